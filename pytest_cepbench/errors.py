@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -308,53 +308,6 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A question that follows a sentence, after a space; empty where no known name is alike."""
     name = nearest_name(given, known)
     return "" if name is None else f" Did you mean {name!r}?"
-
-
-REMOVED: Mapping[str, str] = {
-    "bounds": "no setting: differences decide which of the two bounds they have (docs/the-gate.md)",
-    "[gate] proxy": "--cep-inconclusive=more alone, whose looks divide alpha",
-    **dict.fromkeys(
-        ("encoders", "[gate] agree", "[gate] held_out", "[gate] reward"),
-        'a metric of its own for each encoder, [metrics.gc-dino] with kind = "gc" and '
-        'encoder = "dino", all of them primary',
-    ),
-    "metric 'language'": "[metrics.facts], which sees what the texts still say",
-    "metric 'refusals'": "[metrics.failures], which counts what servers refused",
-    **dict.fromkeys(
-        (f"spread of metric {kind!r}" for kind in ("fid", "gc_fid", "kid")),
-        "no setting: Frechet distances have a score for every sample, KID has ten blocks "
-        "(docs/metrics.md)",
-    ),
-    "radius of metric 'diversity'": "[metrics.retrieval], which counts chains that end alike",
-    "--cep-overlap": "-n, which gives each worker a device of its own",
-    "compile=": "serve:CHECKPOINT?engine=vllm where speed counts, or leave it out",
-    "max_text_tokens=": "max_new_tokens, the most tokens of the text of a step",
-    "two_stage=": "the spec without it: Emu3 writes and draws in turns, as Janus does",
-    "--family": "the bias of each model, which every card has",
-    "--limit": "--samples",
-    "--score": "rate labels without it: a label is the mean of the votes on its battle",
-    "--pilot": "--samples",
-    "--from": "--report",
-    "--format": "rate export without it for battles, --describer=human:RATINGS for descriptions",
-    "--examples": "--prompts=paper, which has them",
-    "dataset arena": "a folder in OpenING's layout, which the loader opening reads",
-    "dataset patterns verify": "cepbench dataset verify FOLDER --annotators NAMES --only-write",
-    "dataset pairs": "a list of ids (source,image_id) and the loader sdp, which joins them",
-    "rate import": "cepbench rate ask, whose pages keep the votes",
-    "store push": "--cep-publish",
-}
-"""What a user typed that is gone -> what takes its place. An option's flag stands for its twins
-too, and a name with = is a parameter of a model spec."""
-
-
-def removed(name: str, given: str = "") -> str | None:
-    """The sentence for a name of `REMOVED`; None for any other.
-
-    given: as it was typed, where that is not the name.
-    """
-    instead = REMOVED.get(name)
-    given = given or name
-    return None if instead is None else f"{given} was removed in 0.1.0: use {instead}"
 
 
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:

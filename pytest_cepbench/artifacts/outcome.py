@@ -384,12 +384,6 @@ class VerdictProbabilities:
         """The probability of the likeliest verdict."""
         return max(self.values)
 
-    def expect(self, scores: Mapping[Winner, float]) -> float:
-        """The mean of the verdicts' scores."""
-        return sum(
-            value * scores[winner] for value, winner in zip(self.values, WINNERS, strict=True)
-        )
-
     def allow(self, winner: Winner) -> bool:
         """Whether a verdict is the likeliest, but for the digits that `to_text` leaves out."""
         return self.values[WINNERS.index(winner)] > self.highest - 2e-6

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.errors import SuiteError, did_you_mean, removed
+from pytest_cepbench.errors import SuiteError, did_you_mean
 from pytest_cepbench.escapes import one_line as printable
 
 _COMPLETING = "_ARGCOMPLETE"
@@ -340,7 +340,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong, with a question where a name is like a known one.
 
-        What was removed is said to be, with what takes its place. Raises SystemExit.
+        Raises SystemExit.
         """
         self.exit(2, f"cepbench: {printable(self._answer(message), 2000)}\n")
 
@@ -348,14 +348,10 @@ class _Parser(argparse.ArgumentParser):
         hint = ""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
             command = self.prog.partition(" ")[2]
-            if gone := removed(f"{command} {match[1]}".lstrip()):
-                return gone
             if now := RENAMED.get(f"{command} ..."):
                 return f"`{self.prog} {match[1]}` is now {now}"
             hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
         elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-            if gone := removed(match[1]):
-                return gone
             hint = did_you_mean(match[1], self._flags())
         elif match := re.match(r"argument ([^:/]+)\S*: (.*: .*)", message, re.DOTALL):
             # Of a type below: a value in quotes, or a sentence of its own.

@@ -119,11 +119,10 @@ def _write_new(arguments: Namespace) -> None:
     if target.suffix != SUFFIX:  # else they are items of one's own
         from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
         from pytest_cepbench.studies.rated_items import ItemDraw
-        from pytest_cepbench.suites import load_suite
-        from pytest_cepbench.suites import people as suite_people
+        from pytest_cepbench.suites import load_suite, role_assignment
 
         suite = load_suite(suite_file(target))
-        describes_drawings = task == "describe" and suite_people.describes_drawings(suite)
+        describes_drawings = task == "describe" and role_assignment.describes_drawings(suite)
         source = RatedSource(
             arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
             dict(arguments.data), draw=ItemDraw(arguments.samples, study.seed),
@@ -150,7 +149,7 @@ def _write_new(arguments: Namespace) -> None:
         tell(
             "this suite describes drawings as well, which people do not see: for a gate with "
             "people as describers, ask about a suite of one iteration, such as "
-            f"{suite_people.ONE_ITERATION}"
+            f"{role_assignment.ONE_ITERATION}"
         )
 
 

@@ -26,7 +26,6 @@ from pytest_cepbench.errors import (
     SuiteNotApplicableError,
     WriteError,
     name_errors,
-    removed,
     unknown_name,
 )
 from pytest_cepbench.escapes import visible
@@ -313,8 +312,7 @@ def _settings(options: GateOptions, root: Path) -> RunSettings:
     values, sources = {}, {}
     for name, value in options.items():
         if name not in GateOptions.__annotations__:
-            gone = removed(f"--cep-{name.replace('_', '-')}", f"{name}=")
-            what = gone or unknown_name("option", name, GateOptions.__annotations__)
+            what = unknown_name("option", name, GateOptions.__annotations__)
             raise TypeError(f"gate_checkpoint: {what}")
         if value is not None and (texts := _texts(value)):
             setting = name.replace("_", "-")

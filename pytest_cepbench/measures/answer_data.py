@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import numpy as np
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
+from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
@@ -40,9 +41,6 @@ V = TypeVar("V")
 LoadedStep = tuple[str, ImageArtifact | None]
 """A step's text, empty where it has none, and its image."""
 
-REDRAWN = "redrawn/1"
-"""Version of the notes on which answers are others but for rounding."""
-
 _ROUNDING = 2
 """Levels of 255 that make no other image: another processor's sums move a number by one."""
 
@@ -61,6 +59,17 @@ class Opponents:
     identity: str = ""
 
 
+@dataclass(frozen=True)
+class CaseOpponents:
+    """The accepted answers that a case's answers battle; None where nothing was accepted.
+
+    accepted: of the last baseline. anchor: of the anchor, where it is another one.
+    """
+
+    accepted: Opponents | None = None
+    anchor: Opponents | None = None
+
+
 class AnswerData(SampleData):
     """The answers to the questions of one suite, their battles, and their scores.
 
@@ -69,6 +78,7 @@ class AnswerData(SampleData):
     rules: how answers battle.
     models: those that answer.
     runner: gives the runner of a role by its name.
+    opponents: what the answers of a case battle.
     """
 
     def __init__(
@@ -88,6 +98,13 @@ class AnswerData(SampleData):
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
         self._scores: dict[tuple[str, str], CriteriaScores] = {}
         self._stored: dict[str, Answer] = {}
+        self.opponents = CaseOpponents()
+
+    def against(self, opponents: CaseOpponents) -> AnswerData:
+        """The same answers, in battles with those of a case."""
+        look = copy(self)
+        look.opponents = opponents
+        return look
 
     def starts(self, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's question, by id. Raises DatasetError for one that is none."""
@@ -159,12 +176,6 @@ class AnswerData(SampleData):
             return None
         return self._outcomes.get((sample.id, own.digest, side))
 
-    def recast(self, samples: Sequence[Sample], models: AnswerModels) -> AnswerData:
-        """Data of its own on some of the samples, whose answers other models make."""
-        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
-        dataset = replace(self.dataset, samples=ordered)
-        return AnswerData(dataset, self.plan, self.rules, models, self.runner)
-
     def per_answer(
         self,
         name: str,
@@ -173,44 +184,27 @@ class AnswerData(SampleData):
     ) -> dict[str, tuple[float, ...]]:
         """The numbers that `read` gives of each answer with its images, by sample id.
 
-        name: of the definition, with its version: what was read under it is noted in the store.
-        Samples without an answer are left out. Raises StoreError where images keep getting lost.
+        name: of the definition. Samples without an answer are left out. Raises StoreError where
+        images keep getting lost.
         """
         known: dict[str, tuple[float, ...]] = self._known.setdefault(name, {})
 
         def read_all() -> None:
             # Those whose images were lost a moment ago are made again here.
-            answers = self.answers(samples)
-            own = [answers[s.id] for s in samples if s.id not in known]
-            questions = self.starts(samples)
-            notes = {
-                answer.sample.id: f"{name} {questions[answer.sample.id]} {answer.digest}"
-                for answer in own
-                if answer.answer is not None
-            }
-            noted = self.store.notes(notes.values())
-            new: dict[str, str] = {}
-            for answer in own:
-                note = notes.get(answer.sample.id)
-                if note is None or answer.answer is None:
+            for sample_id, own in self.answers(samples).items():
+                if own.answer is None or sample_id in known:
                     continue
-                if note in noted:
-                    numbers = tuple(float(number) for number in noted[note].split())
-                else:
-                    numbers = tuple(read(answer.sample, self._load(answer.answer)))
-                    new[note] = " ".join(map(repr, numbers))
-                known[answer.sample.id] = numbers
-            self.store.note_all(new)
+                images = {digest: self.store.get_image(digest) for digest in own.answer.images}
+                if None in images.values():
+                    raise DamagedInputsError([0])
+                steps = [
+                    (step.text, None if step.image is None else images[step.image])
+                    for step in own.answer.steps
+                ]
+                known[sample_id] = tuple(read(own.sample, steps))
 
         self._repaired(samples, read_all)
         return {sample.id: known[sample.id] for sample in samples if sample.id in known}
-
-    def _load(self, answer: Answer) -> list[LoadedStep]:
-        """Texts and images of an answer. Raises DamagedInputsError."""
-        images = {digest: self.store.get_image(digest) for digest in answer.images}
-        if None in images.values():
-            raise DamagedInputsError([0])
-        return [(s.text, None if s.image is None else images[s.image]) for s in answer.steps]
 
     def _repaired(self, samples: Sequence[Sample], use: Callable[[], V]) -> V:
         """The result of `use`; where it meets damaged images their answers are made again."""
@@ -234,9 +228,8 @@ class AnswerData(SampleData):
             missing = [sample for sample in shard if keys[sample.id] not in self._outcomes]
             opponents = self._opposing(missing, sides)
             fought = [sample for sample in missing if sample.id in opponents]
-            judged = self._judge(
-                [self._pair(s, answers[s.id].answer, opponents[s.id]) for s in fought]
-            )
+            pairs = [self._pair(s, answers[s.id].answer, opponents[s.id]) for s in fought]
+            judged = judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []
             self._outcomes.update(zip((keys[s.id] for s in fought), judged, strict=True))
             self.store.artifact_cache.clear()
             known = {s.id: self._outcomes.get(keys[s.id]) for s in shard}
@@ -269,43 +262,31 @@ class AnswerData(SampleData):
         """Ids of samples and digests of opposing answers that are their own but for rounding.
 
         Texts are equal, and no number of an image is farther than `_ROUNDING` levels from the other
-        image's, as where another processor draws it. What is found is noted in the store. Equal
-        answers are none of them, nor are those with a lost image.
+        image's, as where another processor draws it. Equal answers are none of them, nor are those
+        with a lost image.
         """
+        known = self._known.setdefault("redrawn", {})
         pairs = {
-            f"{REDRAWN} {own.digest} {other}": (name, own.digest, other)
+            name: (own.digest, other)
             for name, own in self.answers(samples).items()
             if (other := opponents.answers.get(name)) and own.digest not in ("", other)
         }
-        noted = self.store.notes(pairs)
-        new = {note: pair for note, pair in pairs.items() if note not in noted}
-        answers = get_answers(self.store, {digest for _, *pair in new.values() for digest in pair})
-        found = {
-            note: self._is_redrawn(answers[own], answers[other])
-            for note, (_, own, other) in new.items()
-            if own in answers and other in answers
-        }
-        made = {note: str(int(same)) for note, same in found.items() if same is not None}
-        self.store.note_all(made)
-        return frozenset(
-            (name, other)
-            for note, (name, _, other) in pairs.items()
-            if (noted | made).get(note) == "1"
-        )
+        new = [pair for pair in pairs.values() if " ".join(pair) not in known]
+        answers = get_answers(self.store, {digest for pair in new for digest in pair})
+        for own, other in new:
+            if own in answers and other in answers:
+                known[f"{own} {other}"] = self._is_redrawn(answers[own], answers[other])
+        return frozenset((n, pair[1]) for n, pair in pairs.items() if known.get(" ".join(pair)))
 
-    def _is_redrawn(self, own: Answer, other: Answer) -> bool | None:
-        """Whether answers that differ are one but for rounding; None where an image is lost."""
+    def _is_redrawn(self, own: Answer, other: Answer) -> bool:
+        """Whether answers that differ are one but for rounding."""
         frames = [[(step.text, step.image is None) for step in a.steps] for a in (own, other)]
         if frames[0] != frames[1]:
             return False
         for pair in zip(own.images, other.images, strict=True):
-            if pair[0] == pair[1]:
-                continue
             drawn = [self.store.get_image(digest) for digest in pair]
             pixels = [image.pixels.astype(np.int16) for image in drawn if image is not None]
-            if len(pixels) < 2:
-                return None
-            if pixels[0].shape != pixels[1].shape:
+            if len(pixels) < 2 or pixels[0].shape != pixels[1].shape:
                 return False
             if np.abs(pixels[0] - pixels[1]).max() > _ROUNDING:
                 return False
@@ -346,31 +327,19 @@ class AnswerData(SampleData):
 
     def pairs(self, samples: Sequence[Sample], opponents: Opponents) -> list[AnswerPair]:
         """The samples' battles as they are judged; an opposing answer that is lost is missing."""
-        known: dict[str, list[AnswerPair]] = self._known.setdefault("pairs", {})
         answers = self.answers(samples)
-        key = self._pairs_digest(samples, opponents)
-        if key not in known:
-            named = {s.id: opponents.answers.get(s.id, "") for s in samples}
-            stored = get_answers(self.store, set(named.values()) - {""})
-            known[key] = []
-            for sample in samples:
-                other = stored.get(named[sample.id])
-                opponent = None if other is None else refer_to_answer(other, sample.id)
-                known[key].append(self._pair(sample, answers[sample.id].answer, opponent))
-        return known[key]
-
-    def _pairs_digest(self, samples: Sequence[Sample], opponents: Opponents) -> str:
-        """Digest of which answers battle."""
-        answers = self.answers(samples)
-        sides = [[s.id, answers[s.id].digest, opponents.answers.get(s.id, "")] for s in samples]
-        return digest_json(sides)
+        named = {s.id: opponents.answers.get(s.id, "") for s in samples}
+        stored = self.stored_answers(set(named.values()) - {""})
+        pairs = []
+        for sample in samples:
+            other = stored.get(named[sample.id])
+            opponent = None if other is None else refer_to_answer(other, sample.id)
+            pairs.append(self._pair(sample, answers[sample.id].answer, opponent))
+        return pairs
 
     def _pair(self, sample: Sample, own: Answer | None, opponent: PieceRefs | None) -> AnswerPair:
         candidate = None if own is None else refer_to_answer(own, sample.id)
         return AnswerPair(sample.id, refer_to_question(sample, self.store), candidate, opponent)
-
-    def _judge(self, pairs: Sequence[AnswerPair]) -> list[PairOutcome]:
-        return judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []
 
 
 _GOLD = "gold"

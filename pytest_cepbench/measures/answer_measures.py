@@ -31,11 +31,10 @@ from pytest_cepbench.datasets.shapes.arena import (
 )
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.gate.measurement import Blindness
-from pytest_cepbench.measures.answer_data import AnswerData, LoadedStep, Opponents
+from pytest_cepbench.measures.answer_data import AnswerData, LoadedStep
 from pytest_cepbench.measures.base import (
     JUDGE,
     AnswerContext,
-    Battled,
     CaseScores,
     MeasureBase,
     Measured,
@@ -46,17 +45,6 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.metrics.battles import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
-
-
-@dataclass(frozen=True)
-class CaseOpponents:
-    """The accepted answers that a case's answers battle; None where nothing was accepted.
-
-    accepted: of the last baseline. anchor: of the anchor, where it is another one.
-    """
-
-    accepted: Opponents | None = None
-    anchor: Opponents | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +61,11 @@ class AnswerMeasure(MeasureBase):
     win_rate: str = ""
 
     @abstractmethod
-    def read(
-        self,
-        case: Case,
-        samples: Sequence[Sample],
-        data: AnswerData,
-        opponents: CaseOpponents,
-    ) -> object:
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> object:
         """Everything that the case needs of these samples; what the store does not hold is made."""
 
     @abstractmethod
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """The scores of a case."""
 
 
@@ -124,13 +106,11 @@ class CountMeasure(AnswerMeasure):
     shares: bool = True
     higher_is_better: bool = False
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> dict[str, SampleAnswer]:
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, SampleAnswer]:
         """The answers."""
         return data.answers(samples)
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """A number per sample."""
         parts, samples = parts_of(case, data)
         answers = data.answers(samples)
@@ -162,9 +142,7 @@ class TruthMeasure(AnswerMeasure):
 
     criterion: str
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> dict[str, float]:
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, float]:
         """The truth of the answers."""
 
         def read(sample: Sample, steps: Sequence[LoadedStep]) -> Sequence[float]:
@@ -184,10 +162,10 @@ class TruthMeasure(AnswerMeasure):
         truths = data.per_answer(TRUTH_VERSION, samples, read)
         return {name: numbers[place] for name, numbers in truths.items()}
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """A score per sample; 0 for one without an answer."""
         parts, samples = parts_of(case, data)
-        known = self.read(case, samples, data, opponents)
+        known = self.read(samples, data)
         scores = dict.fromkeys((s.id for s in samples), 0.0) | known
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
         return Measured(by_part(parts, scores), samples, outcomes)
@@ -265,13 +243,11 @@ class CriteriaMeasure(AnswerMeasure):
     criterion: str
     scored: bool = True
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> dict[str, CriteriaScores]:
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, CriteriaScores]:
         """The answers' scores."""
         return data.scores(samples)
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """A score per sample, in [0, 1]."""
         parts, samples = parts_of(case, data)
         answers, given = data.answers(samples), data.scores(samples)
@@ -347,13 +323,11 @@ class AgreementMeasure(AnswerMeasure):
     ties: Reading
     judged: bool = True
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> dict[str, PairOutcome]:
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, PairOutcome]:
         """The verdicts."""
         return data.battles(samples, None)
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
         parts, samples = parts_of(case, data)
         fought = data.battles(samples, None)
@@ -398,7 +372,7 @@ class AgreementMeasure(AnswerMeasure):
             samples,
             outcomes,
             notes=tuple(notes),
-            battles=Battled(verdicts=len(given)),
+            verdicts=len(given),
         )
 
     def _reading(self, winner: Winner) -> str:

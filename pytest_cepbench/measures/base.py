@@ -108,37 +108,19 @@ class CaseScores:
 
 
 @dataclass(frozen=True)
-class Battled:
-    """What battles add to a measurement, or what stood in their way.
-
-    answers, anchor_scores, obstacles, anchor_blind, redrawn: as in `FreshMeasurement`.
-    judge: as in `CaseMeasurement`.
-    verdicts: how many of a judge the scores come from.
-    at_stake: the most that the battles with such verdicts are worth, of the case's value.
-    """
-
-    answers: Mapping[str, str] = field(default_factory=dict)
-    anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    obstacles: tuple[str, ...] = ()
-    anchor_blind: Blindness | None = None
-    redrawn: AbstractSet[tuple[str, str]] = frozenset()
-    judge: str = ""
-    verdicts: int = 0
-    at_stake: float = 0.0
-
-
-@dataclass(frozen=True)
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
     scores, and anchor_scores of battles: as in `FreshMeasurement`, and of every sample: `SuiteRun`
     takes out those of samples at which a model that measures failed, whatever stands there.
-    sizes, blocks, shares, curve, notes, floor, warnings, facts, blind: as in `CaseMeasurement`.
+    sizes, blocks, shares, curve, notes, floor, warnings, facts, blind, answers, obstacles,
+    anchor_blind, redrawn, judge: as in `CaseMeasurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read, under the id that has its score.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
     a part of the measure was at work.
-    battles: what was battled; empty where nothing was.
+    verdicts: how many of a judge the scores come from.
+    at_stake: the most that the battles with such verdicts are worth, of the case's value.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -154,7 +136,14 @@ class Measured:
     warnings: tuple[str, ...] = ()
     facts: FactSummary | None = None
     blind: Blindness | None = None
-    battles: Battled = Battled()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    obstacles: tuple[str, ...] = ()
+    anchor_blind: Blindness | None = None
+    redrawn: AbstractSet[tuple[str, str]] = frozenset()
+    judge: str = ""
+    verdicts: int = 0
+    at_stake: float = 0.0
 
 
 @dataclass(frozen=True)

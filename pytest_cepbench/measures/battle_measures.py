@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
-from operator import mul
 
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
@@ -17,14 +16,12 @@ from pytest_cepbench.gate.statistics.constants import MOST_TIES
 from pytest_cepbench.measures.answer_data import AnswerData, Opponents
 from pytest_cepbench.measures.answer_measures import (
     AnswerMeasure,
-    CaseOpponents,
     outcome_of_answer,
 )
 from pytest_cepbench.measures.base import (
     JUDGE,
     Against,
     AnswerContext,
-    Battled,
     CaseScores,
     Measured,
     MetricTable,
@@ -60,17 +57,15 @@ class WinRateMeasure(AnswerMeasure):
     judged: bool = True
     span: float = 1.0
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> list[_Fought]:
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> list[_Fought]:
         """The battles against the last baseline and against the anchor."""
         data.answers(samples)
         if self.against == "gold":
             return [(data.battles(samples, None), ()), ({}, ())]
-        accepted = _fight(samples, data, opponents.accepted, "baseline")
-        return [accepted, _fight(samples, data, opponents.anchor, "anchor")]
+        accepted = _fight(samples, data, data.opponents.accepted, "baseline")
+        return [accepted, _fight(samples, data, data.opponents.anchor, "anchor")]
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """A score per sample."""
         parts, samples = parts_of(case, data)
         answers = data.answers(samples)
@@ -78,7 +73,7 @@ class WinRateMeasure(AnswerMeasure):
             failure = next(iter(answers.values())).failure
             detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
             raise MeasurementError(f"not one of {len(answers)} questions was answered{detail}")
-        (fought, obstacles), (since, more) = self.read(case, samples, data, opponents)
+        (fought, obstacles), (since, more) = self.read(samples, data)
         obstacles += more
         # Why samples have no score: there is no answer, or the judge gave no verdict on one.
         outcomes = {name: outcome_of_answer(own) for name, own in answers.items()}
@@ -95,11 +90,11 @@ class WinRateMeasure(AnswerMeasure):
                 "name another judge"
             )
             obstacles += (votes,)
-        notes, warnings, verdicts = _remarks_on_judge(fought.values(), data.rules)
+        notes, warnings, verdicts = _remarks_on_judge(fought.values())
         redrawn: set[tuple[str, str]] = set()
         sights = []
         accepted = self.against == "accepted"
-        for battles, side in ((fought, opponents.accepted), (since, opponents.anchor)):
+        for battles, side in ((fought, data.opponents.accepted), (since, data.opponents.anchor)):
             other = battles
             if side is not None and battles and accepted:
                 redrawn |= data.redrawn(samples, side)
@@ -115,15 +110,13 @@ class WinRateMeasure(AnswerMeasure):
             blind=sights[0][0],
             notes=notes,
             warnings=warnings,
-            battles=Battled(
-                answers={s.id: answers[s.id].digest for s in samples if accepted},
-                anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
-                obstacles=obstacles,
-                anchor_blind=sights[1][0],
-                redrawn=frozenset(redrawn),
-                verdicts=verdicts,
-                at_stake=sights[0][1],
-            ),
+            answers={s.id: answers[s.id].digest for s in samples if accepted},
+            anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
+            obstacles=obstacles,
+            anchor_blind=sights[1][0],
+            redrawn=frozenset(redrawn),
+            verdicts=verdicts,
+            at_stake=sights[0][1],
         )
 
 
@@ -143,20 +136,20 @@ class JudgeFailuresMeasure(AnswerMeasure):
     judged: bool = True
 
     def read(
-        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+        self, samples: Sequence[Sample], data: AnswerData
     ) -> tuple[_Fought, dict[str, CriteriaScores]]:
         """The verdicts and scores."""
         fought: _Fought = ({}, ())
         if self.judged and self.against == "gold":
             fought = data.battles(samples, None), ()
         elif self.judged:
-            fought = _fight(samples, data, opponents.accepted, "baseline")
+            fought = _fight(samples, data, data.opponents.accepted, "baseline")
         return fought, data.scores(samples) if self.scored else {}
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData) -> Measured:
         """A share per sample; 0 where the judge was not needed."""
         parts, samples = parts_of(case, data)
-        (fought, obstacles), scores = self.read(case, samples, data, opponents)
+        (fought, obstacles), scores = self.read(samples, data)
         shares = {}
         for sample in samples:
             failed = asked = 0.0
@@ -166,8 +159,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
                 failed, asked = failed + len(given.failures) / len(CRITERIA), asked + 1
             shares[sample.id] = failed / asked if asked else 0.0
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
-        stood = Battled(obstacles=obstacles)
-        return Measured(by_part(parts, shares), samples, outcomes, shares=True, battles=stood)
+        return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
 
 
 def make_win_rate(
@@ -241,9 +233,6 @@ _MANY_FIRST = 0.65
 
 _ENOUGH_VERDICTS = 20
 
-_EVEN_ENOUGH = 0.01
-"""Soft scores that are all as near to one half say nothing."""
-
 _ORDER_DECIDES = 0.75
 """Of decided verdicts in one order, for one place: where a share f follows the order and the others
 the answers, (1 + f) / 2 are for that place, so that from here on f is at least one half."""
@@ -251,21 +240,14 @@ the answers, (1 + f) / 2 are for that place, so that from here on f is at least 
 _CHANCE = 0.05
 """Two-sided level of the sign test by which so many verdicts for one place are no chance."""
 
-_HARDLY_ANY = 0.04
-"""Below it not even a model that loses every battle drops by more than 0.02: an error."""
-
-_MUCH_SHRUNK = 0.5
-"""From here down a drop of win rate is less than half as large in soft scores: reports warn."""
-
 
 def _remarks_on_judge(
-    outcomes: Iterable[PairOutcome], rules: BattleRules
+    outcomes: Iterable[PairOutcome],
 ) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Notes and warnings on how a judge judged, by the rules of the battles; its verdicts' number.
+    """Notes and warnings on how a judge judged; its verdicts' number.
 
     Raises MeasurementError where its verdicts follow the order of the answers alone: every score
-    would be one half then, whatever the answers are. Soft scores still differ where its
-    probabilities do; where they hardly do, it is raised too.
+    would be one half then, whatever the answers are.
     """
     fought = [outcome for outcome in outcomes if outcome.verdicts and not outcome.missing]
     if not fought:
@@ -278,40 +260,13 @@ def _remarks_on_judge(
         said = f"{len(given)} verdicts, {first:.0%} of them for the answer that was shown first"
         notes.append(said)
         one_place = max(first, 1 - first)
-        even = max(abs(outcome.score - EVEN) for outcome in fought) < _EVEN_ENOUGH
-        blind = rules.score == "verdict" or even
-        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST and blind:
+        if len(given) >= _ENOUGH_VERDICTS and one_place >= _MOST_FIRST:
             raise MeasurementError(
                 f"{said}: this judge looks at the order of the answers, not at them"
             )
         if len(given) >= _ENOUGH_VERDICTS and one_place >= _MANY_FIRST:
             warnings.append(f"{said}: the judge has a strong order effect")
-    shown = _shown_by_soft_scores(fought, rules)
-    if shown is not None:
-        remark = (
-            f"soft scores show {shown:.2f} of the differences that the verdicts show: a tolerance "
-            f"on them is wider by as much, and no drop beyond {max(0.0, shown) * EVEN:.3f} can show"
-        )
-        if shown < _HARDLY_ANY:
-            raise MeasurementError(
-                f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
-            )
-        (warnings if shown < _MUCH_SHRUNK else notes).append(remark)
     return tuple(notes), tuple(warnings), len(given)
-
-
-def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> float | None:
-    """Slope of soft scores on the verdicts' scores, through one half.
-
-    It is below 1 for a judge that is seldom sure. None where scores are not soft, where there are
-    few verdicts, and where all of them are ties.
-    """
-    if rules.score != "soft" or sum(len(o.verdicts) for o in fought) < _ENOUGH_VERDICTS:
-        return None
-    verdicts = [mean_score(o.verdicts, rules.tie, "verdict") - EVEN for o in fought]
-    square = sum(verdict**2 for verdict in verdicts)
-    soft = (outcome.score - EVEN for outcome in fought)
-    return sum(map(mul, soft, verdicts)) / square if square else None
 
 
 # -- judges that tell nothing apart ----------------------------------------------------------------
@@ -342,37 +297,25 @@ def _sight_of_judge(
     outweighed = _outweighed_by_order(list(given.values()), rules)
     if outweighed:
         return Blindness(f"{_BLIND}: {outweighed}", hidden), hidden
-    ties = sum(not _tells_apart(verdicts, rules) for verdicts in given.values())
+    ties = sum(mean_score(verdicts, "half") == EVEN for verdicts in given.values())
     if ties / len(given) >= MOST_TIES:
         said = f"{_BLIND}: {ties} of {len(given)} different answers are ties to it"
         return Blindness(said, hidden), hidden
-    shown = _shown_by_soft_scores([outcomes[name] for name in given], rules)
-    if shown is not None and shown < _MUCH_SHRUNK:
-        visible = max(0.0, shown) * EVEN
-        said = f"{_BLIND}: its soft scores show none beyond {visible:.3f}"
-        return Blindness(said, hidden, visible), hidden
     return None, hidden
-
-
-def _tells_apart(verdicts: Sequence[OrderedVerdict], rules: BattleRules) -> bool:
-    """Whether one of two answers is ahead by the verdicts on them; a tie is none that leans."""
-    if rules.score == "soft":
-        return abs(mean_score(verdicts, rules.tie, "soft") - EVEN) >= _EVEN_ENOUGH
-    return mean_score(verdicts, "half", "verdict") != EVEN
 
 
 def _outweighed_by_order(battles: Sequence[Sequence[OrderedVerdict]], rules: BattleRules) -> str:
     """How the order decides more than the answers; "" where it does not.
 
-    With both orders more verdicts turn with it than stand; soft scores still tell answers apart by
-    their sizes. With one, or one first, so many are for the answer in one place that at least every
-    second one follows it, and chance does not explain that.
+    With both orders more verdicts turn with it than stand. With one, or one first, so many are for
+    the answer in one place that at least every second one follows it, and chance does not explain
+    that.
     """
     if rules.order == "both":
         scores = [[v.score(rules.tie) for v in own] for own in battles if len(own) > 1]
         turned = sum(first != second and first + second == 1 for first, second in scores)
         stood = sum(first == second != EVEN for first, second in scores)
-        if rules.score == "soft" or turned <= stood:
+        if turned <= stood:
             return ""
         return f"{turned} of its verdicts turn with the order of the answers, and {stood} stand"
     first = [own[0].score(rules.tie) == own[0].candidate_first for own in battles

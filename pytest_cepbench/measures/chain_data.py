@@ -208,41 +208,51 @@ class ChainData(SampleData):
             links = enumerate(chain.links)
             return [link.text for at, link in links if at in generations and link.text is not None]
 
-        runner = self.runner(role)
-        cut = self._cuts(("cut", role, *generations), start, samples, runner, texts)
-        return _sentence(cut, runner, "texts", "compared by their beginning")
+        key = ("cut", role, *generations)
+        return self._cut(key, start, samples, self.runner(role), texts, "texts", "compared")
 
     def cut_prompts(self, plan: ChainPlan, samples: Sequence[Sample]) -> str:
         """The same on the descriptions that were cut for the generator."""
         runner = self._models.generator
-        if runner is None:
-            return ""
 
         def prompts(chain: Chain) -> list[str]:
             drawn = chain.links[: plan.generations]
             return [plan.drawing_prompt(link.text) for link in drawn if link.text is not None]
 
-        cut = self._cuts("cut prompts", plan.start, samples, runner, prompts)
-        return _sentence(cut, runner, "prompts", "drawn by their beginning")
+        if runner is None:
+            return ""
+        return self._cut("cut prompts", plan.start, samples, runner, prompts, "prompts", "drawn")
 
-    def _cuts(
+    def _cut(
         self,
         key: Hashable,
         start: Modality,
         samples: Sequence[Sample],
         runner: RoleRunner,
         texts_of: Callable[[Chain], list[str]],
-    ) -> Iterable[tuple[str | None, ...]]:
-        """For each sample its texts: None for one that was read whole, else how long it was."""
+        what: str,
+        used: str,
+    ) -> str:
+        """The sentence. what: the texts are. used: what was done with their beginning."""
 
         def read(group: ChainGroup) -> dict[str, tuple[str | None, ...]]:
             texts = {chain.sample.id: texts_of(chain) for chain in group.chains}
             cut = runner.cut_texts(text for own in texts.values() for text in own)
             same: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}  # nearly all are alike
+            # Of each text how long it was, None for one that was read whole.
             lengths = {name: tuple(map(cut.get, own)) for name, own in texts.items()}
             return {name: same.setdefault(own, own) for name, own in lengths.items()}
 
-        return self.per_sample(key, start, samples, read).values()
+        by_sample = self.per_sample(key, start, samples, read).values()
+        every = [length for own in by_sample for length in own]
+        cut = [length for length in every if length is not None]
+        if not cut:
+            return ""
+        most = cut[0].rpartition(" ")[2]
+        return (
+            f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
+            f"{runner.bound.spec} reads, and were {used} by their beginning"
+        )
 
     def per_sample(
         self,
@@ -293,18 +303,6 @@ class ChainData(SampleData):
             group = ChainGroup(self.plans[start], shard, self._models, self.replay)
             groups.update(dict.fromkeys((sample.id for sample in shard), group))
         return list({id(group): group for group in (groups[s.id] for s in wanted)}.values())
-
-
-def _sentence(cuts: Iterable[Sequence[str | None]], runner: RoleRunner, what: str, so: str) -> str:
-    every = [length for own in cuts for length in own]
-    cut = [length for length in every if length is not None]
-    if not cut:
-        return ""
-    most = cut[0].rpartition(" ")[2]
-    return (
-        f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
-        f"{runner.bound.spec} reads, and were {so}"
-    )
 
 
 def first_difference(chain: Chain, other: Chain) -> int | None:

@@ -286,13 +286,7 @@ _EACH_SIDE = 0.025
 
 
 class RetrievalTable(SimilarityTable, frozen=True, kw_only=True):
-    """retrieval: whether artifacts are still nearest to their own start, among all starts.
-
-    modality: of the artifacts that are looked up; the start's own when left out. The other one
-    needs an encoder of both.
-    """
-
-    modality: Modality | None = None
+    """retrieval: whether artifacts are still nearest to their own start, among all starts."""
 
 
 @dataclass(frozen=True)
@@ -443,25 +437,13 @@ def make_retrieval(
 ) -> RetrievalMeasure:
     """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
     plan = context.plan(name, table.start)
-    returns = table.modality in (None, plan.start)
-    if returns:
-        at = last_iteration(kind, name, table.at, plan, context)
-        generations = tuple(range(2, 2 * at + 1, 2))
-    else:
-        reached = (plan.generations + 1) // 2
-        at = reached if table.at is None else table.at
-        if not 1 <= at <= reached:
-            raise context.error(
-                name,
-                f"at = {at}, and the chains have {reached} generations that are a {table.modality}",
-            )
-        generations = tuple(range(1, 2 * at, 2))
+    at = last_iteration(kind, name, table.at, plan, context)
     shared = table.shared(name)
     return RetrievalMeasure(
         **shared,
-        label=with_encoder(f"retrieval@{len(generations)}", table.encoder),
-        identity=f"retrieval/1 of generation {generations[-1]}, over {shared['pool']}",
+        label=with_encoder(f"retrieval@{at}", table.encoder),
+        identity=f"retrieval/1 of generation {2 * at}, over {shared['pool']}",
         plan=plan,
-        generations=generations,
+        generations=tuple(range(2, 2 * at + 1, 2)),
         encoder=table.encoder,
     )

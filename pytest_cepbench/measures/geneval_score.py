@@ -51,7 +51,6 @@ from pytest_cepbench.metrics.geneval import (
 )
 from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
-    MGG_CODE,
     Prompt,
     QueryStyle,
     SelectionSettings,
@@ -96,7 +95,7 @@ class PictureReader:
     metric: its name, for messages.
     settings: of the rules.
     colors: "clip" where `color_encoder` tells them on cut-outs, "detector" for a detector that does
-        so by itself, "query" where it is asked for them in words.
+        so by itself.
     """
 
     metric: str
@@ -108,7 +107,7 @@ class PictureReader:
     def identity(self) -> str:
         """Rules, thresholds, who tells colors."""
         rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
-        return f"{rules}, colors by {self.colors}"
+        return f"{rules} variant=geneval, colors by {self.colors}"
 
     def required_features(
         self, plan: ChainPlan, generations: tuple[int, ...]
@@ -116,7 +115,7 @@ class PictureReader:
         """The pictures, and what is cut out of them."""
 
         def query(sample: Sample, detector: BoundRole) -> str:
-            return canonical_json(list(queries(prompt_of(sample), self._style(detector))))
+            return canonical_json(list(queries(prompt_of(sample), _style(detector))))
 
         if not generations:
             return ()
@@ -134,7 +133,7 @@ class PictureReader:
         prompt, and what its models raise.
         """
         detector = chain_data.runner(DETECTOR)
-        style = self._style(detector.bound)
+        style = _style(detector.bound)
         prompts = [prompt_of(chain.sample) for chain in chains]
         asked = [queries(prompt, style) for prompt in prompts]
         words = {chain.sample.id: list(own) for chain, own in zip(chains, asked, strict=True)}
@@ -197,17 +196,9 @@ class PictureReader:
                 own[target] = zero_shot_color(vector[None], names[target.name])[0]
         return colors
 
-    def _style(self, detector: BoundRole) -> QueryStyle:
-        free = detector.params.get("queries") == "free-text"
-        if self.colors != "query":
-            return "photo" if free else "class"
-        if not free:
-            raise MeasurementError(
-                f"{self.metric}: colors = 'query' asks the detector for colors in words, and "
-                f"{detector.spec} knows a fixed set of classes: use an "
-                "open-vocabulary detector (OWLv2), or colors = 'clip'"
-            )
-        return "colored photo"
+
+def _style(detector: BoundRole) -> QueryStyle:
+    return "photo" if detector.params.get("queries") == "free-text" else "class"
 
 
 def _cut_out(chain: Chain, generation: int, detection: Detection, store: Store) -> object:
@@ -251,34 +242,29 @@ def prompt_of(sample: Sample) -> Prompt:
         ) from error
 
 
-_PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}
-
 LABELS = {"geneval": "GenEval", "mgg": "MGG"}
 
 
 class GenevalTable(MetricTable, frozen=True, kw_only=True):
     """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
 
-    rules: "geneval", or "mgg-code" for what the Telephone Game's released code does instead, in
-    which only threshold and position_threshold have a part. Numbers that are left out are those of
-    the rules.
+    Numbers that are left out are those of GenEval's released evaluator.
     threshold, counting_threshold: least confidence of a detection (exclusive), and that in
     counting.
     max_objects: most detections of a class that are looked at. max_overlap: intersection over union
     above which the less confident of two boxes of a class is dropped; 1 drops none.
     position_threshold: share of the summed sizes that two centers must be apart.
-    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), "detector" (one
-    that does so by itself), "query" (asked of the detector in words; the only way of "mgg-code").
+    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), or "detector" (one
+    that does so by itself).
     color_encoder: the role of the dual encoder that tells colors.
     """
 
-    rules: Literal["geneval", "mgg-code"] = "geneval"
     threshold: float | None = None
     counting_threshold: float | None = None
     max_objects: int | None = None
     max_overlap: float | None = None
     position_threshold: float | None = None
-    colors: Literal["clip", "detector", "query"] | None = None
+    colors: Literal["clip", "detector"] = "clip"
     color_encoder: str = ENCODER
 
 
@@ -420,20 +406,13 @@ def make_geneval(
     """
     plan = context.plan(name, "text")
     last = 1 if kind == "geneval" else plan.generations
-    colors = table.colors or ("query" if table.rules == "mgg-code" else "clip")
-    if table.rules == "mgg-code" and colors != "query":
-        raise context.error(
-            name,
-            f"rules = 'mgg-code' asks the detector for "
-            f"colors in words: colors = 'query' is expected, got {colors!r}",
-        )
     named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
     own = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
     try:
-        settings = replace(_PRESETS[table.rules], **own)
+        settings = replace(GENEVAL, **own)
     except ValueError as error:
         raise context.error(name, error) from error
-    reader = PictureReader(name, settings, colors, table.color_encoder)
+    reader = PictureReader(name, settings, table.colors, table.color_encoder)
     shared = table.shared(name)
     return GenevalMeasure(
         **shared,

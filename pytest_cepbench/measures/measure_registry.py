@@ -12,7 +12,7 @@ import msgspec
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError, did_you_mean, removed, unknown_name
+from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.measures.base import (
     Against,
@@ -123,9 +123,6 @@ def read_table(
     the wrong type, or a tolerance below 0.
     """
     kind = raw.get("kind", name)
-    for written in (f"metric {kind!r}", *(f"{key} of metric {kind!r}" for key in raw)):
-        if gone := removed(written):
-            raise ValueError(gone)
     if kind not in kinds:
         raise ValueError(unknown_name("metric", str(kind), kinds))
     try:
@@ -219,8 +216,7 @@ def list_cases(
     for part in own:
         if part in parts:
             raise SuiteError(
-                f"suite {suite!r}: {part!r} is a mapping or an edit, and cannot be a category or "
-                "group"
+                f"suite {suite!r}: {part!r} is a mapping, and cannot be a category or group"
             )
     whole = parts.pop(OVERALL)
     parts |= dict.fromkeys((*own, OVERALL), whole)
@@ -259,11 +255,10 @@ def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
 
 # -- messages on keys and words that no table has, with the nearest that one has -------------------
 
-_UNKNOWN_KEY = re.compile(
-    r"Object contains unknown field `(?P<given>.*?)`(?: - at `\$(?P<path>.*)`)?"
+_UNKNOWN = re.compile(
+    r"(?:Object contains unknown field `(?P<key>.*?)`|Invalid enum value '(?P<word>.*?)')"
+    r"(?: - at `\$(?P<path>.*)`)?"
 )
-
-_UNKNOWN_WORD = re.compile(r"Invalid enum value '(?P<given>.*?)'(?: - at `\$(?P<path>.*)`)?")
 
 
 def explain_mismatch(error: Exception, table: type) -> str:
@@ -272,26 +267,19 @@ def explain_mismatch(error: Exception, table: type) -> str:
     error: what reading TOML or converting it raised. table: the msgspec type that was expected.
     """
     text = str(error)
-    for pattern in (_UNKNOWN_KEY, _UNKNOWN_WORD):
-        match = pattern.fullmatch(text)
-        if match is None:
-            continue
-        given, path = match["given"], match["path"] or ""
-        table_name = path.strip(".")
-        typed = f"[{table_name}] {given}" if table_name else given
-        if pattern is _UNKNOWN_KEY and (gone := removed(typed) or removed(given, typed)):
-            return gone
-        # A path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it.
-        at: Any = table
-        for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", path):
-            at = _given(get_type_hints(at)[key] if key else get_args(at)[-1])
-        if pattern is _UNKNOWN_KEY:
-            known = [field.encode_name for field in msgspec.structs.fields(at)]
-            return f"{text}.{did_you_mean(given, known)}"
-        known = _words_of(at)
-        near = did_you_mean(given, known) or f" Expected: {', '.join(known)}"
-        return f"{text}.{near}"
-    return text
+    match = _UNKNOWN.fullmatch(text)
+    if match is None:
+        return text
+    # A path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it.
+    at: Any = table
+    for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", match["path"] or ""):
+        at = _given(get_type_hints(at)[key] if key else get_args(at)[-1])
+    if match["key"] is not None:
+        known = [field.encode_name for field in msgspec.structs.fields(at)]
+        return f"{text}.{did_you_mean(match['key'], known)}"
+    known = _words_of(at)
+    near = did_you_mean(match["word"], known) or f" Expected: {', '.join(known)}"
+    return f"{text}.{near}"
 
 
 def _given(hint: Any) -> Any:

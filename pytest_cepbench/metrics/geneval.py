@@ -146,15 +146,13 @@ def objects_to_color(
     """The detections whose color `judge` needs and does not have yet, none twice.
 
     These are the most confident `count` of each clause that has a color, where there are as many;
-    detections that carry a color are left out. None in the variant "mgg-code".
+    detections that carry a color are left out.
     """
     kept = keep_objects(prompt, found, settings)
     needed = [
         ToColor(clause.name, detection)
         for clause in prompt.include
-        if clause.color is not None
-        and settings.variant == "geneval"
-        and len(kept[clause.name]) >= clause.count
+        if clause.color is not None and len(kept[clause.name]) >= clause.count
         for detection in kept[clause.name][: clause.count]
         if detection.color is None
     ]
@@ -171,20 +169,17 @@ def judge(
 
     found: class -> detections of that class (see `objects_by_class`).
     colors: the color of everything that `objects_to_color` names.
-    Source: the GenEval evaluator as released, and for "mgg-code" the Telephone Game's; the latter's
-    paper (section 3.2) refers to GenEval's rules and does not mention what its code changes. A
-    clause is judged by its most confident `count` detections alone: a further one of the right
-    color or in the right place does not help. A clause that fails in any way is no target for a
-    later one.
+    Source: the GenEval evaluator as released, to whose rules the Telephone Game's paper refers too
+    (section 3.2). A clause is judged by its most confident `count` detections alone: a further one
+    of the right color or in the right place does not help. A clause that fails in any way is no
+    target for a later one.
     Raises ValueError where a color is needed that is neither in `colors` nor told by the detector.
     """
     kept = keep_objects(prompt, found, settings)
     reasons: list[str] = []
     groups: list[Sequence[Detection] | None] = []
     for clause in prompt.include:
-        objects = kept[clause.name]
-        if settings.variant == "geneval":
-            objects = objects[: clause.count]
+        objects = kept[clause.name][: clause.count]
         wrong = _what_is_wrong(clause, objects, groups, colors, settings)
         groups.append(None if wrong else objects)
         reasons += [wrong] if wrong else []
@@ -207,7 +202,7 @@ def _what_is_wrong(
     """The first demand of a clause that its objects do not meet: number, color, place."""
     if len(objects) < clause.count:
         return f"{clause.count} {clause.name} expected, {len(objects)} found"
-    if clause.color is not None and settings.variant == "geneval":
+    if clause.color is not None:
         colored = []
         for detection in objects:
             color = detection.color or colors.get(ToColor(clause.name, detection))
@@ -225,7 +220,6 @@ def _what_is_wrong(
     relation, targets = clause.position.relation, groups[clause.position.target]
     if targets is None:
         return f"nothing that {clause.name} could be {relation}"
-    of_targets = all if settings.variant == "geneval" else any
     for subject in objects:
         seen = [
             relations(
@@ -233,11 +227,10 @@ def _what_is_wrong(
                 target.box,
                 position_threshold=settings.position_threshold,
                 min_offset=settings.min_offset,
-                in_pixels=settings.variant == "mgg-code",
             )
             for target in targets
         ]
-        if not of_targets(relation in some for some in seen):
+        if not all(relation in some for some in seen):
             actual = " or ".join(sorted({" and ".join(sorted(some)) or "neither" for some in seen}))
             return f"{clause.name} {relation} its target expected, found {actual}"
     return None
@@ -249,7 +242,6 @@ def relations(
     *,
     position_threshold: float = 0.1,
     min_offset: float = 0.5,
-    in_pixels: bool = False,
 ) -> frozenset[Relation]:
     """The relations of a box to another: none, one, or two on a diagonal.
 
@@ -258,20 +250,15 @@ def relations(
     min_offset: what must be exceeded by the rest of the offset as a share of the centers' whole
     distance.
     Source: the GenEval evaluator as released.
-    in_pixels: compare the rest in pixels with min_offset, as the Telephone Game's released code
-    does: it never finds fewer relations between centers a pixel or more apart, and often finds more
-    (a box 300 pixels above and 6 to the left is "left of" as well). Its paper means GenEval's rule.
     """
     across = _beyond(subject[0], subject[2], target[0], target[2], position_threshold)
     down = _beyond(subject[1], subject[3], target[1], target[3], position_threshold)
     if abs(across) < _NOWHERE and abs(down) < _NOWHERE:
         return frozenset()
-    unit = 1.0
-    if not in_pixels:
-        unit = hypot(
-            (subject[0] + subject[2]) / 2 - (target[0] + target[2]) / 2,
-            (subject[1] + subject[3]) / 2 - (target[1] + target[3]) / 2,
-        )
+    unit = hypot(
+        (subject[0] + subject[2]) / 2 - (target[0] + target[2]) / 2,
+        (subject[1] + subject[3]) / 2 - (target[1] + target[3]) / 2,
+    )
     judged: tuple[tuple[Relation, float], ...] = (
         ("left of", -across),
         ("right of", across),

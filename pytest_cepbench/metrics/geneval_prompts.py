@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, get_args
 
 from pytest_cepbench.artifacts import Detection, Detections
@@ -232,54 +232,30 @@ def prompt_atoms(prompt: Prompt) -> tuple[PromptAtom, ...]:
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
 
-QueryStyle = Literal["class", "photo", "colored photo"]
-
-QUERY_STYLES: tuple[QueryStyle, ...] = get_args(QueryStyle)
-"""class: "bench", for fixed-set detectors. photo: "a photo of a bench". colored photo: "a photo
-of a red bench" where the clause has a color, as the Telephone Game's released code asks."""
+QueryStyle = Literal["class", "photo"]
+"""class: "bench", for fixed-set detectors. photo: "a photo of a bench"."""
 
 Found = Mapping[str, Sequence[Detection]]
 """Class -> the detections of that class, in any order; a class without any may be left out."""
 
-Variant = Literal["geneval", "mgg-code"]
 
-
-@dataclass(frozen=True)
-class DetectorQuery:
-    """Meaning of a query: a class and, where the query names one, a color."""
-
-    name: str
-    color: str | None = None
-
-
-def queries(prompt: Prompt, style: QueryStyle) -> dict[str, DetectorQuery]:
-    """The queries of a prompt, none twice, in the order of its clauses, excluded classes last.
+def queries(prompt: Prompt, style: QueryStyle) -> dict[str, str]:
+    """Query -> class that it asks for, in the order of the clauses, excluded classes last.
 
     A class that is only excluded is asked for too; the Telephone Game's released code does not, so
     that such an exclusion always passes there (no published prompt has one). The article is always
-    "a", as in the released code. Raises ValueError for an unknown style.
+    "a", as in the released code.
     """
-    if style not in QUERY_STYLES:
-        raise ValueError(unknown_name("query style", style, QUERY_STYLES))
-    colored = style == "colored photo"
-    wanted = [
-        DetectorQuery(clause.name, clause.color if colored else None) for clause in prompt.include
-    ]
-    included = {clause.name for clause in prompt.include}
-    wanted += [
-        DetectorQuery(clause.name) for clause in prompt.exclude if clause.name not in included
-    ]
-    return {_words(clause, style): clause for clause in wanted}
+    names = [*(own.name for own in prompt.include), *(own.name for own in prompt.exclude)]
+    return {name if style == "class" else f"a photo of a {name}": name for name in names}
 
 
 def objects_by_class(
-    detections: Detections, asked: Mapping[str, DetectorQuery]
+    detections: Detections, asked: Mapping[str, str]
 ) -> dict[str, tuple[Detection, ...]]:
     """The detections of each class, in the order they came.
 
-    asked: as `queries` gave it. Clauses of one class share its detections, whatever color each
-    asked for. What answers a query that names a color has that color from then on.
-    Raises ValueError for a detection that answers no query.
+    asked: as `queries` gave it. Raises ValueError for a detection that answers no query.
     """
     objects_of: dict[str, list[Detection]] = {}
     for detection in detections.found:
@@ -288,28 +264,14 @@ def objects_by_class(
             raise ValueError(
                 f"a detection answers {detection.query!r}, which was not asked (asked: {known})"
             )
-        meant = asked[detection.query]
-        colored = replace(detection, color=meant.color) if meant.color else detection
-        objects_of.setdefault(meant.name, []).append(colored)
+        objects_of.setdefault(asked[detection.query], []).append(detection)
     return {name: tuple(objects) for name, objects in objects_of.items()}
-
-
-def _words(asked: DetectorQuery, style: QueryStyle) -> str:
-    if style == "class":
-        return asked.name
-    what = f"{asked.color} {asked.name}" if asked.color else asked.name
-    return f"a photo of a {what}"
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
     """Strictness of the rules; the defaults are those of GenEval's released evaluator.
 
-    variant: "geneval", or "mgg-code" for the rules of the Telephone Game's released code, which
-    differ from those that its paper refers to: every detection above `threshold` counts in every
-    task, colors are not looked at (the query asked for them), each subject box must have the
-    relation to some target box, and `min_offset` is in pixels; counting_threshold, max_objects and
-    max_overlap have no effect.
     threshold: score that a detection must exceed.
     counting_threshold: the same in task counting.
     max_objects: most detections of a class that are looked at, the most confident ones.
@@ -325,11 +287,8 @@ class SelectionSettings:
     max_overlap: float = 1.0
     position_threshold: float = 0.1
     min_offset: float = 0.5
-    variant: Variant = "geneval"
 
     def __post_init__(self) -> None:
-        if self.variant not in get_args(Variant):
-            raise ValueError(unknown_name("variant", self.variant, get_args(Variant)))
         for name in ("threshold", "counting_threshold", "max_overlap"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} lies in [0, 1], got {getattr(self, name)}")
@@ -343,9 +302,6 @@ class SelectionSettings:
 GENEVAL = SelectionSettings()
 """GenEval's released evaluator."""
 
-MGG_CODE = SelectionSettings(threshold=0.1, variant="mgg-code")
-"""The Telephone Game's released `mgg.py`."""
-
 
 def keep_objects(
     prompt: Prompt, found: Found, settings: SelectionSettings
@@ -358,16 +314,14 @@ def keep_objects(
     for a handful of boxes. There is no order of its own to follow, and a gate needs the same one
     everywhere.
     """
-    geneval = settings.variant == "geneval"
-    counting = geneval and prompt.task == "counting"
+    counting = prompt.task == "counting"
     threshold = settings.counting_threshold if counting else settings.threshold
     objects: dict[str, list[Detection]] = {}
     for name in [*(own.name for own in prompt.include), *(own.name for own in prompt.exclude)]:
         sure = [own for own in found.get(name, ()) if own.score > threshold]
         sure.sort(key=lambda detection: -detection.score)
-        if geneval:
-            sure = sure[: settings.max_objects]
-        if geneval and settings.max_overlap < 1.0:  # greedy non-maximum suppression
+        sure = sure[: settings.max_objects]
+        if settings.max_overlap < 1.0:  # greedy non-maximum suppression
             kept: list[Detection] = []
             for own in sure:
                 if all(_overlap(better.box, own.box) < settings.max_overlap for better in kept):

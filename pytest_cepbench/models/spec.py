@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_plus
 
-from pytest_cepbench.errors import SpecError, nearest_name, removed, unknown_name
+from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
 from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, environment_secrets
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 
@@ -250,8 +250,7 @@ def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[Mo
     known = set().union(*parts)
     for name in spec.params:
         if name not in known:
-            fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
-            raise spec.error(fault)
+            raise spec.error(unknown_name(f"parameter for {what}", name, known))
     return [
         dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
         for part in parts

@@ -119,7 +119,6 @@ def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
     flags += [f"--{option.name}" for option in OPTIONS if option.short]
     for argument in unknown:
         flag = argument.partition("=")[0]
-        _refuse_removed(flag, flag)
         close = nearest_name(flag, flags, cutoff=_LIKENESS)
         if close is not None:
             parser.extra_info[flag] = f"did you mean {close}?"
@@ -128,30 +127,16 @@ def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
 def check_names(config: pytest.Config) -> None:
     """Raise pytest.UsageError for a mistyped name in the ini file, which would set nothing.
 
-    So it is for a setting that was removed, in the ini file or the environment. pytest warns of
-    names that no plugin registered after collection.
+    pytest warns of names that no plugin registered after collection.
     """
     known = [option.ini for option in OPTIONS]
-    twins = {name: f"the environment variable {name}" for name in os.environ}
-    twins |= {name: f"ini {name}" for name in names_in_ini(config) if name not in known}
-    for name, given in twins.items():
-        if name.lower().startswith("cepbench_"):
-            word = name.lower().removeprefix("cepbench_").replace("_", "-")
-            _refuse_removed(given, f"--cep-{word}")
-            if given.startswith("ini "):
-                from pytest_cepbench.errors import did_you_mean
+    for name in names_in_ini(config):
+        if name not in known and name.lower().startswith("cepbench_"):
+            from pytest_cepbench.errors import did_you_mean
 
-                hint = did_you_mean(name, known)
-                if hint:
-                    raise pytest.UsageError(f"{given}: there is no such setting.{hint}")
-
-
-def _refuse_removed(given: str, flag: str) -> None:
-    from pytest_cepbench.errors import removed
-
-    gone = removed(flag, given)
-    if gone is not None:
-        raise pytest.UsageError(gone)
+            hint = did_you_mean(name, known)
+            if hint:
+                raise pytest.UsageError(f"ini {name}: there is no such setting.{hint}")
 
 
 def notes_on_options(sources: Mapping[str, str]) -> Iterator[str]:

@@ -494,7 +494,7 @@ def _shown_cases(
         name
         for name in metrics
         if spec.study != "encoders"
-        or spec.seat in readers_of(prepared.chain_measures[name].required_features(None))
+        or spec.seat in readers_of(prepared.measures[name].required_features(None))
     ]
     if not names:
         raise SuiteError(

@@ -12,32 +12,31 @@ from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answering import AnswerModels, foresee_answers
-from pytest_cepbench.chains.answers.battles import check_soft_scores, verdict_keys
+from pytest_cepbench.chains.answers.battles import verdict_keys
 from pytest_cepbench.chains.steps import Step, remember
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
 from pytest_cepbench.measures.answer_data import (
     AnswerData,
     AnswerExcerpt,
+    CaseOpponents,
     Opponents,
     excerpt_answer,
     excerpt_gold,
     excerpt_question,
 )
-from pytest_cepbench.measures.answer_measures import AnswerMeasure, CaseOpponents, CriteriaMeasure
+from pytest_cepbench.measures.answer_measures import AnswerMeasure, CriteriaMeasure
 from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
 from pytest_cepbench.store.answers import BUNDLE, import_bundle
-from pytest_cepbench.suites.definition import ANSWERING, Suite
+from pytest_cepbench.suites.definition import ANSWERING
 from pytest_cepbench.suites.estimate import ModelSteps
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
-from pytest_cepbench.suites.model_pool import ModelPool
-from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.suite_run import (
     SuiteRun,
     short_prompt,
@@ -84,32 +83,18 @@ class AnswerRun(SuiteRun):
     unit = "answer"
     measures: Mapping[str, AnswerMeasure]
 
-    def __init__(
-        self,
-        suite: Suite,
-        dataset: Dataset,
-        assignments: Assignments,
-        measures: Mapping[str, AnswerMeasure],
-        model_pool: ModelPool,
-        baselines: Path | None = None,
-    ) -> None:
-        super().__init__(suite, dataset, assignments, measures, model_pool)
+    def __init__(self, *parts: Any, baselines: Path | None = None) -> None:
+        super().__init__(*parts)
         self._baselines = baselines
         self._opponents: dict[str, CaseOpponents] = {}
 
     @cached_property
     def data(self) -> AnswerData:
-        """The answers; models are bound when the first case needs them.
-
-        Raises SpecError as `check_soft_scores`.
-        """
+        """The answers; models are bound when the first case needs them."""
         runners = {role: self.runner(role) for role in ANSWERING if role in self.assignments.roles}
         plan = self.suite.answer_plan
         assert plan is not None
         rules = self.suite.battle_rules
-        if rules.score == "soft" and any(m.judged for m in self.measures.values()):
-            # Before a question is answered, which can take hours.
-            check_soft_scores(rules, self.runner(JUDGE).bound)
         recorded = self.assignments.replay
         if recorded is not None:
             from pytest_cepbench.datasets.opening.answers import RecordedAnswers
@@ -156,8 +141,8 @@ class AnswerRun(SuiteRun):
 
         Raises what models and store raise.
         """
-        measure = self.measures[case.key.metric]
-        measure.read(case, samples, self.data, self.opponents_of(case))
+        data = self.data.against(self.opponents_of(case))
+        self.measures[case.key.metric].read(samples, data)
 
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Answer all questions, before the judge is asked."""
@@ -215,24 +200,20 @@ class AnswerRun(SuiteRun):
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
-        data = self.data if most is None else self.data.narrowed(most)
-        measured = measure.measure(case, data, self.opponents_of(case))
+        data = self.look(most).against(self.opponents_of(case))
+        measured = measure.measure(case, data)
         measured = self._with_text_counts(case, measured, data)
-        if not (measure.judged or measure.scored):
-            return measured
-        if JUDGE in self.assignments.gated:
+        if not (measure.judged or measure.scored) or JUDGE in self.assignments.gated:
             return measured
         tested = [role for role in self.assignments.gated if role in self.assignments.roles]
         weights = {self.runner(role).bound.fingerprint for role in tested}
-        own = self.runner(JUDGE).bound.fingerprint in weights
-        warnings = [_JUDGES_ITSELF] if own else []
-        if not measured.battles.verdicts:
-            return replace(measured, warnings=(*measured.warnings, *warnings))
-        remark = self._judge_remark
-        if remark.warning:  # measured on more battles than this case has
-            measured = replace(measured, blind=Blindness(remark.warning, measured.battles.at_stake))
-        battles = replace(measured.battles, judge=remark.line)
-        return replace(measured, battles=battles, warnings=(*measured.warnings, *warnings))
+        if self.runner(JUDGE).bound.fingerprint in weights:
+            measured = replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
+        if measured.verdicts:
+            measured = replace(measured, judge=self._judge_remark.line)
+            if warning := self._judge_remark.warning:  # of more battles than this case has
+                measured = replace(measured, blind=Blindness(warning, measured.at_stake))
+        return measured
 
     def _with_text_counts(self, case: Case, measured: Measured, data: AnswerData) -> Measured:
         """A measurement that says how many answers hold reasoning, and how many texts were cut.
@@ -254,7 +235,7 @@ class AnswerRun(SuiteRun):
             told = self.runner(writer).text_notes(keys, "answers")
             notes += told[0]
             warnings += told[1]
-        accepted = self.opponents_of(case).accepted
+        accepted = data.opponents.accepted
         if self.measures[case.key.metric].judged and accepted is not None:
             judge, pairs = self.runner(JUDGE), data.pairs(measured.samples, accepted)
             keys = [key for pair in pairs for key in verdict_keys(pair, data.rules, judge)]
@@ -295,7 +276,7 @@ class AnswerRun(SuiteRun):
             if not (measure.judged or measure.scored):
                 continue
             steps, rules = runners[JUDGE].steps, data.rules
-            measure.read(case, [s for s in own_samples if s.id in made], counting, opponents)
+            measure.read([s for s in own_samples if s.id in made], counting.against(opponents))
             sides = [side.answers for side in (opponents.accepted, opponents.anchor) if side]
             if self.suite.table.arena.against == "gold":
                 sides = [{sample.id: "gold" for sample in own_samples}]

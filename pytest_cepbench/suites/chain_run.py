@@ -13,7 +13,7 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, RoleError, SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import plans_of, readers_of
+from pytest_cepbench.measures.base import RequiredFeatures, plans_of, readers_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import same_answers
@@ -26,7 +26,7 @@ from pytest_cepbench.suites.suite_run import (
 )
 
 if TYPE_CHECKING:
-    from pytest_cepbench.suites.attribution import Attribution
+    from pytest_cepbench.suites.stored_chains import Attribution
 
 
 class ChainRun(SuiteRun):
@@ -87,25 +87,24 @@ class ChainRun(SuiteRun):
             for generation in required.generations
         }
 
+    def _required(self, case: Case) -> tuple[RequiredFeatures, ...]:
+        return self.measures[case.key.metric].required_features(case)
+
     def reads(self, case: Case) -> list[list[object]]:
         """The features that a case reads of each sample's chains, as built-in types."""
         return [
             [required.plan.start, list(required.generations), required.reader]
-            for required in self.measures[case.key.metric].required_features(case)
+            for required in self._required(case)
         ]
 
     def starts(self, cases: Iterable[Case]) -> list[Modality]:
         """The starts of the chains that cases read."""
-        plans = (
-            plan
-            for case in cases
-            for plan in plans_of(self.measures[case.key.metric].required_features(case))
-        )
+        plans = (plan for case in cases for plan in plans_of(self._required(case)))
         return list(dict.fromkeys(plan.start for plan in plans))
 
     def steps(self, case: Case) -> int:
         """How many results a case needs of each sample: of growing its chains, and reading them."""
-        required = self.measures[case.key.metric].required_features(case)
+        required = self._required(case)
         read = [len(features.generations) for features in required if features.reader is not None]
         grown = {plan.start: plan.generations for plan in plans_of(required)}
         return sum(read) + sum(grown.values())
@@ -145,9 +144,7 @@ class ChainRun(SuiteRun):
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
     ) -> tuple[int, Sequence[ModelSteps]]:
         readings = [
-            (required, samples)
-            for case, samples in cases
-            for required in self.measures[case.key.metric].required_features(case)
+            (required, samples) for case, samples in cases for required in self._required(case)
         ]
         return count_chain_steps(self.chain_data, readings)
 
@@ -159,7 +156,7 @@ class ChainRun(SuiteRun):
         What cannot be found out is said, not raised. Raises ValueError for an id that is not the
         case's.
         """
-        from pytest_cepbench.suites.attribution import Attribution, attribute
+        from pytest_cepbench.suites.stored_chains import Attribution, attribute
 
         measure, roles = self.measures[case.key.metric], list(self.assignments.roles)
         try:
@@ -169,8 +166,7 @@ class ChainRun(SuiteRun):
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
-        data = self.chain_data if most is None else self.chain_data.narrowed(most)
-        measured = measure.measure(case, data)
+        measured = measure.measure(case, self.look(most))
         cut: dict[str | None, None] = {}
         same: dict[str, None] = {}
         keys: list[str] = []

@@ -18,7 +18,6 @@ from pytest_cepbench.chains.answers.answer_plan import (
     AnswerPlan,
     BattleRules,
     OrderName,
-    ScoreName,
     TieName,
 )
 from pytest_cepbench.chains.chain import PLACEHOLDER, CaptionRules
@@ -130,14 +129,12 @@ class ArenaTable(_Strict, frozen=True):
     against: "accepted" battles the accepted model's stored answers, "gold" the reference answers.
     order: both orders of every pair, one that alternates, or a second where the first left doubt.
     tie: what a tie is worth: one half, or all to the answer that it leans to ("lean").
-    score: by the verdict, or by the probabilities of all four ("soft").
     seed: of the judge.
     """
 
     against: Literal["accepted", "gold"] = "accepted"
     order: OrderName = "both"
     tie: TieName = "half"
-    score: ScoreName = "verdict"
     seed: int = 0
 
 
@@ -316,7 +313,7 @@ class Suite(msgspec.Struct, frozen=True):
     def battle_rules(self) -> BattleRules:
         """How answers battle."""
         arena = self.table.arena
-        return BattleRules(arena.order, arena.tie, arena.seed, arena.score)
+        return BattleRules(arena.order, arena.tie, arena.seed)
 
     @property
     def seeds(self) -> int:

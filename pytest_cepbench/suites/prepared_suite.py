@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.hub import DataPlace
-from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.measures import Measure, list_cases
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.measures import list_cases
 from pytest_cepbench.measures.cases import Case, PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
@@ -26,13 +26,9 @@ from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import (
     Assignments,
-    assign_answer_models,
     assign_models,
 )
 from pytest_cepbench.suites.suite_run import SuiteRun
-
-if TYPE_CHECKING:
-    from pytest_cepbench.measures.answer_measures import AnswerMeasure
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class PreparedSuite:
     suite: Suite
     dataset: Dataset
     assignments: Assignments
-    measures: Mapping[str, Measure] | Mapping[str, AnswerMeasure]
+    measures: Mapping[str, Any]
     cases: tuple[Case, ...]
 
     @cached_property
@@ -62,13 +58,12 @@ class PreparedSuite:
 
         baselines: folder of accepted baselines, which answers battle.
         """
-        parts = (self.suite, self.dataset, self.assignments)
+        parts = (self.suite, self.dataset, self.assignments, self.measures, model_pool)
         if self.suite.answer_plan is None:
-            return ChainRun(*parts, self.chain_measures, model_pool)
+            return ChainRun(*parts)
         from pytest_cepbench.suites.answer_run import AnswerRun
 
-        answers = cast("Mapping[str, AnswerMeasure]", self.measures)
-        return AnswerRun(*parts, answers, model_pool, baselines)
+        return AnswerRun(*parts, baselines=baselines)
 
     def under_seeds(self, count: int) -> tuple[PreparedSuite, ...]:
         """The suite of chains under so many seeds: its own first, then those that follow it."""
@@ -80,26 +75,13 @@ class PreparedSuite:
             seeded.append(replace(self, suite=msgspec.structs.replace(self.suite, table=own)))
         return tuple(seeded)
 
-    @property
-    def chain_measures(self) -> Mapping[str, Measure]:
-        """The metrics of a suite of chains. Raises SuiteError for a suite of answers."""
-        if self.suite.answer_plan is not None:
-            raise SuiteError(
-                f"suite {self.suite.name!r} asks for interleaved answers, not for chains"
-            )
-        return cast("Mapping[str, Measure]", self.measures)
-
 
 def prepare_suite(suite: Suite, dataset: Dataset, choices: RoleChoices) -> PreparedSuite:
     """Assign a model to every role of a suite, and list its cases.
 
     Raises what `assign_models` and `list_cases` raise.
     """
-    measures: Mapping[str, Measure] | Mapping[str, AnswerMeasure]
-    if suite.answer_plan is None:
-        assignments, measures = assign_models(suite, choices)
-    else:
-        assignments, measures = assign_answer_models(suite, choices)
+    assignments, measures = assign_models(suite, choices)
     cases = tuple(list_cases(measures, suite.name, dataset, suite.table.groups))
     return PreparedSuite(suite, dataset, assignments, measures, cases)
 

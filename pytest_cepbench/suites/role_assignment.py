@@ -9,10 +9,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from pytest_cepbench.errors import (
+    DatasetError,
     MissingDependencyError,
     SpecError,
     SuiteError,
@@ -20,19 +21,18 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.files import shown_path
-from pytest_cepbench.measures import Measure, SuiteContext, make_measures
+from pytest_cepbench.measures import SuiteContext, make_measures
 from pytest_cepbench.measures.base import JUDGE, grower, readers_of
 from pytest_cepbench.measures.measure_registry import make_answer_measures, tests_judges
 from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
-from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
+from pytest_cepbench.models.spec import HUMAN, PRESET, ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import ANSWERING, Suite
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.opening.answers import RecordedAnswers
     from pytest_cepbench.datasets.replay import Replay
-    from pytest_cepbench.measures.answer_measures import AnswerMeasure
 
 _RELATIVE = ("./", "../")
 
@@ -62,8 +62,8 @@ class Assignments:
         return "+".join(self.gated)
 
 
-def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[str, Measure]]:
-    """Assign a model to every role that a suite's chains and metrics need, and make its measures.
+def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict[str, Any]]:
+    """Assign a model to every role that a suite needs, and make its measures.
 
     `--model` goes first, then the role's own option, then the suite's default. Raises SpecError
     naming the option that is missing, SuiteError for metrics that do not fit the suite and for a
@@ -71,19 +71,36 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
     the suite does not have.
     """
-    if choices.replayed == "answers":
-        raise SuiteNotApplicableError(
-            f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
-        )
+    what, judging = f"suite {suite.name!r}", tests_judges(suite.metrics)
+    if choices.replay is not None:
+        if judging:
+            problem = f"brings answers, and {what} has judges under test"
+        elif choices.replayed == "chains" and suite.answer_plan is not None:
+            problem = f"brings chains, and {what} asks for interleaved answers"
+        elif choices.replayed == "answers" and suite.answer_plan is None:
+            problem = f"brings interleaved answers, and {what} is of chains"
+        else:
+            problem = ""
+        if problem:
+            raise SuiteNotApplicableError(f"{choices.replay} {problem}")
+    if suite.answer_plan is not None:
+        choices = replace(choices, preferred=("judge",) if judging else ANSWERING)
     named = named_models(suite, choices)
-    measures, needed = _measures_of_chains(suite, named, replayed=choices.replay is not None)
+    measures, needed = _measures(suite, named, choices)
     return _assign(suite, choices, named, needed), measures
 
 
-def _measures_of_chains(
-    suite: Suite, named: Mapping[str, RoleAssignment], *, replayed: bool
-) -> tuple[dict[str, Measure], list[str]]:
-    """The measures of a suite of chains, and the roles that it needs: who grows, then readers."""
+def _measures(
+    suite: Suite, named: Mapping[str, RoleAssignment], choices: RoleChoices
+) -> tuple[dict[str, Any], list[str]]:
+    """The measures of a suite, and the roles that it needs: who grows or answers, then readers."""
+    replayed = choices.replay is not None
+    if suite.answer_plan is not None:
+        answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
+        made = not replayed and not tests_judges(suite.metrics)
+        needed: list[str] = [*_answering(suite, named, choices)] if made else []
+        judged = any(measure.judged or measure.scored for measure in answers.values())
+        return answers, [*needed, *[JUDGE] * judged]
     specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     growers = {
@@ -91,58 +108,23 @@ def _measures_of_chains(
         for plan in suite.plans.values()
         for generation in range(1, plan.generations + 1)
     }
-    readers = [
-        name
-        for measure in measures.values()
-        for name in readers_of(measure.required_features(None))
-    ]
-    names = dict.fromkeys((*sorted(growers), *readers))
+    required = (own for measure in measures.values() for own in measure.required_features(None))
+    names = dict.fromkeys((*sorted(growers), *readers_of(required)))
     return measures, [name for name in names if not (replayed and name in growers)]
 
 
 def needed_roles(suite: Suite) -> dict[str, str | None]:
     """The roles that a suite needs, with the model that its file names for each, None where none.
 
-    Where a suite of interleaved answers names no interleaver, they are those of a writer. Raises
-    SuiteError for metrics that do not fit the suite.
+    Where a suite of interleaved answers names no one who answers, they are those of a writer.
+    Raises SuiteError for metrics that do not fit the suite.
     """
     written = {name: text for name, (_, text) in _written_specs(suite).items()}
-    if suite.answer_plan is None:
-        named = named_models(suite, RoleChoices())
-        _, names = _measures_of_chains(suite, named, replayed=False)
-    else:
-        answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
-        if tests_judges(suite.metrics):
-            return {JUDGE: written.get(JUDGE)}
-        writes = "writer" in written or "interleaver" not in written
-        names = ["writer", "generator"] if writes else ["interleaver"]
-        if any(measure.judged or measure.scored for measure in answers.values()):
-            names.append(JUDGE)
-    return {name: written.get(name) for name in names}
-
-
-def assign_answer_models(
-    suite: Suite, choices: RoleChoices
-) -> tuple[Assignments, dict[str, AnswerMeasure]]:
-    """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
-    judging = tests_judges(suite.metrics)
-    if judging and choices.replay is not None:
-        raise SuiteNotApplicableError(
-            f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
-        )
-    if choices.replayed == "chains":
-        raise SuiteNotApplicableError(
-            f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
-        )
-    choices = replace(choices, preferred=("judge",) if judging else ANSWERING)
-    measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
+    choices = RoleChoices()
     named = named_models(suite, choices)
-    needed: list[str] = []
-    if choices.replay is None and not judging:
-        needed += _answering(suite, named, choices)
-    if any(measure.judged or measure.scored for measure in measures.values()):
-        needed.append(JUDGE)
-    return _assign(suite, choices, named, needed), measures
+    if suite.answer_plan is not None and not {"writer", "interleaver"} & named.keys():
+        named["writer"] = RoleAssignment("writer", parse_spec("shapes:"), "")
+    return {name: written.get(name) for name in _measures(suite, named, choices)[1]}
 
 
 def named_models(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
@@ -166,7 +148,6 @@ def _assign(
 ) -> Assignments:
     """The needed roles with their models, and which of them are under test."""
     known = {name: expand_preset(suite, assignment) for name, assignment in named.items()}
-    written = _written_specs(suite)
     played = ("replay",) if choices.replay is not None else choices.played
     gated = tuple(role for role in played if role in (*needed, "replay"))
     if not gated:
@@ -195,11 +176,10 @@ def _assign(
             raise SpecError(f"suite {suite.name!r} needs {what}: give one with {option}")
         spec = named[name].spec
         if spec.scheme == PRESET and "model" not in spec.params:
-            _check_located(
-                suite, name, f"presets.{spec.target}.model", suite.table.presets[spec.target].model
-            )
+            text = suite.table.presets[spec.target].model
+            _check_located(suite, name, f"presets.{spec.target}.model", text)
         elif name not in choices.assigned:
-            _check_located(suite, name, *written[name])
+            _check_located(suite, name, *_written_specs(suite)[name])
     roles = {name: known[name] for name in needed}
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
@@ -223,8 +203,9 @@ def _written_specs(suite: Suite) -> dict[str, tuple[str, str]]:
     written: dict[str, tuple[str, str]] = {
         role: (f"roles.{role}", text) for role, text in defaults.items() if text is not None
     }
-    written |= {name: (f"encoders.{name}", text) for name, text in suite.table.encoders.items()}
-    return written
+    return written | {
+        name: (f"encoders.{name}", text) for name, text in suite.table.encoders.items()
+    }
 
 
 def _answering(
@@ -316,3 +297,42 @@ def _split_located(suite: Suite, spec: str) -> tuple[Path, str]:
         return whole, ""
     body, mark, params = spec.partition("?")
     return Path(os.path.normpath(start / body)), f"{mark}{params}"
+
+
+ONE_ITERATION = "suites/folder-described"
+"""A suite in which people can describe."""
+
+
+def check_people(suite: Suite, assignment: RoleAssignment) -> None:
+    """Raise SpecError where people play a role by ratings of another suite, or cannot play it.
+
+    Ratings without a suite, of items of one's own, are of any; so is a folder that cannot be read,
+    which binding explains.
+    """
+    if assignment.spec.scheme != HUMAN:
+        return
+    from pytest_cepbench.ratings.folder import read_ratings
+
+    try:
+        study = read_ratings(Path(assignment.spec.target)).study
+    except DatasetError:
+        return
+    problem = ""
+    if study.kind == "describe" and describes_drawings(suite):
+        problem = (
+            "needs a suite whose chains start with an image and have one iteration, such as "
+            f"{ONE_ITERATION}: people described images of the study, and not what models "
+            "drew of them"
+        )
+    elif study.suite not in ("", suite.name):
+        seen = "images" if study.kind == "describe" else "answers"
+        problem = (
+            f"holds ratings of the suite {study.suite!r}: people have to see the {seen} of this one"
+        )
+    if problem:
+        raise SpecError(f"suite {suite.name!r}: {assignment.spec} {problem}")
+
+
+def describes_drawings(suite: Suite) -> bool:
+    """Whether a describer is asked about an image that a model drew, which people never saw."""
+    return any(plan.generations > 1 + (start != "text") for start, plan in suite.plans.items())

@@ -1,22 +1,22 @@
-"""Chains by a recorded model, such as the baseline's, as far as stores have them.
-
-No model is loaded or asked for them: neither the recorded one nor those that are held fixed.
-"""
+"""Chains by a recorded model, such as the baseline's: shown as stored, and put back hop by hop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pytest_cepbench.chains import Chain, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
-from pytest_cepbench.errors import NotInStoreError
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
+from pytest_cepbench.gate.measurement import Scores, mean_of_scores
 from pytest_cepbench.measures import ChainExcerpt, Measure
-from pytest_cepbench.measures.base import plans_read, readers_of
+from pytest_cepbench.measures.base import grower, plans_read, readers_of
 from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.chain_data import ChainData, first_difference
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.chain_run import ChainRun
@@ -210,3 +210,247 @@ def similarity_curve(
         tuple((mean + margin).tolist()),
         len(rows),
     )
+
+
+_NOTHING = 5e-7
+"""What is smaller is no difference: scores are kept with six decimals."""
+
+_MOST_OTHERS = 3
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One hop of a role that differs from the baseline's.
+
+    start: of its chains.
+    role: whose step it is.
+    generation: from 1 on.
+    cost: what was lost there, in the metric's own unit; above 0 for a loss, whichever direction of
+    the metric is better.
+    """
+
+    start: Modality
+    role: str
+    generation: int
+    cost: float
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The hops at which a case lost its score.
+
+    said: in words, or why nothing can be said.
+    samples: how many were looked at.
+    drop: what was lost over them, above 0 for a loss; None where nothing can be said.
+    hops: of the roles that differ, chain by chain; their costs add up to the drop.
+    first_difference: the earliest generation at which an artifact differs from the baseline's, and
+    how many chains differ from there on; None where none does.
+    """
+
+    said: str
+    samples: int = 0
+    drop: float | None = None
+    hops: tuple[Hop, ...] = ()
+    first_difference: tuple[int, int] | None = None
+
+
+def attribute(
+    case: Case,
+    measure: Measure,
+    chain_data: ChainData,
+    roles: Sequence[str],
+    step: str,
+    sample_ids: Sequence[str],
+) -> Attribution:
+    """Say at which hops a case lost its score, by chains that begin as the baseline's.
+
+    Hybrid k has the baseline's first k hops of the roles that differ and goes on by the
+    candidate: hybrid 0 is the candidate's own chain, the last one the baseline's. Hop k costs what
+    hybrid k scores better than hybrid k - 1. The baseline's hops come from the store, its model is
+    never loaded; the candidate's are computed where they are not stored.
+
+    roles: those that have a model in this run.
+    step: the baseline's model, by `remember`; empty where it has none.
+    sample_ids: of the case; all when empty, which is what distances between sets need. Over given
+    samples each counts once, in however many categories it is.
+    Raises ValueError for an id that is not the case's; DatasetError, CheckpointError, ModelError
+    and StoreError as they come. What cannot be found out is said, not raised.
+    """
+    dataset = chain_data.dataset
+    own = {s.id: s for category in case.categories for s in dataset.in_category(category)}
+    foreign = [name for name in sample_ids if name not in own]
+    if foreign:
+        raise ValueError(
+            f"{case.key} has no sample {foreign[0]!r}: ids of its own samples are expected"
+        )
+    samples = [own[name] for name in sorted(set(sample_ids) or own)]
+    try:
+        baseline_models = _baseline_models(chain_data, step)
+        if isinstance(baseline_models, str):
+            return Attribution(baseline_models)
+        return _attribute(
+            case, measure, chain_data, baseline_models, samples, roles, whole=not sample_ids
+        )
+    except (BaselineError, MeasurementError, NotInStoreError) as error:
+        return Attribution(f"Where the score was lost cannot be said: {error}.")
+
+
+def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] | str:
+    """The baseline's models unlike the candidate's, by role; or why none can be put back."""
+    if chain_data.replay is not None:
+        return "The chains were made elsewhere: there is no model to play them on from a hop."
+    if not step:
+        return (
+            "The baseline does not say whose steps it was measured with: it is of chains made "
+            "elsewhere, or of an older version; a new one, accepted with --snapshot-update, does."
+        )
+    remembered = {bound.role: bound for bound in recall(step)}
+    readers = [role for role in remembered if role not in GROWERS]
+    if readers:
+        return (
+            f"The {' and '.join(readers)} under test only reads: the chains are the baseline's "
+            "own, and what was lost was lost in reading them."
+        )
+    differing: dict[str, RoleRunner] = {
+        role: RoleRunner(bound, chain_data.store)
+        for role, bound in remembered.items()
+        if remember(chain_data.runner(role).bound) != remember(bound)
+    }
+    return (
+        differing
+        or f"The {' and '.join(remembered)} is the baseline's own: there is no model to exchange."
+    )
+
+
+def _attribute(
+    case: Case,
+    measure: Measure,
+    chain_data: ChainData,
+    baseline_models: Mapping[str, RoleRunner],
+    samples: Sequence[Sample],
+    roles: Sequence[str],
+    *,
+    whole: bool,
+) -> Attribution:
+    """As `attribute`, by the baseline's models that differ.
+
+    whole: whether categories are pooled as the case pools them, which is also how scores of whole
+    sets are pooled; else the value is the mean over the samples.
+    Raises NotInStoreError, and MeasurementError where a hybrid cannot be measured, or only by other
+    means than the candidate (sets of images that are smaller).
+    """
+    plans = plans_read(measure.required_features(case))
+    places = [
+        (start, grower(plan, generation), generation)
+        for start, plan in plans.items()
+        for generation in range(1, plan.generations + 1)
+        if grower(plan, generation) in baseline_models
+    ]
+
+    def hybrid(swapped: int, own: Sequence[Sample]) -> ChainData:
+        first = {(start, at): baseline_models[role] for start, role, at in places[:swapped]}
+        return chain_data.recast(own, plans, first)
+
+    def chains(swapped: int, own: Sequence[Sample]) -> list[Chain]:
+        data = hybrid(swapped, own)
+        return [chain for start in plans for chain in data.chains(start, own).values()]
+
+    known = _in_store(samples, lambda own: chains(len(places), own))
+    if not known:
+        return Attribution(
+            "The baseline's chains are not in this run's store, so where the score was lost cannot "
+            "be said: use the store of the run that measured the baseline (--cep-store), or "
+            "measure its model once with this one."
+        )
+    measured = []
+    for swapped in range(len(places) + 1):
+        data = hybrid(swapped, known)
+        present = tuple(c for c in case.categories if data.dataset.in_category(c))
+        measured.append(measure.measure(replace(case, categories=present), data))
+    if any(own.identity != measured[0].identity for own in measured):
+        raise MeasurementError(
+            "chains that only in part are the baseline's stop at other hops, and sets of "
+            "other sizes are not compared"
+        )
+    pooled = whole or not measure.per_sample
+    values = [mean_of_scores(own.scores if pooled else _once(own.scores)) for own in measured]
+    sign = 1.0 if measure.higher_is_better else -1.0
+    hops = tuple(
+        Hop(*place, cost=tidy(sign * (after - before)))
+        for place, before, after in zip(places, values, values[1:], strict=False)
+    )
+    drop = tidy(sign * (values[-1] - values[0]))
+    ends = (chains(swapped, known) for swapped in (0, len(places)))
+    differences = Counter(first_difference(*pair) for pair in zip(*ends, strict=True))
+    differing = sorted((at, count) for at, count in differences.items() if at is not None)
+    total = sum(differences.values())
+    sentences = [
+        _describe_hops(hops, drop, len(known), both=len(plans) > 1),
+        _describe_roles(roles, list(baseline_models), hops),
+        f"All {total} chains are the baseline's, artifact by artifact.",
+    ]
+    if differing:
+        where = ", ".join(f"generation {at} ({count} of {total})" for at, count in differing)
+        sentences[2] = f"Chains first differ from the baseline's at {where}."
+    if left_out := len(samples) - len(known):
+        sentences.append(f"Left out: {left_out} whose chains by the baseline are not in the store.")
+    return Attribution(
+        " ".join(filter(None, sentences)),
+        len(known),
+        drop,
+        hops,
+        differing[0] if differing else None,
+    )
+
+
+def _once(scores: Scores) -> Scores:
+    """A sample in several categories has the same score in each: it counts once."""
+    return {"": {s: score for part in scores.values() for s, score in part.items()}}
+
+
+def _in_store(
+    samples: Sequence[Sample], look: Callable[[Sequence[Sample]], object]
+) -> list[Sample]:
+    """The samples at which looking raises no NotInStoreError: all at once, else one by one."""
+    try:
+        look(samples)
+    except NotInStoreError:
+        if len(samples) == 1:
+            return []
+        return [sample for sample in samples if _in_store([sample], look)]
+    return list(samples)
+
+
+def tidy(cost: float) -> float:
+    """Without the last bits of sums over equal scores, and without -0.0."""
+    return 0.0 if abs(cost) < _NOTHING else cost
+
+
+def _describe_hops(hops: Sequence[Hop], drop: float, samples: int, *, both: bool) -> str:
+    """Which hop cost most, and which others had a part."""
+    over = f"over {samples} sample{'s' if samples > 1 else ''}"
+    if drop <= 0:
+        gained = f", the value is {-drop:.4f} better than the baseline's" if drop < 0 else ""
+        return f"Nothing was lost {over}{gained}."
+    worst = max(hops, key=lambda hop: hop.cost)
+    others = sorted((h for h in hops if h.cost and h is not worst), key=lambda h: -abs(h.cost))
+    where = {
+        hop: f"generation {hop.generation}" + (f" of the {hop.start}-first chains" if both else "")
+        for hop in hops
+    }
+    sentence = (
+        f"Lost {drop:.4f} {over}: {worst.cost:.4f} ({worst.cost / drop:.0%}) by the {worst.role} "
+        f"at {where[worst]}"
+    )
+    for hop in others[:_MOST_OTHERS]:
+        sentence += f", {hop.cost:.4f} at {where[hop]}"
+    return f"{sentence}{', less elsewhere' if len(others) > _MOST_OTHERS else ''}."
+
+
+def _describe_roles(roles: Iterable[str], differing: Sequence[str], hops: Sequence[Hop]) -> str:
+    """The cost of each role where several differ, and the roles with the baseline's own model."""
+    costs = {role: sum(hop.cost for hop in hops if hop.role == role) for role in differing}
+    by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
+    same = ", ".join(role for role in roles if role not in differing)
+    sentences = [f"By role: {by_role}."] if len(costs) > 1 else []
+    return " ".join([*sentences, f"The baseline's own: {same}."] if same else sentences)

@@ -18,7 +18,6 @@ from pytest_cepbench.gate import FreshMeasurement, Measurement
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.measures.base import (
-    Battled,
     CaseScores,
     MeasureBase,
     Measured,
@@ -37,7 +36,7 @@ from pytest_cepbench.suites.model_pool import (
     ModelPool,
     describe_role,
 )
-from pytest_cepbench.suites.role_assignment import Assignments
+from pytest_cepbench.suites.role_assignment import Assignments, check_people
 
 _LONGEST_PROMPT_SHOWN = 60
 
@@ -67,11 +66,11 @@ class CaseMeasurement(FreshMeasurement, frozen=True):
     facts: FactSummary | None = None
 
 
-def _carried(said: Measured | Battled) -> dict[str, Any]:
-    """What a measurement takes over as it is, by field."""
-    made = {"identity", "notes"}
-    names = {field.name for field in fields(said)} & {*CaseMeasurement.__struct_fields__} - made
-    return {name: getattr(said, name) for name in names}
+_CARRIED = {field.name for field in fields(Measured)} & {*CaseMeasurement.__struct_fields__} - {
+    "identity",
+    "notes",
+}
+"""Fields that a measurement takes over as they are."""
 
 
 class SuiteRun(ABC):
@@ -169,10 +168,13 @@ class SuiteRun(ABC):
         samples = {sample.id for _, own in looked_at for sample in own}
         return Forecast(len(samples), units, tuple(own.estimate() for own in steps))
 
+    def look(self, most: int | None) -> Any:
+        """The data of no more than so many samples of each category; of all where None."""
+        return self.data if most is None else self.data.narrowed(most)
+
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
-        data = self.data if most is None else self.data.narrowed(most)
-        return everyone(by_category(case, data))
+        return everyone(by_category(case, self.look(most)))
 
     def measure(self, case: Case, most: int | None = None) -> CaseMeasurement:
         """The value of a case, making what it reads where that is missing.
@@ -186,7 +188,7 @@ class SuiteRun(ABC):
         measured = self._measured(case, most)
         self._refuse_infrastructure(measured.outcomes)
         measured, unscored = self._without_unscored(case, measured)
-        data = self.data if most is None else self.data.narrowed(most)
+        data = self.look(most)
         identity = self.identity(case, population(case, data)) | dict(measured.identity)
         try:
             return CaseMeasurement.of(
@@ -200,11 +202,10 @@ class SuiteRun(ABC):
                     o.failure.kind for o in measured.outcomes if o.failure is not None
                 ),
                 notes=(*self.dataset.notes, *measured.notes),
-                strata=strata(case, data) if measured.battles.answers else {},
+                strata=strata(case, data) if measured.answers else {},
                 unscored=unscored,
                 ends=(0.0 if (measure.span or 2.0) <= 1.0 else -1.0, 1.0),
-                **_carried(measured),
-                **_carried(measured.battles),
+                **{name: getattr(measured, name) for name in _CARRIED},
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error
@@ -256,8 +257,6 @@ class SuiteRun(ABC):
         """
         assignment = self.assignments.roles[role]
         if assignment.spec.scheme == HUMAN and role not in self._checked:
-            from pytest_cepbench.suites.people import check_people
-
             check_people(self.suite, assignment)
             self._checked.add(role)
         return self._model_pool.runner(assignment)
@@ -347,10 +346,7 @@ class SuiteRun(ABC):
         return replace(
             measured,
             scores=_without(measured.scores, failed),
-            battles=replace(
-                measured.battles,
-                anchor_scores=_without(measured.battles.anchor_scores, failed),
-            ),
+            anchor_scores=_without(measured.anchor_scores, failed),
             warnings=(*measured.warnings, warning),
         ), unscored
 

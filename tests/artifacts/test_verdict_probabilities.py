@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities, Winner
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities
 
 LIKELIHOODS = st.lists(st.floats(-50, 0), min_size=4, max_size=4)
-
-
-_HALF: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
 
 
 @given(LIKELIHOODS)
@@ -22,16 +19,6 @@ def test_the_likeliest_verdict_wins(likelihoods: list[float]) -> None:
     assert sum(probabilities.values) == pytest.approx(1)
     chosen = likelihoods[WINNERS.index(probabilities.winner)]
     assert chosen == pytest.approx(max(likelihoods), abs=1e-12)
-    assert 0 <= probabilities.expect(_HALF) <= 1
-
-
-@given(LIKELIHOODS)
-def test_exchanged_answers_have_the_other_score(likelihoods: list[float]) -> None:
-    """The soft scores of both answers sum to 1."""
-    there = VerdictProbabilities.from_likelihoods(likelihoods)
-    back = VerdictProbabilities.from_likelihoods(likelihoods[::-1])
-
-    assert there.expect(_HALF) + back.expect(_HALF) == pytest.approx(1)
 
 
 @given(LIKELIHOODS)
@@ -48,7 +35,7 @@ def test_what_is_stored_is_read_again(likelihoods: list[float]) -> None:
     "text", ["", "1 0 0", "a b c d", "0.5 0.5 0.5 0.5", "nan 0 0 1", "2 -1 0 0"]
 )
 def test_what_is_none_is_read_as_none(text: str) -> None:
-    """A store can hold anything; a verdict without probabilities has no soft score."""
+    """A store can hold anything; no probabilities are none."""
     assert VerdictProbabilities.from_provenance({PROBABILITIES: text}) is None
     assert VerdictProbabilities.from_provenance({}) is None
 

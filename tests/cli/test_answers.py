@@ -21,7 +21,7 @@ from tests.datasets.opening.files import put_questions, question
 from tests.ratings.voted import vote_all
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
-from tests.suites.test_people_as_judge import rate
+from tests.suites.test_answer_sources import rate
 
 BUNDLE = "baselines/arena/answers.zip"
 

@@ -174,32 +174,19 @@ def test_a_typo_answers_with_the_nearest_name(
     assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
 
 
-REMOVED_IMPORT = "was removed in 0.1.0: use cepbench rate ask, whose pages keep the votes"
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (
-            "agree judges --judge=x --family=own",
-            "--family was removed in 0.1.0: use the bias of each model, which every card has",
-        ),
-        (
-            "init --images=docs/images --model=b --pilot=3",
-            "--pilot was removed in 0.1.0: use --samples",
-        ),
         ("series run-1", "`cepbench series` is now `cepbench history --series`"),
         ("judge-card a.json", "`cepbench judge-card` is now `cepbench agree judges`"),
         ("arena agreement a b", "`cepbench arena agreement` is now `cepbench agree judges`"),
         ("study seeds .", "`cepbench study seeds` is now `cepbench study --vary=seeds`"),
         ("rate suites/arena", "`cepbench rate suites/arena` is now `cepbench rate ask`"),
         ("answers export .", "`cepbench answers export` is now `cepbench store export --answers`"),
-        ("rate import ratings/may back.json", f"rate import {REMOVED_IMPORT}"),
         (
             "ratings import ratings/may back.json",
             "`cepbench ratings import` is now `cepbench rate ask`, whose pages keep the votes",
         ),
-        ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
     ],
 )
 def test_what_was_removed_is_refused_by_name(

@@ -203,7 +203,6 @@ def test_options_are_those_of_the_command_line() -> None:
     ("options", "error", "message"),
     [
         ({"modle": "shapes:"}, TypeError, "Did you mean 'model'"),
-        ({"overlap": "off"}, TypeError, "gate_checkpoint: overlap= was removed in 0.1.0: use -n"),
         ({"tolerance": -1}, SpecError, "gate_checkpoint(tolerance=) '-1': a number of at least 0"),
         ({"gate": "strict"}, SpecError, "gate_checkpoint(gate=) 'strict': one of regression"),
         ({"model": "shapes:?miss=much"}, CepError, "miss"),

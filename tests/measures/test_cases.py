@@ -35,18 +35,6 @@ def test_categories_then_groups_then_all(tmp_path: Path) -> None:
     assert cases[4].categories == ("b", "a", "c")
 
 
-def test_all_metrics_of_a_part_stand_together(tmp_path: Path) -> None:
-    """Part by part, each with every metric in the order of the file; `parts` leaves parts out."""
-    text = SHAPES.replace(
-        "[metrics.gc]", "[metrics.sim]\n[metrics.gc]\n[metrics.s]\nparts='overall'"
-    )
-    cases = _cases(tmp_path, text, ("b",), ("a",))
-    assert [case.id for case in cases] == [
-        "b-sim", "b-gc", "a-sim", "a-gc", "overall-sim", "overall-gc", "overall-s",
-        "overall-failures",
-    ]  # fmt: skip
-
-
 def test_no_two_metrics_are_called_alike(tmp_path: Path) -> None:
     """Of two tables with one label the second has its name beside it; other labels have none."""
     tables = """[metrics.gc]
@@ -80,9 +68,9 @@ def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
 def test_a_category_named_like_a_mapping_is_refused(tmp_path: Path) -> None:
     """Two cases would have one name."""
     text = SHAPES.replace("[metrics.gc]", "[metrics.mcd]")
-    with pytest.raises(SuiteError, match="'image-to-text' is a mapping or an edit, and cannot"):
+    with pytest.raises(SuiteError, match="'image-to-text' is a mapping, and cannot"):
         _cases(tmp_path, text, ("image-to-text",), ("a",))
-    with pytest.raises(SuiteError, match="'image-to-image' is a mapping or an edit, and cannot"):
+    with pytest.raises(SuiteError, match="'image-to-image' is a mapping, and cannot"):
         _cases(tmp_path, text + "[groups]\nimage-to-image = ['a']\n", ("a",), ("b",))
 
 

@@ -71,16 +71,6 @@ def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float,
         assert measured.value == pytest.approx(np.mean(list(expected.values())), abs=1e-6)
 
 
-@pytest.mark.parametrize(("metric", "last"), [("gc", 2), ("gc1", 1), ("s", 2), ("sim", 1)])
-def test_the_course_is_the_mean_at_each_iteration(staged: Staged, metric: str, last: int) -> None:
-    """Every chain once, up to the last iteration that counts, as the label says."""
-    rows = np.array(list(_similarities(staged).values()))
-    measured = staged.measure(f"overall-{metric}")
-    assert measured.curve == pytest.approx(tuple(rows.mean(axis=0))[:last])
-    labels = {"gc": "GC@2", "gc1": "GC@1", "s": "s(2)", "sim": "SIM"}
-    assert measured.label == labels[metric]
-
-
 def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(staged: Staged) -> None:
     """MMGenBench: over all samples, whatever number of patterns they are in; groups alike."""
     similarities = _similarities(staged)
@@ -108,16 +98,6 @@ def test_gc_is_the_mean_of_the_categories_unless_samples_are_pooled(staged: Stag
     pooled = staged.measure("overall-pooled")
     assert pooled.value == pytest.approx(np.mean(list(scores.values())), abs=2e-6)
     assert pooled.value != pytest.approx(np.mean(means), abs=1e-4)
-
-
-def test_the_formula_and_the_pool_are_part_of_what_is_compared(staged: Staged) -> None:
-    """A baseline of another iteration or another mean is incomparable, not better or worse."""
-    identities = [
-        staged.measure(f"overall-{m}").identity["metric"] for m in ("gc", "gc1", "pooled")
-    ]
-    assert identities == [
-        "gc/1 at 2, over categories", "gc/1 at 1, over categories", "gc/1 at 2, over samples",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("at", "has"), [(0, 2), (3, 2), (-1, 2)])

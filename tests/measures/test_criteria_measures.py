@@ -132,15 +132,6 @@ def test_a_judge_without_the_ability_is_refused_before_anything_is_made(
     assert suite.inputs("interleaver") == 0
 
 
-def test_another_judge_makes_scores_incomparable(tmp_path: Path, store: Store) -> None:
-    """Scales of judges differ; truth needs no judge and is compared."""
-    prepare(tmp_path, store, SCORES).accept()
-    other = prepare(tmp_path, store, SCORES, roles={"judge": "shapes:?long=0.1"})
-    assert other.judge("overall-quality").verdict is Verdict.INCOMPARABLE
-    assert any(r.startswith("judge: ") for r in other.judge("overall-quality").reasons)
-    assert other.judge("overall-truth").verdict is Verdict.HELD
-
-
 def test_a_judge_that_sees_no_difference_holds_nothing(tmp_path: Path, store: Store) -> None:
     """Its scores are the same whatever the answers are; a first baseline has a warning."""
     said = "the judge cannot see a drop: all 40 answers have the score 7 by it"
@@ -182,13 +173,6 @@ def test_wrong_settings_are_one_line(tmp_path: Path, metrics: str, message: str)
     path.write_text(HEAD + "[answer]\n" + metrics, encoding="utf-8")
     with pytest.raises(SuiteError, match=message):
         load_suite(path)
-
-
-def test_failures_of_a_judge_that_nobody_asks_are_refused(tmp_path: Path, store: Store) -> None:
-    """Neither battles nor scores: a rate of nothing would always hold."""
-    text = HEAD + '[answer]\n[roles]\ninterleaver = "shapes:"\n[metrics.judge_failures]\n'
-    with pytest.raises(SuiteError, match=r"add \[metrics.win_rate\] or \[metrics.criteria\]"):
-        prepare(tmp_path, store, text)
 
 
 def test_battles_and_scores_are_counted_together(tmp_path: Path, store: Store) -> None:

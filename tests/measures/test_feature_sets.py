@@ -92,31 +92,6 @@ def test_the_whole_is_the_mean_of_the_categories(staged: Staged, metric: str) ->
     assert (measured.n, measured.sizes) == (sum(counts.values()), counts)
 
 
-def test_all_samples_can_be_one_set(staged: Staged) -> None:
-    """`pool = "samples"`: each image once, which is another number than the mean of categories."""
-    measured = staged.measure("overall-pooled")
-    assert measured.value == pytest.approx(EXPECTED["gc_fid"](staged, None), rel=1e-5)
-    assert (measured.n, measured.sizes) == (12, {"overall": 12})
-    assert measured.value != pytest.approx(staged.measure("overall-gc_fid").value, rel=0.01)
-
-
-def test_labels_and_direction_say_how_to_read_a_distance(staged: Staged) -> None:
-    """The features are named; lower is better; the course has each distance that was made."""
-    measurements = {
-        name: staged.measure(f"overall-{name}") for name in ("gc_fid", "fid", "last", "kid")
-    }
-    assert {name: measurement.label for name, measurement in measurements.items()} == {
-        "gc_fid": "GC_FID@2 [shapes]", "fid": "FID [shapes]", "last": "FID [shapes] [last]",
-        "kid": "KID [shapes]",
-    }  # fmt: skip
-    assert not any(measurement.higher_is_better for measurement in measurements.values())
-    assert measurements["gc_fid"].curve == pytest.approx(
-        [measurements["fid"].value, measurements["last"].value], abs=1e-6
-    )
-    assert [len(measurement.curve) for measurement in measurements.values()] == [2, 1, 1, 1]
-    assert measurements["gc_fid"].identity["sets"].startswith("a 10 against 10, 10 (D = ")
-
-
 def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Store) -> None:
     """The sets shrink from there on, their sizes are said, and the distance is that of the rest."""
     staged = stage(tmp_path / "suite", BLANK + METRICS, store)
@@ -238,13 +213,6 @@ def test_a_list_of_no_encoders_is_refused(tmp_path: Path, store: Store) -> None:
         stage(tmp_path / "suite", text, store)
 
 
-def test_no_chain_is_shown_for_a_distance(staged: Staged) -> None:
-    """A distance belongs to the set, not to one of its images."""
-    sample = staged.run.dataset.samples[0].id
-    assert staged.run.show(staged.cases["a-fid"], sample) is None
-    assert staged.run.show(staged.cases["overall-failures"], sample) is not None
-
-
 @pytest.mark.parametrize("metric", ["gc_fid", "kid", "pooled"])
 def test_a_distance_does_not_depend_on_what_was_measured_before(
     tmp_path: Path, store: Store, metric: str
@@ -258,17 +226,3 @@ def test_a_distance_does_not_depend_on_what_was_measured_before(
         measured = staged.measure(f"overall-{metric}")
         features.append((measured.curve, measured.blocks))
     assert features[0] == features[1] == features[2]
-
-
-def test_features_come_in_one_order(tmp_path: Path, store: Store) -> None:
-    """That of home category and id, whichever shards the chains were grown in."""
-    orders = []
-    for first in ("a", "b", None):
-        staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-        chain_data = staged.run.chain_data
-        if first is not None:
-            chain_data.chains("image", chain_data.dataset.in_category(first))
-        shards = chain_data.features("image", "encoder", 2, chain_data.dataset.samples)
-        orders.append([chain.sample.id for shard in shards for chain, _ in shard])
-    assert orders[0] == orders[1] == orders[2]
-    assert sorted(orders[0]) == [sample.id for sample in staged.run.dataset.samples]

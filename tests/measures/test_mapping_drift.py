@@ -78,33 +78,6 @@ def test_the_whole_is_the_mean_of_the_mappings(staged: Staged) -> None:
     assert len({part.value for part in parts}) > 1
 
 
-def test_the_rates_of_decay_are_noted(staged: Staged) -> None:
-    """Beside each mapping its own, beside the whole all four, as the fit gives them."""
-    notes = {
-        mapping: f"SDR {mapping}: " + str(
-            fit_drift_rate(
-                GENERATIONS[mapping], staged.measure(f"{mapping}-mcd").curve
-            )
-        )
-        for mapping in GENERATIONS
-    }  # fmt: skip
-    for mapping in GENERATIONS:
-        assert staged.measure(f"{mapping}-mcd").notes == (notes[mapping],)
-    assert staged.measure("overall-mcd").notes == tuple(notes.values())
-
-
-def test_only_the_chains_that_a_mapping_reads_are_part_of_its_meaning(staged: Staged) -> None:
-    """A mapping of texts does not become incomparable where only image-first chains change."""
-    text = staged.measure("text-to-text-mcd").identity
-    assert text["metric"] == "mcd/1 text-to-text by encoder"
-    assert text["chain"] == "text-first, 9 generations, seed 0"
-    whole = staged.measure("overall-mcd").identity
-    assert whole["metric"].startswith("mcd/1 text-to-text by encoder, text-to-image by encoder")
-    assert whole["chain"] == (
-        "text-first, 9 generations, seed 0; image-first, 9 generations, seed 0"
-    )
-
-
 def test_mappings_that_are_named_have_their_own_encoders(tmp_path: Path, store: Store) -> None:
     """Only the named ones are measured, each with its encoder, which the baseline names."""
     text = BOTH + (
@@ -216,24 +189,6 @@ def test_a_mapping_that_the_suite_cannot_have_is_refused(
     text = BOTH.replace('"both"', f'"{start}"') + f"[metrics.mcd.mappings]\n{mappings}\n"
     with pytest.raises(SuiteError, match=f"suite 'world', metric 'mcd': .*{message}"):
         stage(tmp_path / "suite", text, store)
-
-
-def test_by_default_all_mappings_of_the_chains_are_measured(tmp_path: Path, store: Store) -> None:
-    """One start has two of the four."""
-    text = BOTH.replace('"both"', '"image"') + "[metrics.mcd]\n"
-    assert list(stage(tmp_path / "suite", text, store).cases) == [
-        "image-to-image-mcd", "image-to-text-mcd", "overall-mcd",
-    ]  # fmt: skip
-
-
-def test_categories_are_cases_where_they_are_asked_for(tmp_path: Path, store: Store) -> None:
-    """`parts = "all"`: the mean of the mappings over each category's samples, each sample once."""
-    staged = stage(tmp_path / "suite", BOTH + '[metrics.mcd]\nparts = "all"\n', store)
-    whole = staged.measure("overall-mcd").scores["overall"]
-    for category in ("a", "b"):
-        own = {sample.id for sample in staged.run.dataset.in_category(category)}
-        measured = staged.measure(f"{category}-mcd")
-        assert measured.scores == {category: {name: whole[name] for name in whole if name in own}}
 
 
 def test_a_sample_is_shown_by_the_chain_of_the_mapping(staged: Staged) -> None:
@@ -399,12 +354,3 @@ def test_a_rest_that_tells_no_rate_leaves_no_blocks(tmp_path: Path, store: Store
         "no bounds for text-to-text: without block 0 the curve does not tell a drift rate: "
         "the curve is flat"
     )
-
-
-def test_only_a_rate_needs_blocks(tmp_path: Path, store: Store) -> None:
-    """MCD has a score for every sample, and an identity without a jackknife."""
-    staged = _staged(tmp_path, store, "unlike")
-    assert staged.measure("text-to-text-mcd").blocks == {}
-    rate, mean = staged.run.measures["sdr"].identity, staged.run.measures["mcd"].identity
-    assert rate == "sdr/2 text-to-text by encoder, jackknife/1 of 10 blocks"
-    assert mean == "mcd/1 text-to-text by encoder"

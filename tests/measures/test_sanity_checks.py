@@ -110,29 +110,6 @@ def test_mappings_have_floors_and_their_mean(tmp_path: Path, store: Store) -> No
     assert staged.measure("overall-mcd").floor == pytest.approx(np.mean(floors), abs=1e-6)
 
 
-def test_no_model_is_asked_for_it(tmp_path: Path, store: Store) -> None:
-    """The scores and the floor take as many inputs as the scores alone: one for each artifact."""
-    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-    staged.measure("overall-gc")
-    runner = staged.run.chain_data.runner("encoder")
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
-    artifacts = {chain.links[g].digest for chain in chains.values() for g in (0, 2, 4)}
-    assert runner.tally.inputs == len(artifacts)
-    warm = stage(tmp_path / "suite", SUITE + METRICS, store)
-    assert warm.measure("overall-gc").floor == staged.measure("overall-gc").floor
-    assert warm.run.chain_data.runner("encoder").tally.inputs == 0
-
-
-def test_a_look_has_the_floor_of_its_samples(tmp_path: Path, store: Store) -> None:
-    """A part of the samples is exchanged among itself."""
-    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-    case = staged.cases["a-gc"]
-    chosen = [s.id for s in staged.run.looked_at(case, 3)]
-    assert len(chosen) == 3
-    expected = _by_hand(_vectors(staged), chosen, (1 / 3, 2 / 3))
-    assert staged.run.measure(case, 3).floor == pytest.approx(expected, abs=1e-6)
-
-
 def test_one_sample_has_no_floor(tmp_path: Path, store: Store) -> None:
     """Which is said; it has its score all the same."""
     staged = stage(tmp_path / "suite", SUITE + METRICS, store)
@@ -162,13 +139,6 @@ class NearlyBlind(Blind):
     noise = 1e-6
 
 
-class WeakSighted(Blind):
-    """Directions that differ by a thousandth: hardly anything, but more than rounding."""
-
-    fingerprint = "weak sighted/1"
-    noise = 1e-3
-
-
 def blind() -> Blind:
     """An encoder that sees nothing."""
     return Blind()
@@ -177,11 +147,6 @@ def blind() -> Blind:
 def nearly_blind() -> Blind:
     """An encoder that sees rounding."""
     return NearlyBlind()
-
-
-def weak_sighted() -> Blind:
-    """An encoder that sees a little."""
-    return WeakSighted()
 
 
 def _with_encoder(name: str) -> str:
@@ -199,22 +164,6 @@ def test_an_encoder_of_one_vector_measures_nothing(
         MeasurementError, match=rf"{name} gives one vector for \d+ images that differ"
     ):
         staged.measure(case)
-
-
-def test_it_is_told_from_the_store_as_well(tmp_path: Path, store: Store) -> None:
-    """A warm run, which asks no model, says the same."""
-    for _ in range(2):
-        staged = stage(tmp_path / "suite", _with_encoder("blind") + METRICS, store)
-        with pytest.raises(MeasurementError, match="gives one vector"):
-            staged.measure("overall-gc")
-    assert staged.run.chain_data.runner("encoder").tally.inputs == 0
-
-
-def test_small_differences_are_no_error(tmp_path: Path, store: Store) -> None:
-    """Vectors that are close and not equal have scores, and a floor that is as high as they are."""
-    staged = stage(tmp_path / "suite", _with_encoder("weak_sighted") + METRICS, store)
-    measured = staged.measure("overall-gc")
-    assert measured.floor == pytest.approx(measured.value, abs=1e-4)
 
 
 def test_equal_pictures_may_have_equal_vectors(tmp_path: Path, store: Store) -> None:

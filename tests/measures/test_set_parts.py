@@ -107,31 +107,6 @@ def test_blocks_are_what_the_metric_is_without_them(
     assert np.ptp(spread) > 1e-3
 
 
-def test_one_set_of_all_samples_has_parts_of_all(tmp_path: Path, store: Store) -> None:
-    """`pool = "samples"`: the parts are those of the whole, under its name."""
-    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-    samples = list(staged.run.dataset.samples)
-    blocks = staged.measure("overall-pooled_kid").blocks
-    assert blocks == {"overall": _blocks_by_hand(staged, samples)}
-    assert len(blocks["overall"]) == 6
-    scores = staged.measure("overall-pooled").blocks
-    assert scores == {"overall": _scores_by_hand(staged, "gc_fid", samples)}
-    assert len(scores["overall"]) == 12
-
-
-@pytest.mark.parametrize("metric", ["fid", "kid"])
-def test_a_stopped_chain_moves_no_sample_to_another_part(
-    tmp_path: Path, store: Store, metric: str
-) -> None:
-    """Parts are the case's, whatever came of the chains: those of two checkpoints are pairs."""
-    whole = stage(tmp_path / "whole", SUITE + METRICS, store).measure(f"overall-{metric}")
-    fewer = stage(tmp_path / "fewer", BLANK + METRICS, store).measure(f"overall-{metric}")
-    assert fewer.failures
-    assert {c: list(b) for c, b in fewer.blocks.items()} == {
-        category: list(blocks) for category, blocks in whole.blocks.items()
-    }
-
-
 def clustered() -> Dataset:
     """Sixteen scenes, seeds of five starts; another four that have one start between them."""
     chosen = load_shapes(samples_per_category=4, seed=5).samples[:20]
@@ -227,36 +202,6 @@ def test_a_distance_that_two_metrics_have_is_computed_once(
     assert len(computed) == 6
 
 
-def test_a_part_of_the_samples_is_another_set(tmp_path: Path, store: Store) -> None:
-    """What is remembered of some samples is not taken for that of others of the same name."""
-    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-    run = staged.run
-    look = run.chain_data.narrowed(5)
-    kept = list(look.dataset.in_category("a"))
-    expected = {
-        "fid": _scores_by_hand(staged, "fid", kept), "kid": _blocks_by_hand(staged, kept)
-    }  # fmt: skip
-    for metric, blocks in expected.items():
-        case = staged.cases[f"a-{metric}"]
-        whole = run.measures[metric].measure(case, run.chain_data)
-        part = run.measures[metric].measure(case, look)
-        assert (part.sizes, whole.sizes) == ({"a": 5}, {"a": 10})
-        assert part.blocks == {"a": blocks}
-
-
-def test_what_bounds_are_made_of_is_part_of_what_is_compared(tmp_path: Path, store: Store) -> None:
-    """Other parts have other bounds: formula, iteration and parts are in the identity."""
-    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
-    assert {name: measure.identity for name, measure in staged.run.measures.items()} == {
-        "gc_fid": "gc_fid/2 at 2, over categories, influence/1",
-        "fid": "fid/2 at 1, over categories, influence/1",
-        "last": "fid/2 at 2, over categories, influence/1",
-        "kid": "kid/2 at 1, over categories, jackknife/1 of 10 blocks",
-        "pooled": "gc_fid/2 at 2, over samples, influence/1",
-        "pooled_kid": "kid/2 at 1, over samples, jackknife/1 of 10 blocks",
-    }
-
-
 def many() -> Dataset:
     """Sixty scenes in one category."""
     chosen = load_shapes(samples_per_category=12, seed=5).samples[:60]
@@ -282,20 +227,3 @@ def test_the_gate_has_bounds_on_a_distance(tmp_path: Path, store: Store) -> None
     assert judgement.difference is not None
     assert judgement.high is not None
     assert judgement.difference < judgement.high < 0
-
-
-def test_a_sample_in_two_categories_is_one_unit_of_the_gate(tmp_path: Path, store: Store) -> None:
-    """Twelve samples, six of them in both categories, are twelve units, not eighteen."""
-
-    def measured(seed: int) -> CaseMeasurement:
-        text = SUITE.replace("recolor=0.2", f"recolor=0.{seed}") + METRICS
-        return stage(tmp_path / f"{seed}", text, store).measure("overall-fid")
-
-    before, now = measured(2), measured(6)
-    judgement = judge(now, record_of(before), Policy(tolerance=0.05))
-    assert judgement.verdict is not Verdict.INCOMPARABLE
-    assert judgement.units == 12
-    assert judgement.low is not None
-    assert judgement.high is not None
-    assert judgement.difference is not None
-    assert judgement.low < judgement.difference < judgement.high

@@ -87,16 +87,6 @@ def staged(folder: Path, store: Store, describer: str, metrics: str = METRICS) -
     return stage(folder / describer, text, store)
 
 
-def test_faithful_texts_have_the_best_of_everything(tmp_path: Path, store: Store) -> None:
-    """Captions in English that stay as they are."""
-    suite = staged(tmp_path, store, "faithful")
-    assert suite.measure("overall-length").value == 1.0
-    measured = suite.measure("overall-repetition")
-    assert (measured.label, measured.higher_is_better, len(measured.curve)) == (
-        "repetition(2)", False, 2,
-    )  # fmt: skip
-
-
 def test_a_loop_is_repetition(tmp_path: Path, store: Store) -> None:
     """The score of a sample is that of its last description."""
     suite = staged(tmp_path, store, "looping")
@@ -130,15 +120,6 @@ def test_a_text_that_is_not_there_has_the_worst_score(tmp_path: Path, store: Sto
     values = {name: suite.measure(f"overall-{name}").value for name in ("repetition", "length")}
     assert values == {"repetition": 1.0, "length": 0.0}
     assert suite.measure("overall-length").failures == {"empty-text": 8}
-
-
-def test_the_example_shows_each_description_s_number(tmp_path: Path, store: Store) -> None:
-    """For `--cep-show`: the chain with its marks."""
-    suite = staged(tmp_path, store, "looping")
-    sample = suite.run.dataset.samples[0].id
-    excerpt = suite.run.show(suite.cases["overall-repetition"], sample)
-    assert excerpt is not None
-    assert sorted(excerpt.marks) == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -215,17 +196,6 @@ def test_without_an_encoder_the_chains_alone_count(tmp_path: Path, store: Store)
     assert "encoder" not in staged.run.assignments.roles
     for scores in measured.scores.values():
         assert scores == {name: float(name in stopped) for name in scores}
-
-
-def test_parts_can_be_asked_for(tmp_path: Path, store: Store) -> None:
-    """`parts = "all"` gates the rate of each category as well."""
-    text = BLANK + '[metrics.gc]\n[metrics.failures]\nparts = "all"\n'
-    staged = stage(tmp_path / "suite", text, store)
-    assert [case for case in staged.cases if case.endswith("failures")] == [
-        "a-failures", "b-failures", "overall-failures",
-    ]  # fmt: skip
-    rates = [staged.measure(f"{part}-failures").value for part in ("a", "b", "overall")]
-    assert rates[2] == pytest.approx((rates[0] + rates[1]) / 2, abs=2e-6)
 
 
 def test_the_chain_that_stopped_is_shown(tmp_path: Path, store: Store) -> None:

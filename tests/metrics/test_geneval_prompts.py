@@ -17,12 +17,9 @@ from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.metrics.facts import KINDS
 from pytest_cepbench.metrics.geneval import COLORS, judge
 from pytest_cepbench.metrics.geneval_prompts import (
-    GENEVAL,
-    MGG_CODE,
     RELATIONS,
     TASKS,
     Clause,
-    DetectorQuery,
     Exclusion,
     Position,
     Prompt,
@@ -163,7 +160,6 @@ def _overlapping(max_overlap: float) -> SelectionSettings:
         ({"position_threshold": -1.0}, "position_threshold is not negative, got -1.0"),
         ({"min_offset": float("nan")}, "min_offset is not negative, got nan"),
         ({"max_objects": 0}, "max_objects is at least 1, got 0"),
-        ({"variant": "mgg"}, "unknown variant 'mgg'. Known: geneval, mgg-code"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:
@@ -295,23 +291,12 @@ RED_DOG_AND_TV = Prompt(
 @pytest.mark.parametrize(
     ("style", "expected"),
     [
-        ("class", {"dog": DetectorQuery("dog"), "tv": DetectorQuery("tv")}),
-        (
-            "photo",
-            {"a photo of a dog": DetectorQuery("dog"), "a photo of a tv": DetectorQuery("tv")},
-        ),
-        (
-            "colored photo",
-            {
-                "a photo of a red dog": DetectorQuery("dog", "red"),
-                "a photo of a tv": DetectorQuery("tv"),
-                "a photo of a blue dog": DetectorQuery("dog", "blue"),
-            },
-        ),
+        ("class", {"dog": "dog", "tv": "tv"}),
+        ("photo", {"a photo of a dog": "dog", "a photo of a tv": "tv"}),
     ],
 )
-def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, DetectorQuery]) -> None:
-    """One for every class, or for every class and color, in the order of the clauses."""
+def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, str]) -> None:
+    """One for every class, in the order of the clauses."""
     asked = queries(RED_DOG_AND_TV, style)
     assert asked == expected
     assert list(asked) == list(expected)
@@ -323,33 +308,6 @@ def test_what_is_excluded_is_looked_for() -> None:
         "counting", (Clause("dog", color="red"),), (Exclusion("cat", 1), Exclusion("dog", 2))
     )
     assert list(queries(prompt, "class")) == ["dog", "cat"]
-    assert list(queries(prompt, "colored photo")) == ["a photo of a red dog", "a photo of a cat"]
-
-
-def test_an_unknown_style_is_refused() -> None:
-    """The styles that exist are said."""
-    with pytest.raises(ValueError, match=r"unknown query style 'words'\..* Known: class, "):
-        queries(RED_DOG_AND_TV, "words")  # type: ignore[arg-type] # that is the point
-
-
-def test_answers_go_to_the_class_that_was_meant() -> None:
-    """Clauses of one class share its detections, each with the color that its query asked for."""
-    asked = queries(RED_DOG_AND_TV, "colored photo")
-    result = Detections.sort(
-        [
-            Detection("a photo of a blue dog", 0.9, BOX),
-            Detection("a photo of a tv", 0.5, BOX),
-            Detection("a photo of a red dog", 0.7, BOX),
-        ]
-    )
-    objects = objects_by_class(result, asked)
-    assert {
-        name: [(detection.score, detection.color) for detection in some]
-        for name, some in objects.items()
-    } == {
-        "dog": [(0.9, "blue"), (0.7, "red")],
-        "tv": [(0.5, None)],
-    }
 
 
 def test_a_color_that_the_detector_tells_is_kept() -> None:
@@ -479,14 +437,14 @@ def _by_class(detections: Sequence[Detection]) -> Found:
     }
 
 
-@given(PROMPTS, SCENES, st.randoms(use_true_random=False), st.sampled_from([GENEVAL, MGG_CODE]))
+@given(PROMPTS, SCENES, st.randoms(use_true_random=False))
 def test_the_verdict_does_not_depend_on_the_order_of_detections(
-    prompt: Prompt, scene: list[Detection], random: Any, settings: SelectionSettings
+    prompt: Prompt, scene: list[Detection], random: Any
 ) -> None:
     """Nor do the reasons, and a right image has none."""
-    outcome = judge(prompt, _by_class(scene), {}, settings)
+    outcome = judge(prompt, _by_class(scene), {})
     random.shuffle(scene)
-    assert judge(prompt, _by_class(scene), {}, settings) == outcome
+    assert judge(prompt, _by_class(scene), {}) == outcome
     assert outcome.correct is (not outcome.reasons)
 
 

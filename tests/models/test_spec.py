@@ -108,7 +108,6 @@ def test_parameters_are_converted_by_their_annotation() -> None:
     ("query", "match"),
     [
         ("step=3", "unknown parameter for a test 'step'. Did you mean 'steps'"),
-        ("compile=true", "compile= was removed in 0.1.0: use serve:CHECKPOINT"),
         ("steps=three", "'steps' must be int, got 'three'"),
         ("fast=maybe", "'fast' must be bool, got 'maybe'"),
         ("steps=0", "steps must be 1 or more, got 0"),

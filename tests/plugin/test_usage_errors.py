@@ -131,20 +131,6 @@ def test_options_of_others_have_no_suggestion(project: Project) -> None:
     result.stderr.no_fnmatch_line("*did you mean*")
 
 
-@pytest.mark.parametrize("twin", ["--cep-overlap", "cepbench_overlap", "CEPBENCH_OVERLAP"])
-def test_an_option_that_was_removed_is_refused_by_name(
-    project: Project, twin: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the command line, in the ini file and in the environment, with what takes its place."""
-    if twin.startswith("cepbench"):
-        project.write("pytest.ini", f"[pytest]\n{twin} = off\n")
-    elif twin.startswith("CEPBENCH"):
-        monkeypatch.setenv(twin, "off")
-    options = [f"{twin}=off"] if twin.startswith("--") else []
-    words = f"{twin} was removed in 0.1.0: use -n, which gives each worker a device of its own"
-    assert_one_message(project.run_here(*options), words)
-
-
 def test_a_mistyped_name_in_the_ini_file_is_an_error(project: Project) -> None:
     """It would else set nothing, and the run would be gated by another tolerance."""
     project.write("pytest.ini", "[pytest]\ncepbench_tolerence = 0.1\n")

@@ -97,8 +97,8 @@ class Vqa(Failing):
 class Judge(Failing):
     """Verdicts and scores of answers, by the first text of their questions.
 
-    kind: also "soft", for probabilities that are NaN beside a verdict; "second", for no verdict
-    where the answer of the smaller digest is shown second, in one of two orders.
+    kind: also "second", for no verdict where the answer of the smaller digest is shown second, in
+    one of two orders.
     """
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
@@ -118,11 +118,8 @@ class Judge(Failing):
             "".join(piece if isinstance(piece, str) else "" for piece in answer)
             for answer in (battle.first, battle.second)
         )
-        if self.fails(_text(battle.question)):
-            if self.kind == "soft":
-                likely = "nan nan nan nan"
-            elif self.kind != "second" or first > second:
-                return Failure("no-verdict", "I cannot decide.")
+        if self.fails(_text(battle.question)) and (self.kind != "second" or first > second):
+            return Failure("no-verdict", "I cannot decide.")
         return Reply(verdict, provenance={PROBABILITIES: likely})
 
     def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> list[Any]:

@@ -344,7 +344,7 @@ def test_labels_that_are_needed_are_needed_of_any_identity(tmp_path: Path, store
 def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
     tmp_path: Path, store: Store, levels: int, verdict: Verdict
 ) -> None:
-    """Equal texts, and images no number of which is more than two levels away; once noted."""
+    """Equal texts, and images no number of which is more than two levels away."""
     _accept(tmp_path, store)
     redrawn = f"python:tests.suites.answers:RedrawnInterleaver?levels={levels}"
     suite = prepare(tmp_path, store, model=redrawn)
@@ -354,33 +354,6 @@ def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
     assert said is (verdict is Verdict.HELD)
     blind = any("20 of 20 different answers are ties" in reason for reason in judgement.reasons)
     assert blind is not said
-    for name in suite.answers().values():
-        for digest in get_answers(store, [name])[name].images:
-            store.artifact_path(digest).write_bytes(b"no image")
-    store.artifact_cache.clear()
-    assert prepare(tmp_path, store, model=redrawn).judge() == judgement
 
 
 # -- looking again, and ahead ----------------------------------------------------------------------
-
-
-def test_a_warm_measurement_loads_no_image(tmp_path: Path, store: Store) -> None:
-    """Truth was noted, verdicts are stored: neither images nor models are needed."""
-    _accept(tmp_path, store)
-    first = prepare(tmp_path, store, model=WORSE)
-    measured = [first.measure("overall-win_rate"), first.measure("overall-truth")]
-    answers = get_answers(store, first.answers().values()).values()
-    for digest in {digest for answer in answers for digest in answer.images}:
-        store.artifact_path(digest).write_bytes(b"no image")
-    store.artifact_cache.clear()
-    second = prepare(tmp_path, store, model=WORSE)
-    assert [second.measure("overall-win_rate"), second.measure("overall-truth")] == measured
-    assert not second.run.loaded
-
-
-def test_fewer_samples_are_the_same_answers(tmp_path: Path, store: Store) -> None:
-    """A limited run answers a part of the questions, each as in the whole."""
-    whole = prepare(tmp_path, store).measure()
-    part = prepare(tmp_path, store, samples=1).measure()
-    assert len(part.answers) == 10
-    assert part.answers.items() <= whole.answers.items()

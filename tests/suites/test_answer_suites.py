@@ -13,7 +13,7 @@ from pytest_cepbench.errors import SpecError, SuiteError, SuiteNotApplicableErro
 from pytest_cepbench.measures.measure_registry import make_answer_measures
 from pytest_cepbench.suites import Assignments, RoleChoices, load_suite
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.role_assignment import assign_answer_models, assign_models
+from pytest_cepbench.suites.role_assignment import assign_models
 from tests.datasets.replay.files import put
 from tests.plugin.project import SHAPES
 from tests.suites.answers import HEAD
@@ -44,12 +44,10 @@ def test_every_word_is_read(tmp_path: Path) -> None:
     """Of the answers, of their battles, and of the prompts."""
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
     answer = "[answer]\nsteps = 3\nmost = 5\nseed = 7\nseeds = 2\n"
-    arena = (
-        '[arena]\nagainst = "gold"\norder = "adaptive"\ntie = "lean"\nscore = "soft"\nseed = 4\n'
-    )
+    arena = '[arena]\nagainst = "gold"\norder = "adaptive"\ntie = "lean"\nseed = 4\n'
     suite = _load(tmp_path, HEAD + prompts + answer + arena + METRICS)
     assert suite.answer_plan == AnswerPlan(3, 5, 7, "s", "i {step}", "e {step} {question}")
-    assert suite.battle_rules == BattleRules("adaptive", "lean", 4, "soft")
+    assert suite.battle_rules == BattleRules("adaptive", "lean", 4)
     assert (suite.table.arena.against, suite.seeds) == ("gold", 2)
 
 
@@ -72,7 +70,6 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ('reference = "follow it"\n[answer]\n' + METRICS, "does not hold {reference} once"),
         ('[answer]\n[arena]\norder = "random"\n' + METRICS, "random"),
         ('[answer]\n[arena]\nagainst = "everyone"\n' + METRICS, "everyone"),
-        ('[answer]\n[arena]\nscore = "softly"\n' + METRICS, "softly.* Did you mean .*soft"),
         ("[answer]\n[metrics.gc]\n", "unknown metric 'gc'. Known: .*win_rate"),
         ("[answer]\n[metrics.mine]\nkind = \"gc\"\n", "unknown metric 'gc'. Known: .*win_rate"),
         ("[answer]\n[metrics.win_rate]\nat = 2\n", "at"),
@@ -102,7 +99,7 @@ def test_failures_of_a_judge_are_those_of_a_win_rate(tmp_path: Path) -> None:
 
 def _assign(tmp_path: Path, own: str = "", metrics: str = METRICS, **choices: Any) -> Assignments:
     text = f"{HEAD}[answer]\n[roles]\n{own}{metrics}"
-    assignments, _ = assign_answer_models(_load(tmp_path, text), RoleChoices(**choices))
+    assignments, _ = assign_models(_load(tmp_path, text), RoleChoices(**choices))
     return assignments
 
 

@@ -1,4 +1,4 @@
-"""Where a case lost its score: told for models whose losses are known hop by hop."""
+"""Where a case lost its score: told for models whose losses are known hop by hop, or why not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.attribution import Attribution, Hop, _describe_hops
+from pytest_cepbench.suites.stored_chains import Attribution, Hop, _describe_hops
+from tests.datasets.replay.files import put_table
 from tests.suites.spoiling import ASKED
 from tests.suites.world import SUITE, TASKS, Staged, stage
 
@@ -118,30 +119,6 @@ def test_the_hop_is_named(stage_model: Setter) -> None:
     )
 
 
-def test_the_worst_hop_is_named_first(stage_model: Setter) -> None:
-    """Others follow by size, also those that gained something back."""
-    text = LONG + "[metrics.gc]\n"
-    baseline = stage_model(text, "describer", "3-5")
-    baseline.measure("overall-gc")
-    attribution = _attribute(stage_model(text, "describer", "1-5"), baseline, "overall-gc")
-    costs = {hop.generation: hop.cost for hop in attribution.hops}
-    assert attribution.drop is not None
-    assert 0 < attribution.drop < costs[1]
-    assert costs[3] < 0
-    assert attribution.said.startswith(
-        f"Lost {attribution.drop:.4f} over 12 samples: "
-        f"{costs[1]:.4f} ({costs[1] / attribution.drop:.0%}) by the "
-        f"describer at generation 1, {costs[3]:.4f} at generation 3. "
-    )
-    honest = stage_model(text, "describer", "")
-    honest.measure("overall-gc")
-    every = _attribute(stage_model(text, "describer", "1-3-5"), honest, "overall-gc")
-    order = sorted(every.hops, key=lambda hop: -hop.cost)
-    places = [every.said.index(f"at generation {hop.generation}") for hop in order]
-    assert places == sorted(places)
-    assert len({hop.cost for hop in order}) == 3
-
-
 def test_a_gain_is_never_the_worst_hop() -> None:
     """However large it is; of many small costs the largest are said."""
     costs = [0.3, -0.4, 0.25, -0.1, 0.05]
@@ -173,16 +150,6 @@ def test_some_samples_count_once_each(stage_model: Setter) -> None:
         assert attribution.drop == pytest.approx(sum(lost) / len(ids), abs=1e-6)
 
 
-def test_samples_of_one_category_are_enough(stage_model: Setter) -> None:
-    """Categories of a case that none of the samples is in are left aside."""
-    text = LONG + "[metrics.gc]\n"
-    baseline = stage_model(text, "describer", "")
-    baseline.measure("overall-gc")
-    candidate = stage_model(text, "describer", "3")
-    ids = [s.id for s in candidate.run.dataset.samples if s.categories == ("b",)]
-    assert _attribute(candidate, baseline, "overall-gc", ids).samples == len(ids) == 2
-
-
 def test_no_model_is_asked_twice_and_the_baseline_s_never(stage_model: Setter) -> None:
     """The candidate plays on once; a second attribution comes from the store."""
     text = LONG + "[metrics.gc]\n"
@@ -197,19 +164,6 @@ def test_no_model_is_asked_twice_and_the_baseline_s_never(stage_model: Setter) -
     assert spent == {"describer 1-3": 3 * 4}  # two hops of hybrid 1 and one of hybrid 2, of each
     assert _attribute(candidate, baseline, "overall-gc", ids) == first
     assert ASKED - before == spent
-
-
-def test_what_a_metric_does_not_read_is_not_played(stage_model: Setter) -> None:
-    """SIM looks at the first iteration of three: one hop, and no new step for the later ones."""
-    text = LONG + "[metrics.sim]\n"
-    baseline = stage_model(text, "describer", "")
-    baseline.measure("overall-sim")
-    candidate = stage_model(text, "describer", "1-3-5")
-    candidate.measure("overall-sim")
-    before = ASKED.copy()
-    attribution = _attribute(candidate, baseline, "overall-sim")
-    assert [hop.generation for hop in attribution.hops] == [1]
-    assert before == ASKED
 
 
 def test_chains_that_stop_are_a_hop_s_cost(stage_model: Setter) -> None:
@@ -280,3 +234,124 @@ def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     }
     words = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
     assert f"By role: {words}. The baseline's own: encoder." in attribution.said
+
+
+GC = SUITE + "[metrics.gc]\n"
+
+BASELINE = "python:tests.suites.spoiling:describer"
+
+CANDIDATE = "python:tests.suites.spoiling:describer?at=1"
+
+
+@pytest.fixture
+def candidate(tmp_path: Path, store: Store) -> Staged:
+    """A describer that spoils its first hop, measured."""
+    staged = stage(tmp_path / "suite", GC, store, RoleChoices(model=CANDIDATE))
+    staged.measure("overall-gc")
+    return staged
+
+
+def _measured(folder: Path, store: Store, model: str, role: RoleName, most: int | None) -> str:
+    """Measure a baseline's model; what the baseline remembers of it."""
+    choices = RoleChoices(model=model, role=role)
+    staged = stage(folder / "suite", GC, store, choices, most=most)
+    staged.measure("overall-gc")
+    return remember(staged.run.chain_data.runner(role).bound)
+
+
+def _silent(attribution: Attribution) -> str:
+    assert (
+        attribution.samples,
+        attribution.drop,
+        attribution.hops,
+        attribution.first_difference,
+    ) == (0, None, (), None)
+    return attribution.said
+
+
+def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """No model is asked, and the sentence says which store would do."""
+    with Store(tmp_path / "elsewhere") as elsewhere:
+        step = _measured(tmp_path, elsewhere, BASELINE, "describer", None)
+    calls = ASKED.copy()
+    sentence = _silent(candidate.run.attribute(candidate.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The baseline's chains are not in this run's store, so")
+    assert "--cep-store" in sentence
+    assert calls == ASKED
+
+
+def test_samples_that_the_store_lacks_are_left_out(
+    tmp_path: Path, store: Store, candidate: Staged
+) -> None:
+    """The others are looked at, and how many are missing is said."""
+    step = _measured(tmp_path, store, BASELINE, "describer", 2)
+    attribution = candidate.run.attribute(candidate.cases["overall-gc"], step, ())
+    assert 0 < attribution.samples < 5
+    assert attribution.said.endswith(
+        f"Left out: {12 - attribution.samples} whose chains by the baseline are not in the store."
+    )
+    assert attribution.drop is not None
+    assert attribution.drop > 0
+
+
+def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
+    """An encoder plays no hop: the loss is in the reading."""
+    step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
+    staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
+    staged.measure("overall-gc")
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The encoder under test only reads")
+
+
+def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """What differs is not the model: no model can be put back."""
+    step = _measured(tmp_path, store, CANDIDATE, "describer", None)
+    sentence = _silent(candidate.run.attribute(candidate.cases["overall-gc"], step, ()))
+    assert sentence == "The describer is the baseline's own: there is no model to exchange."
+
+
+def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """Replayed chains have no model that could play on."""
+    samples = candidate.run.dataset.samples
+    folder = tmp_path / "made" / "image-first"
+    rows = [["filename", "caption"], *([f"{sample.id}.png", "a red circle"] for sample in samples)]
+    put_table(folder / "gen-1.csv", rows)
+    choices = RoleChoices(model=f"replay:{tmp_path / 'made'}?layout=sdp")
+    staged = stage(tmp_path / "suite", GC, store, choices)
+    step = _measured(tmp_path, store, BASELINE, "describer", None)
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The chains were made elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ("", "The baseline does not say whose steps it was measured with"),
+        ("{}", "Where the score was lost cannot be said: the baseline's model.step cannot be read"),
+        ("[]", "Where the score was lost cannot be said: the baseline's model.step names no role"),
+    ],
+)
+def test_a_baseline_that_does_not_tell(candidate: Staged, step: str, says: str) -> None:
+    """An older or an edited baseline is named as the reason."""
+    attribution = candidate.run.attribute(candidate.cases["overall-gc"], step, ())
+    assert _silent(attribution).startswith(says)
+
+
+def test_a_sample_of_another_case(candidate: Staged) -> None:
+    """The caller's mistake is an error that names the sample."""
+    only_a = next(s.id for s in candidate.run.dataset.samples if s.categories == ("a",))
+    with pytest.raises(ValueError, match=f"world/b/gc has no sample '{only_a}'"):
+        candidate.run.attribute(candidate.cases["b-gc"], "{}", [only_a])
+
+
+def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> None:
+    """A candidate whose chains stop has smaller sets than its hybrids, as in the gate."""
+    text = SUITE + "[metrics.gc_fid]\n"
+    baseline = stage(tmp_path / "suite", text, store, RoleChoices(model=BASELINE))
+    baseline.measure("overall-gc_fid")
+    step = remember(baseline.run.chain_data.runner("describer").bound)
+    blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
+    staged = stage(tmp_path / "suite", text, store, blank)
+    assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc_fid"], step, ()))
+    assert "sets of other sizes are not compared" in sentence

@@ -1,4 +1,4 @@
-"""The data set of a suite: found by loader, name and path, its options checked by name."""
+"""The data set of a suite: found by loader, name and path, limited, and users' own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, DataAbsentError, DatasetError, SuiteError
 from pytest_cepbench.suites import Suite, load_data, load_suite
-from tests.plugin.project import PHOTOS, SHAPES
+from tests.plugin.project import PHOTOS, SHAPES, Project, assert_one_message
 
 LOADER = """\
 from pytest_cepbench.artifacts import ImageArtifact
@@ -120,3 +123,165 @@ def test_where_the_data_lies(tmp_path: Path) -> None:
     assert [s.id for s in load_data(named, {"album": tmp_path / "other"}).samples] == ["other.png"]
     with pytest.raises(DataAbsentError, match=r"'album' is not here: .* --cep-data album=PATH\.$"):
         load_data(named, {"folder": tmp_path / "other"})
+
+
+RED, BLUE = (200, 10, 10), (10, 10, 200)
+
+
+def test_a_loader_beside_the_suite(project: Project) -> None:
+    """A `python:` loader beside the suite is found; a sample of two categories counts in both."""
+    project.write("mine/my_loader.py", LOADER)
+    text = PHOTOS.replace('loader = "folder"\npath = "photos"', 'loader = "python:my_loader:two"')
+    project.photos({})
+    project.suite(text, "mine")
+    assert project.run_here("mine", "--snapshot-update").ret == pytest.ExitCode.OK
+    assert {(c["part"], c["metric"]): c["n"] for c in project.report()["cases"]} == {
+        ("x", "gc"): 2, ("y", "gc"): 1, ("overall", "gc"): 3, ("overall", "failures"): 3,
+    }  # fmt: skip
+
+
+def test_text_first_on_the_embedded_world(project: Project) -> None:
+    """Perfect models lose nothing, whichever modality the chain starts from."""
+    project.suite(SHAPES.replace("[chain]", '[chain]\nstart = "text"'))
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
+    case = project.report()["cases"][0]
+    assert case["value"] == pytest.approx(1.0, abs=1e-6)
+    assert case["identity"]["chain"].startswith("text-first")
+    worse = project.run_here("-k", "crowded", "--model=shapes:?miss=0.5")
+    assert worse.ret == pytest.ExitCode.TESTS_FAILED
+    assert project.verdicts() == {"crowded-gc": "regressed"}
+
+
+def test_text_first_on_captions_of_a_folder(project: Project) -> None:
+    """`photo.txt` beside `photo.jpg` is where the chain starts; a missing one is named."""
+    text = PHOTOS.replace('path = "photos"', 'path = "photos"\noptions = { captions = true }')
+    project.suite(text.replace("[chain]", '[chain]\nstart = "text"'))
+    project.photos({"red.png": RED, "blue.png": BLUE})
+    project.write("photos/red.txt", "200 10 10\n")
+    result = project.run_here()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["'blue.png' has no caption: *'blue.txt' beside it"])
+    project.write("photos/blue.txt", "10 10 200")
+    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.report()["cases"][0]["value"] == pytest.approx(1.0, abs=1e-6)
+    project.write("photos/blue.txt", " \n")
+    project.run_here("-k", "gc").stdout.fnmatch_lines(
+        ["not measured: 1 of 2 samples cannot be used: blue.png: *"]
+    )
+
+
+def test_several_suites_in_one_run(project: Project) -> None:
+    """Each has its own cases and baselines; what they share is computed once."""
+    project.suite(SHAPES, "a")
+    project.suite(SHAPES.replace('"toy"', '"twin"'), "b")
+    assert project.run_here("--snapshot-update", "-k", "color").ret == pytest.ExitCode.OK
+    first, second = project.report()["cases"]
+    assert (first["suite"], second["suite"]) == ("toy", "twin")
+    assert first["value"] == second["value"]
+    assert (first["effort"]["inputs"] > 0, second["effort"]["inputs"]) == (True, 0)
+    assert {path.parent.name for path in project.baselines.rglob("*.toml")} == {"toy", "twin"}
+
+
+CATEGORIES = ["a", "b", "c"]
+
+DATASETS = st.dictionaries(
+    st.text(min_size=1, max_size=6),
+    st.lists(st.sampled_from(CATEGORIES), min_size=1, max_size=3, unique=True),
+    min_size=1,
+    max_size=30,
+).map(
+    lambda groups: Dataset(
+        "made",
+        {},
+        tuple(Sample(name, tuple(own), text="t") for name, own in sorted(groups.items())),
+    )
+)
+"""Data sets whose samples are in one to three categories."""
+
+
+def _members(dataset: Dataset) -> dict[str, set[str]]:
+    return {c: {sample.id for sample in dataset.in_category(c)} for c in dataset.categories}
+
+
+@given(DATASETS, st.integers(1, 12))
+def test_every_category_has_so_many_or_all_it_has(dataset: Dataset, most: int) -> None:
+    """Exactly, also where a sample is in several categories; none of them disappears."""
+    whole, limited = _members(dataset), _members(dataset.limited(most))
+    assert {c: len(members) for c, members in limited.items()} == {
+        c: min(most, len(members)) for c, members in whole.items()
+    }
+    assert all(limited[c] <= whole[c] for c in whole)
+
+
+@given(DATASETS, st.integers(1, 12), st.integers(0, 12))
+def test_fewer_are_always_among_more(dataset: Dataset, most: int, more: int) -> None:
+    """What a short run computed is used by a longer one; a limit of a limit is the lower."""
+    few, many = dataset.limited(most), dataset.limited(most + more)
+    assert all(members <= _members(many)[c] for c, members in _members(few).items())
+    assert _members(dataset.limited(len(dataset.samples))) == _members(dataset)
+
+
+@given(DATASETS, st.integers(0, 6), st.integers(1, 6))
+def test_what_is_held_out_was_never_chosen(dataset: Dataset, first: int, most: int) -> None:
+    """Not one of the first samples of any category is among those that follow, in any category."""
+    chosen = {sample.id for sample in dataset.limited(first).samples} if first else set()
+    rest = dataset.without(first)
+    left = set() if rest is None else {sample.id for sample in rest.samples}
+    assert left == {sample.id for sample in dataset.samples} - chosen
+    if rest is not None:
+        assert not chosen & {sample.id for sample in rest.limited(most).samples}
+        assert rest.whole == dataset
+
+
+def test_a_suite_leaves_out_the_first_samples(tmp_path: Path) -> None:
+    """`[data] skip`: what runs of so many samples look at is left out; as many others are there."""
+    text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 5")
+    path = tmp_path / "suite.toml"
+    path.write_text(text)
+    first = _members(load_data(load_suite(path), {}, 2))
+    path.write_text(text.replace("[chain]", "skip = 2\n[chain]"))
+    second = _members(load_data(load_suite(path), {}, 2))
+    assert all(len(members) == 2 for members in second.values())
+    assert not any(first[name] & second[name] for name in first)
+    assert {len(members) for members in _members(load_data(load_suite(path), {})).values()} == {3}
+
+
+@pytest.mark.parametrize(
+    ("skip", "message"),
+    [
+        (-1, r"data.skip = -1: at least 0 is expected"),
+        (5, r"\[data\] skip = 5 leaves no sample of"),
+    ],
+)
+def test_leaving_out_too_many_is_a_mistake(tmp_path: Path, skip: int, message: str) -> None:
+    """A category without samples is named, and a number that is none."""
+    text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 5")
+    path = tmp_path / "suite.toml"
+    path.write_text(text.replace("[chain]", f"skip = {skip}\n[chain]"))
+    with pytest.raises(SuiteError, match=message):
+        load_data(load_suite(path), {})
+
+
+@pytest.mark.slow
+def test_a_run_over_few_samples(project: Project) -> None:
+    """So many per category, with the same numbers on two workers, and a baseline of their own."""
+    project.suite(SHAPES.replace("category = 2", "category = 6"))
+    few = ("--cep-samples=2", "--model=shapes:?miss=0.3")
+    project.run(*few)
+    alone = project.numbers()
+    assert {c["n"] for c in alone if c["part"] != "overall"} == {2}
+    project.run("-n", "2", "--cep-store=another", *few)
+    assert project.numbers() == alone
+    assert project.run_here("--cep-samples=2", "--snapshot-update", "-k", "color").ret == 0
+    assert project.run_here("--cep-samples=2", "-k", "color").ret == 0
+    result = project.run_here("--cep-samples=3", "-k", "color")
+    assert project.verdicts() == {"color-gc": "incomparable"}
+    result.stdout.fnmatch_lines(["not comparable: *samples: baseline 2 *, now 3 *: 1 case *"])
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", ""])
+def test_a_number_that_is_none_is_a_usage_error(project: Project, value: str) -> None:
+    """One message, before anything is collected."""
+    project.suite(SHAPES)
+    result = project.run_here(f"--cep-samples={value}")
+    assert_one_message(result, f"--cep-samples {value!r}: a number of at least 1 is expected")

@@ -1,4 +1,4 @@
-"""The suite file: whatever is wrong in it is refused by name, with the file's."""
+"""Suite files: read as written, refused by name, changed in place."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains.chain import CaptionRules
-from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.errors import SpecError, SuiteError, did_you_mean, nearest_name, unknown_name
 from pytest_cepbench.measures.chain_similarity import SimilarityTable
-from pytest_cepbench.suites import load_suite
-from pytest_cepbench.suites.definition import CaseTable, GateTable
+from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.suites.definition import (
+    CaseTable,
+    GateTable,
+    load_suite,
+)
 from tests.plugin.project import SHAPES
 
 GATE = 'gate = "threshold"'
@@ -153,11 +157,6 @@ def test_a_number_out_of_its_range_is_named(
     [
         ("version = 1", "version = 1\ncolour = 2", "unknown field `colour`"),
         ("iterations = 2", "iterations = 2\nturns = 3", r"unknown field `turns` - at `\$.chain`"),
-        (GATE, "proxy = 'first'", r"toml': \[gate\] proxy was removed in 0.1.0: use --cep-inconcl"),
-        (GATE, "agree = 2", r"toml': \[gate\] agree was removed in 0.1.0: use a metric of its own"),
-        (GATE, "held_out = []", r"toml': \[gate\] held_out was removed in 0.1.0: use a metric of"),
-        (GATE, "reward = 'x'", r"toml': \[gate\] reward was removed in 0.1.0: use a metric of its"),
-        ("[metrics.gc]", "[metrics.gc]\nencoders = ['x']", "'gc': encoders was removed in 0.1.0"),
         ("version = 1\n", "", "missing required field `version`"),
         ("version = 1", "version = '1'", r"Expected `int`, got `str` - at `\$.version`"),
         ('name = "toy"', 'name = "My Suite"', "name = 'My Suite': lower-case letters, digits"),
@@ -170,9 +169,6 @@ def test_a_number_out_of_its_range_is_named(
         ("[chain]", "[groups]\noverall = ['color']\n[chain]", "group 'overall' is reserved or"),
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
         (GATE, "gate = 'luck'", r"Invalid enum value 'luck' - at `\$.gate"),
-        (GATE, "bounds = 't'", "bounds was removed in 0.1.0: use no setting"),
-        ("[metrics.gc]", "[metrics.gc]\nbounds = 't'", "bounds was removed in 0.1.0: use no"),
-        ("[chain]", "[cases.'color/gc']\nbounds = 't'\n[chain]", "bounds was removed in 0.1.0"),
         (GATE, "primary = 'gc'", r"Expected `array . null`, got `str`"),
         (GATE, "pooled = 1", r"Expected `bool`, got `int`"),
         (GATE, "alpha = '5 %'", r"Expected `float`, got `str`"),
@@ -214,24 +210,6 @@ def test_a_number_out_of_its_range_is_named(
         ("[metrics.gc]", "[metrics.x]\nkind = 'gx'", "unknown metric 'gx'"),
         ("[metrics.gc]", "[metrics.x]", "unknown metric 'x'"),
         ("[metrics.gc]", "[metrics.'G C']\nkind='gc'", "metric 'G C': lower-case letters, digits"),
-        ("[metrics.gc]", "[metrics.language]", "metric 'language' was removed in 0.1.0: use"),
-        ("[metrics.gc]", "[metrics.han]\nkind = 'language'", "metric 'language' was removed in"),
-        ("[metrics.gc]", "[metrics.refusals]", "metric 'refusals' was removed in 0.1.0: use"),
-        (
-            "[metrics.gc]",
-            "[metrics.d]\nkind = 'diversity'\nradius = 0.1",
-            r"radius of metric 'diversity' was removed in 0.1.0: use \[metrics.retrieval\]",
-        ),
-        (
-            "[metrics.gc]",
-            "[metrics.kid]\nspread = 'influence'",
-            "spread of metric 'kid' was removed in 0.1.0: use no setting: Frechet distances have",
-        ),
-        (
-            "[metrics.gc]",
-            "[metrics.first]\nkind = 'fid'\nspread = 'jackknife'",
-            "spread of metric 'fid' was removed in 0.1.0",
-        ),
         ("[metrics.gc]", "[metrics.gc]\nmappings = {}", "'gc': .* unknown field `mappings`"),
         ("[metrics.gc]", "[metrics.mcd]\nat = 1", "metric 'mcd': .* unknown field `at`"),
         ("[metrics.gc]", "[metrics.kid]\nthreshold = 1", "'kid': .* unknown field `threshold`"),
@@ -240,7 +218,6 @@ def test_a_number_out_of_its_range_is_named(
         ("[metrics.gc]", "[metrics.gc]\npool = 'all'", "metric 'gc': Invalid enum value 'all'"),
         ("[metrics.gc]", "[metrics.gc]\nparts = 'few'", "metric 'gc': Invalid enum value 'few'"),
         ("[metrics.gc]", "[metrics.gc]\nstart = 'both'", "metric 'gc': Invalid enum value 'both'"),
-        ("[metrics.gc]", "[metrics.mgg]\nrules = 'own'", "metric 'mgg': Invalid enum value 'own'"),
         ("[metrics.gc]", "[metrics.mgg]\ncolors = 'eye'", "metric 'mgg': Invalid enum value 'eye'"),
     ],
 )
@@ -273,3 +250,52 @@ def test_no_bytes_escape_as_another_error(
     path.write_bytes(data)
     with pytest.raises(SuiteError):
         load_suite(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meant"),
+    [
+        ("version = 1", "version = 1\ndescripton = 'x'", "description"),
+        ('gate = "threshold"', "tolerence = 0.1", "tolerance"),
+        ('gate = "threshold"', 'gate = "treshold"', "threshold"),
+        ("iterations = 2", "iteration = 2", "iterations"),
+        ("iterations = 2", 'start = "images"', "image"),
+        ("[metrics.gc]", "[metrics.gc]\nencodr = 'x'", "encoder"),
+        ("[metrics.gc]", "[metrics.gc]\npool = 'sample'", "samples"),
+        ("[metrics.gc]", "[metrics.mgg]\ncolors = 'detectr'\n[metrics.gc]", "detector"),
+        ("[metrics.gc]", "[metrics.gc-fid]\n[metrics.gc]", "gc_fid"),
+        ("[metrics.gc]", "[cases.'color/gc']\nwieght = 2\n[metrics.gc]", "weight"),
+        ("[metrics.gc]", "[presets.x]\nmodell = 'm'\n[metrics.gc]", "model"),
+    ],
+)
+def test_a_typo_in_a_suite_file(tmp_path: Path, old: str, new: str, meant: str) -> None:
+    """Of a key, of one of a few words, of a metric; at the top, in a table, in one of several."""
+    assert old in SHAPES
+    path = tmp_path / "suite.toml"
+    path.write_text(SHAPES.replace(old, new))
+    with pytest.raises(SuiteError, match=f"Did you mean '{meant}'"):
+        load_suite(path)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("shape:", "shapes"), ("openia:m", "openai")])
+def test_a_typo_in_a_scheme(written: str, meant: str) -> None:
+    """Not a folder of that name, and not a hub id that would be asked for."""
+    with pytest.raises(SpecError, match=f"unknown scheme .* Did you mean '{meant}'"):
+        parse_spec(written)
+
+
+def test_what_is_like_no_scheme_is_a_folder_or_hub_id() -> None:
+    """As are folders that are there, whatever they are called."""
+    assert parse_spec("runs:2026/step-1").scheme == ""
+    assert parse_spec("org/model").scheme == ""
+
+
+def test_the_nearest_name() -> None:
+    """Upper and lower case are alike; what is like nothing has none."""
+    assert nearest_name("GC_fid", ["gc", "gc_fid"]) == "gc_fid"
+    assert nearest_name("zebra", ["gc", "gc_fid"]) is None
+    assert nearest_name("encoders", ["encoder", "decoder"], cutoff=0.99) is None
+    assert did_you_mean("zebra", ["gc"]) == ""
+    assert unknown_name("metric", "gcs", ["s", "gc"]) == (
+        "unknown metric 'gcs'. Did you mean 'gc'? Known: gc, s."
+    )

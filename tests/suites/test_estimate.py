@@ -1,4 +1,4 @@
-"""The forecast: what a run would ask of its models, computed without calling them."""
+"""Estimates: what would be asked, counted without asking."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains.batching import Throughput, save_throughput
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.estimate import Forecast
+from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage
 
 LOSSLESS = SUITE.replace(LOSSY, "shapes:")
@@ -112,28 +113,6 @@ def test_a_chain_that_stopped_takes_nothing_more(tmp_path: Path, store: Store) -
     assert _by_role(_foreseen(stage(tmp_path, text, store))) == {}
 
 
-def test_a_look_at_a_part_takes_a_part(tmp_path: Path, store: Store) -> None:
-    """Over no more than so many samples of each category."""
-    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
-    foreseen = _foreseen(staged, "overall-gc", most=2)
-    staged.run.measure(staged.cases["overall-gc"], 2)
-    assert _made(staged) == _by_role(foreseen)
-    assert foreseen.samples == foreseen.units < 12
-
-
-def test_equal_steps_are_foreseen_once(tmp_path: Path, store: Store) -> None:
-    """Of a sample played with several seeds the first description is one, if it is unseeded."""
-    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
-    once = _by_role(_foreseen(staged))
-    staged = stage(tmp_path, LOSSLESS + "[metrics.gc]\n", store)
-    staged.run.dataset = staged.run.dataset.repeated(3)
-    thrice = _by_role(_foreseen(staged))
-    staged.measure("overall-gc")
-    assert thrice == _made(staged)
-    assert thrice["generator"] == 3 * once["generator"]
-    assert thrice["describer"] == 3 * once["describer"] - 2 * 12
-
-
 def test_what_is_found_in_pictures_is_left_open(tmp_path: Path, store: Store) -> None:
     """Cut-outs are not known before there are boxes; once they are made they are not open."""
     text = TASKS + "[metrics.geneval]\n"
@@ -154,3 +133,121 @@ def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
     save_throughput(needs["describer"].bound, Throughput(batch_size=5, seconds=0.5), store)
     (need,) = [need for need in _foreseen(staged).needs if need.bound.role == "describer"]
     assert (need.inputs, need.calls, need.seconds) == (24, 5, 12.0)
+
+
+PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
+
+
+def _foresee(suite: MeasuredSuite) -> Forecast:
+    return suite.run.forecast([(case, None) for case in suite.cases.values()])
+
+
+def _inputs(work: Forecast) -> dict[str, int]:
+    return {need.bound.role: need.inputs for need in work.needs if need.inputs}
+
+
+def _asked(suite: MeasuredSuite) -> dict[str, int]:
+    """How many inputs each model was given while everything was measured."""
+    for case in suite.cases:
+        suite.measure(case)
+    roles = suite.run.assignments.roles
+    return {role: suite.inputs(role) for role in roles if suite.inputs(role)}
+
+
+def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, store: Store) -> None:
+    """Answers that are yet to be made are taken to differ, so no more is asked than foreseen."""
+    prepare(tmp_path, store).accept()
+    worse = prepare(tmp_path, store, model=WORSE)
+    work = _foresee(worse)
+    assert (_inputs(work), work.samples, work.units, work.steps) == (
+        {"interleaver": 20, "judge": 40},
+        20,
+        20,
+        60,
+    )
+    assert (worse.inputs("interleaver"), worse.inputs("judge")) == (0, 0)
+    asked = _asked(worse)
+    assert asked["interleaver"] == 20
+    assert 20 < asked["judge"] <= 40
+    done = _foresee(prepare(tmp_path, store, model=WORSE))
+    assert _inputs(done) == {}
+    assert done.stored == 20 + asked["judge"]
+
+
+def test_known_answers_are_judged_where_they_differ(tmp_path: Path, store: Store) -> None:
+    """Equal answers need no verdict: the forecast is what is asked then."""
+    prepare(tmp_path, store).accept()
+    few = "shapes:?miss=0.05"
+    prepare(tmp_path, store, model=few).answers()
+    suite = prepare(tmp_path, store, model=few)
+    work = _foresee(suite)
+    assert set(_inputs(work)) == {"judge"}
+    assert 0 < work.steps - work.stored < 40
+    assert _inputs(work) == _asked(suite)
+
+
+def test_the_anchor_s_battles_are_foreseen(tmp_path: Path, store: Store) -> None:
+    """Each comparison has battles of its own."""
+    prepare(tmp_path, store).accept()
+    prepare(tmp_path, store, model="shapes:?no_image=1").accept(anchor=True)
+    suite = prepare(tmp_path, store, model=WORSE)
+    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 80}
+
+
+def test_reference_answers_are_battled_by_all(tmp_path: Path, store: Store) -> None:
+    """Without any accepted ones."""
+    text = f'{ANSWERS}\n[arena]\nagainst = "gold"\n'
+    suite = prepare(tmp_path, store, text, model=WORSE)
+    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 40}
+
+
+@pytest.mark.parametrize("order", ["balanced", "adaptive"])
+def test_one_order_is_half_of_the_verdicts(tmp_path: Path, store: Store, order: str) -> None:
+    """How often `adaptive` asks again follows from the verdicts."""
+    text = f'{ANSWERS}\n[arena]\norder = "{order}"\n'
+    prepare(tmp_path, store, text).accept()
+    work = _foresee(prepare(tmp_path, store, text, model=WORSE))
+    assert _inputs(work) == {"interleaver": 20, "judge": 20}
+    unclear = [need.bound.role for need in work.needs if need.incomplete]
+    assert unclear == (["judge"] if order == "adaptive" else [])
+
+
+def test_scores_are_one_call_for_each_answer(tmp_path: Path, store: Store) -> None:
+    """In however many criteria they are gated; the accepted answers' are not needed again."""
+    metrics = '[metrics.criteria]\n[metrics.right]\nkind = "criteria"\ncriterion = "correctness"\n'
+    text = f'{HEAD}[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n{metrics}'
+    suite = prepare(tmp_path, store, text, model=WORSE)
+    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 20}
+    suite.answers()
+    suite = prepare(tmp_path, store, text, model=WORSE)
+    assert _inputs(_foresee(suite)) == {"judge": 20} == _asked(suite)
+    assert _inputs(_foresee(prepare(tmp_path, store, text, model=WORSE))) == {}
+
+
+def test_what_is_drawn_follows_from_the_texts(tmp_path: Path, store: Store) -> None:
+    """It is left open until they are written, and is known then for another generator."""
+    suite = prepare(tmp_path, store, PIPELINE, model="shapes:", role="writer")
+    work = _foresee(suite)
+    assert _inputs(work) == {"writer": 20}
+    assert [need.bound.role for need in work.needs if need.incomplete] == ["generator"]
+    suite.answers()
+
+    other = prepare(tmp_path, store, PIPELINE, model="shapes:?miss=0.1", role="generator")
+    work = _foresee(other)
+    assert not any(need.incomplete for need in work.needs)
+    other.answers()
+    assert _inputs(work) == {"generator": other.inputs("generator")}
+
+
+def test_a_forecast_stores_nothing(tmp_path: Path, store: Store) -> None:
+    """No answer with images that are not there, above all."""
+    suite = prepare(tmp_path, store, PIPELINE, model="shapes:", role="writer")
+    _foresee(suite)
+    before = set(store.root.rglob("*"))
+    _foresee(suite)
+    assert set(store.root.rglob("*")) == before
+    assert suite.inputs("writer") == suite.inputs("generator") == 0
+    suite.answers()
+    made = prepare(tmp_path, store, PIPELINE, model="shapes:?miss=0.1", role="generator")
+    _foresee(made)
+    assert made.answers() != suite.answers()

@@ -329,23 +329,18 @@ def test_sets_without_other_samples_are_not_compared(tmp_path: Path, metric: str
         ("second", 'order = "both"\n', True),
         ("second", 'order = "balanced"\n', None),
         ("odd", 'order = "adaptive"\n', True),
-        ("soft", 'score = "soft"\n', True),
-        ("soft", 'score = "verdict"\n', False),
         ("odd", 'against = "gold"\n', True),
     ],
 )
 def test_a_battle_lacks_what_its_rules_ask_for(
     tmp_path: Path, kind: str, rules: str, missing: bool | None
 ) -> None:
-    """One of two orders is half a verdict; probabilities are asked for where scores are soft."""
+    """One of two orders is half a verdict."""
     setup = replace(SETUPS["win_rate"], text=BATTLES + rules)
     with ExitStack() as opened:
         bench = Bench(tmp_path, setup, kind, opened)
         bench.accept()
         suite, case = bench.run(WORSE, [EVERYTHING])
-        if missing is False:
-            assert not suite.measure(case).unscored
-            return
         with pytest.raises(MeasurementError, match=r"the judge \(.*no-verdict") as raised:
             suite.measure(case)
         half = isinstance(raised.value, UnscoredError) and "at 60 of 60" not in str(raised.value)

@@ -200,14 +200,6 @@ def test_names_that_are_no_cases_are_refused(
         check_names(suite, _cases(suite))
 
 
-def test_names_that_are_cases_are_accepted(tmp_path: Path) -> None:
-    """Of every form."""
-    suite = _suite(
-        tmp_path, "primary = ['gc', 'overall/*', 'shape/gc', '*']", "", "[cases.'color/gc']"
-    )
-    check_names(suite, _cases(suite))
-
-
 def test_a_suite_has_a_verdict_of_its_own_where_it_wants_one(tmp_path: Path) -> None:
     """Over the cases that can fail a run; none where none can."""
     suite = _suite(tmp_path, "pooled = true\nprimary = ['color/*', 'failures']")
@@ -248,21 +240,6 @@ def test_an_alpha_of_its_own_is_not_shared(tmp_path: Path) -> None:
     assert shares["shape-gc"] == 0.05 / 3
     run = Overrides(alpha=0.2, sources={"alpha": "--cep-alpha"})
     assert set(divide_alpha(_claims(suite, run)).values()) == {0.05}
-
-
-def test_informational_cases_take_no_share(tmp_path: Path) -> None:
-    """They cannot fail the run, so they have the whole alpha, and the others lose none of it."""
-    suite = _suite(tmp_path, "primary = ['color/gc', 'shape/gc']", "weight = 3")
-    assert divide_alpha(_claims(suite)) == {
-        "color-gc": 0.025, "shape-gc": 0.025, "overall-gc": 0.05, "overall-failures": 0.05,
-    }  # fmt: skip
-
-
-def test_cases_without_statistics_take_no_share(tmp_path: Path) -> None:
-    """The threshold gate knows no error."""
-    suite = _suite(tmp_path, cases="[cases.'overall/failures']\ngate = 'threshold'")
-    shares = divide_alpha(_claims(suite))
-    assert shares["shape-gc"] == 0.05 / 3
 
 
 CLAIMS: Any = st.builds(

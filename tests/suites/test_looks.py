@@ -86,31 +86,6 @@ def test_the_identity_of_a_look_is_that_of_all_samples(tmp_path: Path) -> None:
     assert judge(look, baseline, policy).verdict is Verdict.INCOMPARABLE
 
 
-def test_a_look_grows_no_chain_beyond_it(tmp_path: Path) -> None:
-    """The samples that are not looked at cost nothing but the digest of their seeds."""
-    staged = _staged(tmp_path, ALONE + METRICS)
-    case = staged.cases["overall-gc"]
-    grown = []
-    for most in (1, 3, None):
-        staged.run.measure(case, most)
-        runners = staged.run._model_pool.runners.items()
-        (inputs,) = (runner.tally.inputs for (role, _), runner in runners if role == "describer")
-        grown.append(inputs)
-    assert grown == sorted(set(grown))
-    assert grown[0] == 2 * 2  # two samples, two iterations
-
-
-def test_each_look_holds_the_one_before(tmp_path: Path) -> None:
-    """Drawing more samples takes none back."""
-    staged = _staged(tmp_path, SUITE + METRICS)
-    seen: set[str] = set()
-    for most in range(1, 9):
-        scores = staged.run.measure(staged.cases["overall-gc"], most).scores
-        now = {f"{c} {name}" for c, part in scores.items() for name in part}
-        assert seen <= now
-        seen = now
-
-
 def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
     """A look at as many as there are samples has each once; the clusters are in the measurement."""
     staged = _staged(tmp_path, ALONE + METRICS)
@@ -138,18 +113,6 @@ def test_only_metrics_with_a_score_per_sample_can_be_looked_at(tmp_path: Path) -
     assert {name.rpartition("-")[2]: value for name, value in per_sample.items()} == {
         "gc": True, "sim": True, "fid": False, "failures": True,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("samples", "depth"),
-    [(1, 1), (2, 1), (3, 2), (6, 3), (7, 4), (10, 7), (11, None), (12, None), (999, None)],
-)
-def test_the_depth_of_a_look(tmp_path: Path, samples: int, depth: int | None) -> None:
-    """So many of each category as together make the number: b has three samples, a has eight."""
-    staged = _staged(tmp_path, ALONE + METRICS)
-    case = staged.cases["overall-gc"]
-    assert staged.run.samples(case) == 11
-    assert staged.run.depth(case, samples) == depth
 
 
 @given(st.integers(1, 30))

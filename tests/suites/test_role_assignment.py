@@ -80,19 +80,6 @@ def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
     assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.1")
 
 
-def test_the_model_goes_before_an_option_and_an_option_before_the_suite(tmp_path: Path) -> None:
-    """Role by role, and each assignment says what named its model."""
-    assignments = _assign(
-        tmp_path, ROLES + GC, model="shapes:?miss=0.9", roles={"generator": "shapes:?move=0.9"}
-    )
-    assert _specs(assignments) == {
-        "describer": "shapes:?miss=0.9", "generator": "shapes:?move=0.9", "encoder": "shapes:",
-    }  # fmt: skip
-    sources = [assignment.source for assignment in assignments.roles.values()]
-    assert sources == ["--model", "--generator", "suite roles"]
-    assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.9")
-
-
 def test_a_model_that_plays_several_roles_takes_the_first_that_is_free(tmp_path: Path) -> None:
     """The describer, unless one is named; `--cep-role` says otherwise."""
     free = {"describer": "shapes:"}
@@ -149,13 +136,6 @@ def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path
     assert _specs(both)["cross"] == "shapes:"
 
 
-def test_an_encoder_that_no_metric_names_is_not_assigned(tmp_path: Path) -> None:
-    """Whatever the file or the command line offer: no model is loaded in vain."""
-    assignments = _assign(tmp_path, ROLES + GC + "[encoders]\nspare = 'shapes:'\n",
-                   encoders={"another": "shapes:"})  # fmt: skip
-    assert set(assignments.roles) == {"describer", "generator", "encoder"}
-
-
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
@@ -180,21 +160,6 @@ def test_a_preset_stands_for_a_model_with_its_parameters(
     assert assignments.roles["generator"].source == f"--generator {spec}"
     assignments = _assign(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
     assert _specs(assignments)["generator"] == expected
-
-
-def test_a_preset_may_be_a_folder_with_odd_parameters(tmp_path: Path) -> None:
-    """Values of all kinds are written as a spec has them, and come back as they were."""
-    from pytest_cepbench.models.spec import parse_spec
-
-    presets = """\
-[presets.own]
-model = "models/sd 3"
-parameters = { steps = 28, scale = 3.5, fast = true, note = "a&b=c" }
-"""
-    assignments = _assign(tmp_path, ROLES + GC + presets, roles={"generator": "preset:own"})
-    spec = parse_spec(_specs(assignments)["generator"])
-    assert spec.target == "models/sd 3"
-    assert spec.params == {"steps": "28", "scale": "3.5", "fast": "true", "note": "a&b=c"}
 
 
 def test_an_unknown_preset_is_named_with_those_that_exist(tmp_path: Path) -> None:
@@ -228,14 +193,6 @@ def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> No
         assign_models(load_suite(path), RoleChoices(roles={"generator": "shapes:"}))
     with pytest.raises(SuiteNotApplicableError, match=r"in suite 'roles'$"):
         assign_models(load_suite(path), RoleChoices("shapes:", role="describer"))
-
-
-def test_a_detector_under_test(tmp_path: Path) -> None:
-    """It is gated where pictures are judged."""
-    text = ROLES + '[metrics.geneval]\ncolors = "detector"\n'
-    assignments = _assign(tmp_path, text, model="shapes:", role="detector")
-    assert (assignments.under_test, assignments.subject) == ("detector", "shapes:")
-    assert list(assignments.roles) == ["describer", "generator", "detector"]
 
 
 def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:
@@ -378,12 +335,6 @@ def test_models_that_lie_elsewhere_are_named_from_the_root(
     monkeypatch.chdir("elsewhere")
     assert specs(file)["describer"] == f"{root}/models/describer?batch_size=2"
     assert specs(file)["encoder"] == f"{root}/suites/near/encoder"
-
-
-def test_a_suite_reached_by_a_link_keeps_its_models(file: Path) -> None:
-    """Its paths count from where the suite lies, not from where the link does."""
-    Path("linked").symlink_to(file.parent)
-    assert specs(Path("linked/suite.toml")) == specs(file)
 
 
 def test_a_question_mark_in_the_name_of_a_folder_is_part_of_it(file: Path) -> None:

@@ -87,17 +87,6 @@ def judged(queue: WorkQueue, staged: Staged, folder: Path, case: str) -> float:
     return staged.measure(case).value
 
 
-def test_everything_is_made_before_a_case_is_measured(tmp_path: Path) -> None:
-    """What is measured asks no model any more; another case of the same chains needs nothing."""
-    with at_work(tmp_path) as (queue, staged):
-        value = judged(queue, staged, tmp_path, "overall-gc")
-        described = TELLER.seen.total()
-        assert judged(queue, staged, tmp_path, "a-gc") <= 1
-        judged(queue, staged, tmp_path, "overall-failures")
-        assert TELLER.seen.total() == described
-    assert 0 < value < 1
-
-
 def test_two_processes_compute_nothing_twice(tmp_path: Path) -> None:
     """Each judges all cases at the same time; every image is described once."""
     values: list[dict[str, float]] = []
@@ -261,19 +250,6 @@ def test_taking_turns_changes_no_number(tmp_path: Path, *, swap: bool) -> None:
         values = {name: judged(queue, staged, tmp_path, name) for name in staged.cases}
     with at_work(tmp_path / "plain") as (_, staged):
         assert values == {name: staged.measure(name).value for name in staged.cases}
-
-
-def test_progress_reaches_its_end(tmp_path: Path) -> None:
-    """Samples and steps of a case count up to what was announced."""
-    seen: list[tuple[int, int]] = []
-    with at_work(tmp_path) as (queue, staged):
-        progress = queue.progress
-        # looked at before it is cleared
-        progress.end = lambda: seen.append(  # type: ignore[method-assign]
-            (progress.samples, progress.of_samples)
-        )
-        queue.compute(tmp_path, staged.cases["overall-gc"])
-    assert seen == [(12, 12)]
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -17,8 +17,6 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.statistics import Design, chance_to_hold
-from pytest_cepbench.measures import Measure
-from pytest_cepbench.measures.answer_measures import AnswerMeasure
 from pytest_cepbench.measures.base import readers_of
 from pytest_cepbench.store.answers import BUNDLE
 from pytest_cepbench.suites import (
@@ -39,7 +37,6 @@ from pytest_cepbench.suites.gate_config import (
     claim_of,
     divide_alpha,
 )
-from pytest_cepbench.suites.role_assignment import assign_answer_models
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -83,12 +80,10 @@ JUDGING = RoleChoices(roles={"judge": "shapes:"})
 """For the suite whose answers are stored, where the judge is under test."""
 
 
-def _assign(
-    suite: Suite,
-) -> tuple[Assignments, Mapping[str, Measure] | Mapping[str, AnswerMeasure]]:
+def _assign(suite: Suite) -> tuple[Assignments, dict[str, Any]]:
     if suite.answer_plan is None:
         return assign_models(suite, _choices(suite))
-    return assign_answer_models(suite, JUDGING if suite.name == "judge" else ANSWERING)
+    return assign_models(suite, JUDGING if suite.name == "judge" else ANSWERING)
 
 
 def _choices(suite: Suite) -> RoleChoices:
@@ -144,12 +139,6 @@ def test_every_case_of_the_arena_ships_a_baseline(name: str) -> None:
     assert (folder / BUNDLE).is_file()
 
 
-def test_opening_groups_the_tasks_of_several_steps() -> None:
-    """The group of the suite's file is the list that goes with the data set."""
-    suite = load_suite(SUITES / "opening/suite.toml")
-    assert tuple(suite.table.groups["multi-step"]) == MULTI_STEP
-
-
 def test_scores_are_of_the_answers_that_battle() -> None:
     """Data, prompts and seeds are those of the suite of battles, so no answer is made twice."""
     battles, scores = (
@@ -162,7 +151,7 @@ def test_scores_are_of_the_answers_that_battle() -> None:
 def test_scores_ask_the_judge_once_for_each_question() -> None:
     """Every criterion and the overall are cases of one kind of reply; none is a battle."""
     suite = load_suite(SUITES / "opening-criteria/suite.toml")
-    _, measures = assign_answer_models(suite, ANSWERING)
+    _, measures = assign_models(suite, ANSWERING)
     scored = [name for name, measure in measures.items() if measure.scored]
     assert [*scored] == ["overall_score", *CRITERIA, "judge_failures"]
     assert not any(measure.judged for measure in measures.values())
@@ -180,20 +169,6 @@ def test_every_case_over_generated_scenes_ships_a_baseline(file: str) -> None:
     assert sorted(shipped) == sorted(str(case.key) for case in cases)
 
 
-def test_shapes_carries_every_metric() -> None:
-    """Eight categories, two groups and the whole; each kind of metric once; a mapping a case."""
-    cases = [
-        case for name in ("suite", "drift", "tasks") for case in _cases(f"shapes/{name}.toml", {})
-    ]
-    assert len([case for case in cases if case.key.metric == "gc"]) == 8 + 2 + 1
-    assert len([case for case in cases if case.key.metric == "mcd"]) == 4 + 1
-    assert len([case for case in cases if case.key.metric == "mgg"]) == 6 + 1
-    assert {case.key.metric for case in cases} == {
-        "gc", "gc1", "s", "sim", "gc_fid", "fid", "kid", "mcd", "geneval", "mgg", "truth",
-        "truth_text", "failures",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
 def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
     """The same scenes, chains, metrics and groups; only tolerances are in units of the encoder."""
@@ -205,29 +180,6 @@ def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
         for table in (default, instrument)
     ]
     assert settings[0] == settings[1]
-
-
-@pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
-def test_the_default_plays_with_models_of_this_repository(name: str) -> None:
-    """Its roles are shipped checkpoints, found from any folder; only the detector follows rules."""
-    suite = load_suite(SUITES / "shapes" / f"{name}.toml")
-    assignments, _ = assign_models(suite, RoleChoices())
-    assert assignments.under_test == "describer"
-    for assignment in assignments.roles.values():
-        folder = assignment.spec.target
-        assert assignment.role == "detector" or Path(folder).parent.name == "checkpoints"
-
-
-def test_the_arena_plays_with_models_of_this_repository() -> None:
-    """A shipped writer is under test, a shipped generator draws; only the judge follows rules."""
-    assignments, _ = assign_answer_models(load_suite(SUITES / "arena/suite.toml"), RoleChoices())
-    assert assignments.under_test == "writer"
-    targets = {role: own.spec.target for role, own in assignments.roles.items()}
-    assert {role: Path(target).name for role, target in targets.items() if target} == {
-        "writer": "planner-final",
-        "generator": "generator-step3000",
-    }
-    assert {Path(target).parent.name for target in targets.values() if target} == {"checkpoints"}
 
 
 def test_the_two_arenas_measure_the_same() -> None:

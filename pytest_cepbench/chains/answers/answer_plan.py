@@ -32,8 +32,6 @@ OrderName = Literal["both", "balanced", "adaptive"]
 
 TieName = Literal["half", "lean"]
 
-ScoreName = Literal["verdict", "soft"]
-
 SURE = 0.75
 """The probability of a verdict from which on one order is enough, where orders are adaptive."""
 
@@ -117,19 +115,15 @@ class BattleRules:
         probability below `SURE`.
     tie: a tie counts one half, or all for the answer that it leans to.
     seed: of the judge.
-    score: "verdict" scores a battle by the verdict; "soft" by the mean of the four verdicts' scores
-        under the probabilities that the judge gives them.
     """
 
     order: OrderName = "both"
     tie: TieName = "half"
     seed: int = 0
-    score: ScoreName = "verdict"
 
     def __str__(self) -> str:
         order = f"adaptive below {SURE}" if self.order == "adaptive" else self.order
-        soft = ", soft scores" if self.score == "soft" else ""
-        return f"order {order}, tie {self.tie}, seed {self.seed}{soft}"
+        return f"order {order}, tie {self.tie}, seed {self.seed}"
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,11 @@ from pytest_cepbench.chains.answers.answer_plan import (
     SURE,
     BattleRules,
     PieceRefs,
-    ScoreName,
     TieName,
 )
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
-from pytest_cepbench.errors import SpecError
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
@@ -69,19 +66,13 @@ class OrderedVerdict:
     winner: Winner | Failure
     probabilities: VerdictProbabilities | None = None
 
-    def score(self, tie: TieName, score: ScoreName = "verdict") -> float:
+    def score(self, tie: TieName) -> float:
         """The candidate's score: 1 where its answer is better, 0 where it is worse.
 
-        tie, score: as of `BattleRules`; a soft score needs probabilities. Without a verdict there
-        is none.
+        tie: as of `BattleRules`. Without a verdict there is none.
         """
         assert not isinstance(self.winner, Failure)
-        scores = _FIRST_SCORES[tie]
-        if score == "soft":
-            assert self.probabilities is not None
-            first = self.probabilities.expect(scores)
-        else:
-            first = scores[self.winner]
+        first = _FIRST_SCORES[tie][self.winner]
         return first if self.candidate_first else 1.0 - first
 
     @property
@@ -126,11 +117,9 @@ def judge_pairs(
     """The outcome of each pair.
 
     A verdict that the judge fails to give is asked for once more with another seed, and its battle
-    is missing then. So is one without probabilities where scores are soft. Raises
-    DamagedInputsError with the places of pairs whose images are damaged, SpecError as
-    `check_soft_scores`, ModelError, CheckpointError, StoreError.
+    is missing then. Raises DamagedInputsError with the places of pairs whose images are damaged,
+    ModelError, CheckpointError, StoreError.
     """
-    check_soft_scores(rules, judge.bound)
     outcomes: list[PairOutcome] = []
     for pair in pairs:
         missing = pair.candidate is None, pair.opponent is None
@@ -152,7 +141,7 @@ def judge_pairs(
     for number in open_pairs:
         if not outcomes[number].missing:
             verdicts = outcomes[number].verdicts
-            outcomes[number].score = mean_score(verdicts, rules.tie, rules.score)
+            outcomes[number].score = mean_score(verdicts, rules.tie)
     return outcomes
 
 
@@ -171,19 +160,9 @@ def judge_in_order(
     return [outcome.verdicts[0].winner for outcome in outcomes]
 
 
-def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName, score: ScoreName) -> float:
+def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName) -> float:
     """The candidate's mean score over the orders asked, at least one, each with a verdict."""
-    return sum(verdict.score(tie, score) for verdict in verdicts) / len(verdicts)
-
-
-def check_soft_scores(rules: BattleRules, judge: BoundRole) -> None:
-    """Raise SpecError where scores are soft and it is known that the judge has no probabilities."""
-    if rules.score == "soft" and judge.probabilities is False:
-        raise SpecError(
-            f"the judge {judge.spec!r} gives verdicts without probabilities, and this suite scores "
-            'by them ([arena] score = "soft"): give a local checkpoint or an API judge with '
-            'logprobs=true, or set score = "verdict"'
-        )
+    return sum(verdict.score(tie) for verdict in verdicts) / len(verdicts)
 
 
 def battle_step(
@@ -249,21 +228,13 @@ def _ask(
         again = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
         for k, repeated, result in zip(failed, again, judge.ask("judge", again), strict=True):
             steps[k], results[k] = repeated, result
-    reads_probabilities = rules.score == "soft" or rules.order == "adaptive"
-    known = judge.provenance(s.key for s in steps) if reads_probabilities else {}
+    known = judge.provenance(s.key for s in steps) if rules.order == "adaptive" else {}
     for (number, first), asked_step, result in zip(asked, steps, results, strict=True):
         winner: Winner | Failure = result  # type: ignore[assignment] # what a judge gives
         fields = known.get(asked_step.key, {})
         probabilities = VerdictProbabilities.from_provenance(fields)
-        if isinstance(winner, Failure):
-            probabilities = None
-        elif probabilities is None or not probabilities.allow(winner):
-            # Those that make another verdict the likeliest are damaged, or a stranger's. Where
-            # scores are soft, a verdict without any is not mixed with verdicts that have them.
-            probabilities = None
-            if rules.score == "soft":
-                detail = f"the verdict {winner} came without probabilities that fit it"
-                winner = Failure("no-verdict", detail)
+        if isinstance(winner, Failure) or (probabilities and not probabilities.allow(winner)):
+            probabilities = None  # of another verdict: damaged, or a stranger's
         outcomes[number].verdicts.append(OrderedVerdict(first, winner, probabilities))
 
 

@@ -181,9 +181,8 @@ _MESSAGES: Mapping[str, str] = {
     "web page": "answers with {words}. {address}",
     "pointer": "gives the address of an image instead of the image, and addresses from answers are "
     "not fetched. Let the server answer with data (response_format=b64_json, which is sent)",
-    "logprobs": "gives no probabilities of tokens ({words}). Write logprobs=false in its spec, and "
-    'for a judge remove score = "soft" from the suite that needs it; or serve the model where they '
-    "are given (vLLM and SGLang do)",
+    "logprobs": "gives no probabilities of tokens ({words}). Write logprobs=false in its spec, or "
+    "serve the model where they are given (vLLM and SGLang do)",
     "no answer": "answered none of {count} requests; the last fault: {words}.{listing} Check the "
     "server; timeout=, retries= and patience= in the spec set how long the run waits for it{log}",
 }

@@ -1,0 +1,281 @@
+"""Answers by other tools, answers that are stored, and battles that people judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cepbench.errors import DatasetError, SpecError, SuiteNotApplicableError
+from pytest_cepbench.gate import Judgement, Verdict, judge, record_of
+from pytest_cepbench.gate.baseline import baseline_path, dump_baseline, read_baseline
+from pytest_cepbench.ratings.folder import Ratings
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.rated_items import ItemDraw, RatedRun, answer_pairs
+from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
+from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
+from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.ratings.voted import cast, side_vote, vote_all, write_rated
+from tests.reference.shipped import copy_suite, gate
+from tests.suites.answers import ANSWERS, WORSE, prepare
+
+ROOT = Path(__file__).parents[2]
+
+AGREEMENT = "overall-agreement"
+
+MUTE = "python:tests.measures.test_answer_measures:mute"
+
+
+def judged(store: Store, spec: str, *names: str) -> dict[str, Judgement]:
+    """The verdicts on some cases of the shipped suite with a judge under test."""
+    choices = RoleChoices(roles={"judge": spec})
+    prepared = load_prepared_suite(ROOT / "suites" / "judge" / "suite.toml", choices, {})
+    run = prepared.run(ModelPool(store))
+    claims = {c.key: claim_of(run.suite, c.key, Overrides()) for c in prepared.cases}
+    policies = settle(claims)
+    return {
+        case.id: judge(
+            run.measure(case),
+            read_baseline(baseline_path(ROOT / "baselines", case.key), case.key),
+            policies[case.key],
+        )
+        for case in prepared.cases
+        if case.id in names
+    }
+
+
+def test_a_judge_that_errs_more_often_regresses(store: Store) -> None:
+    """One of five verdicts turned around: seen over all, though no single category proves it."""
+    (verdict,) = judged(store, "shapes:?flip=0.2", AGREEMENT).values()
+    assert verdict.verdict == "regressed"
+    assert verdict.difference == pytest.approx(-0.2, abs=0.05)
+
+
+def test_a_judge_that_names_no_verdict_regresses(store: Store) -> None:
+    """It agrees with nobody, in any category, and each verdict that is missing is counted."""
+    cases = (AGREEMENT, "swap-agreement", "overall-judge_failures")
+    verdicts = judged(store, MUTE, *cases)
+    assert {name: str(own.verdict) for name, own in verdicts.items()} == dict.fromkeys(
+        cases, "regressed"
+    )
+
+
+@pytest.mark.slow
+def test_the_gate_is_run_as_a_user_runs_it(tmp_path: Path) -> None:
+    """The exact judge holds in every case; one that errs does not."""
+    place = copy_suite("judge", tmp_path)
+    code, report = gate(place, "suites/judge", "--judge=shapes:")
+    assert code == 0
+    outcomes = [case["verdict"] for case in report["cases"] if case["metric"] == "agreement"]
+    assert outcomes == ["held"] * 11
+    code, report = gate(place, "suites/judge", "--judge=shapes:?flip=0.3")
+    assert code == 1
+
+
+@pytest.mark.slow
+def test_a_panel_of_ones_own_takes_the_place_of_the_battles(tmp_path: Path) -> None:
+    """With `--cep-data`, and baselines of its own."""
+    place = copy_suite("judge", tmp_path)
+    lines = (place / "suites/judge/battles.jsonl").read_text("utf-8").splitlines()
+    (place / "mine").mkdir()
+    (place / "mine" / "battles.jsonl").write_text("\n".join(lines[:48]), encoding="utf-8")
+    own = ("--cep-data=judge=mine", "--cep-baselines=own", "suites/judge")
+    code, _ = gate(place, *own, "--judge=shapes:", "--snapshot-update")
+    assert code == 0
+    code, report = gate(place, *own, "--judge=shapes:?flip=0.9")
+    assert code == 1
+    assert {case["n"] for case in report["cases"] if case["part"] == "overall"} == {48}
+
+
+QUESTIONS = ("0101001", "0101002", "0101003")
+
+SUITE = """\
+name = "opening"
+version = 1
+[data]
+loader = "opening"
+path = "questions"
+[answer]
+[prompts]
+[roles]
+interleaver = "shapes:"
+judge = "shapes:"
+[metrics.win_rate]
+[metrics.failures]
+[metrics.no_image]
+"""
+
+CHAINS = """\
+name = "chains"
+version = 1
+[data]
+loader = "shapes"
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+encoder = "shapes:"
+[metrics.gc]
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Three questions; answers to them: whole, with an image that is not there, without steps."""
+    put_questions(tmp_path / "questions", [question(uid) for uid in QUESTIONS])
+    folder = tmp_path / "X_output"
+    put_answer(folder, QUESTIONS[0], [{"text": "So.", "image": f"{QUESTIONS[0]}-o-0.jpg"}])
+    (folder / f"{QUESTIONS[0]}-o-0.jpg").write_bytes(png(7))
+    put_answer(folder, QUESTIONS[1], [{"text": "Thus.", "image": f"{QUESTIONS[1]}-o-0.jpg"}])
+    put_answer(folder, QUESTIONS[2], [])
+    return folder
+
+
+def test_failures_count_by_kind(tmp_path: Path, recorded: Path) -> None:
+    """A missing file is a lost image, an answer without steps a missing answer."""
+    with Store(tmp_path / "store") as store:
+        suite = prepare(tmp_path, store, SUITE, f"replay:{recorded}?layout=opening")
+        failures = suite.measure("overall-failures")
+        images = suite.measure("overall-no_image")
+        answers = suite.measure()
+
+    scores, lacks = (
+        {uid: score for part in measured.scores.values() for uid, score in part.items()}
+        for measured in (failures, images)
+    )
+    assert scores == dict(zip(QUESTIONS, (0.0, 1.0, 1.0), strict=True))
+    assert failures.failures == {"empty-text": 1}
+    assert "1 images of answers failed: 1 missing" in failures.notes
+    assert lacks == dict(zip(QUESTIONS, (0, 1, 1), strict=True))
+    assert [bool(answers.answers[uid]) for uid in QUESTIONS] == [True, True, False]
+    assert answers.model["role"] == "replay"
+    assert "layout=opening" in answers.model["identity"]
+
+
+def test_a_folder_of_fewer_answers_is_refused(tmp_path: Path, recorded: Path) -> None:
+    """Nothing is measured on a part."""
+    (recorded / f"{QUESTIONS[2]}.json").unlink()
+    words = "1 of 3 answers are missing"
+    with Store(tmp_path / "store") as store, pytest.raises(DatasetError, match=words):
+        prepare(tmp_path, store, SUITE, f"replay:{recorded}").measure()
+
+
+def test_suites_of_the_other_kind_are_passed_over(tmp_path: Path, recorded: Path) -> None:
+    """A run of all suites gates recorded answers where answers are asked for."""
+    path = tmp_path / "suite.toml"
+    path.write_text(CHAINS, "utf-8")
+    with pytest.raises(SuiteNotApplicableError, match="brings interleaved answers"):
+        load_prepared_suite(path, RoleChoices(f"replay:{recorded}"), {})
+
+
+def test_recorded_answers_leave_no_role_to_others(tmp_path: Path, recorded: Path) -> None:
+    """A writer beside them would do nothing."""
+    with Store(tmp_path / "store") as store, pytest.raises(SpecError, match="drop --writer"):
+        prepare(tmp_path, store, SUITE, f"replay:{recorded}", roles={"writer": "shapes:"})
+
+
+WORST = "shapes:?miss=0.6"
+
+
+def rate(folder: Path, store: Store, suite: str = "arena") -> Ratings:
+    """A study of the answers of a worse model against the accepted ones, which are perfect."""
+    good = prepare(folder, store)
+    worst = prepare(folder, store, model=WORST)
+    runs = [RatedRun(name, record_of(own.measure())) for name, own in (("x", worst), ("y", good))]
+    return write_rated(
+        folder / "ratings", answer_pairs(suite, good.run.dataset, runs, store, ItemDraw())
+    )
+
+
+def accept_for_people(folder: Path, store: Store, judge: str) -> None:
+    """Accept the perfect answers with people as the judge, as `cepbench arena rejudge` does."""
+    accepted = prepare(folder, store, roles={"judge": judge})
+    accepted.accept()
+
+
+def test_people_decide_the_gate(tmp_path: Path) -> None:
+    """Votes for the accepted answers are a regression; the same answers need no vote."""
+    with Store(tmp_path / "store") as store:
+        ratings = rate(tmp_path, store)
+        vote_all(ratings, lambda _: "B")
+        judge = f"human:{ratings.path}"
+        accept_for_people(tmp_path, store, judge)
+        roles = {"judge": judge}
+        same = prepare(tmp_path, store, roles=roles)
+        worst = prepare(tmp_path, store, model=WORST, roles=roles)
+
+        assert same.judge().verdict is Verdict.HELD
+        assert worst.judge().verdict is Verdict.REGRESSED
+        assert worst.measure().value == (20 - len(ratings.items)) / 2 / 20
+        assert worst.measure("overall-judge_failures").value == 0
+
+
+def test_missing_votes_fail_the_gate(tmp_path: Path) -> None:
+    """They are counted as unanswered, and no vote is made up for them."""
+    with Store(tmp_path / "store") as store:
+        ratings = rate(tmp_path, store)
+        for item in list(ratings.items.values())[3:]:
+            cast(ratings, side_vote(item, "ada", "Tie(A)"))
+        roles = {"judge": f"human:{ratings.path}"}
+        accept_for_people(tmp_path, store, roles["judge"])
+        worst = prepare(tmp_path, store, model=WORST, roles=roles)
+
+        judged = worst.judge()
+        assert judged.verdict is Verdict.INCOMPARABLE
+        assert "votes: 3 of 20 battles have no vote of people" in judged.reasons[0]
+        assert worst.judge("overall-judge_failures").verdict is Verdict.REGRESSED
+        assert worst.measure("overall-judge_failures").value == 3 / 20
+
+
+def test_baselines_outlive_the_votes_of_one_study(tmp_path: Path) -> None:
+    """Other votes are another judge in the store, and comparable with the same baseline."""
+    with Store(tmp_path / "store") as store:
+        ratings = rate(tmp_path, store)
+        judge = f"human:{ratings.path}"
+        vote_all(ratings, lambda _: "B", ["ada"])
+        accept_for_people(tmp_path, store, judge)
+        before = prepare(tmp_path, store, model=WORST, roles={"judge": judge})
+        assert before.judge().verdict is Verdict.REGRESSED
+
+        for item in ratings.items.values():
+            cast(ratings, side_vote(item, "ada", "A"))  # the last record counts
+        after = prepare(tmp_path, store, model=WORST, roles={"judge": judge})
+        assert after.judge().verdict is Verdict.IMPROVED
+
+
+def test_another_judge_than_people_is_not_compared(tmp_path: Path) -> None:
+    """Verdicts of a model and of people are on different scales."""
+    with Store(tmp_path / "store") as store:
+        ratings = rate(tmp_path, store)
+        vote_all(ratings, lambda _: "B")
+        prepare(tmp_path, store).accept()
+        worst = prepare(tmp_path, store, model=WORSE, roles={"judge": f"human:{ratings.path}"})
+        judged = worst.judge()
+        assert judged.verdict is Verdict.INCOMPARABLE
+        assert any("judge" in reason for reason in judged.reasons)
+
+
+def test_ratings_of_another_suite_decide_no_battle(tmp_path: Path) -> None:
+    """People saw the answers of that one; what nobody judges is measured all the same."""
+    with Store(tmp_path / "store") as store:
+        ratings = rate(tmp_path, store, "other")
+        prepare(tmp_path, store).accept()
+        worst = prepare(tmp_path, store, model=WORST, roles={"judge": f"human:{ratings.path}"})
+        with pytest.raises(SpecError, match=r"of the suite 'other': .* see the answers of"):
+            worst.measure()
+        assert worst.measure("overall-failures").value == 0
+
+
+def test_the_judge_in_a_baseline_is_people(tmp_path: Path) -> None:
+    """Its identity names no votes."""
+    with Store(tmp_path / "store") as store:
+        ratings = rate(tmp_path, store)
+        vote_all(ratings, lambda _: "B")
+        accept_for_people(tmp_path, store, f"human:{ratings.path}")
+        suite = prepare(tmp_path, store, ANSWERS)
+        key = suite.cases["overall-win_rate"].key
+        baseline = read_baseline(baseline_path(suite.baselines, key), key)
+        assert baseline is not None
+        assert baseline.identity["judge"] == "people's votes human/1 people votes=majority"
+        assert "people's votes" in dump_baseline(baseline)
