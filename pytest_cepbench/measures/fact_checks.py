@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, load_link
 from pytest_cepbench.chains.chain import naming_damage
 from pytest_cepbench.datasets.metadata_questions import prompt_questions
@@ -19,13 +20,14 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
     Scene,
+    caption,
     known_scene,
     parse_caption,
     parse_image,
     sample_scene,
 )
 from pytest_cepbench.datasets.shapes.questions import SCENE_FACTS, scene_facts
-from pytest_cepbench.errors import DamagedInputsError, MeasurementError
+from pytest_cepbench.errors import DamagedInputsError, MeasurementError, StoreError
 from pytest_cepbench.measures.base import RequiredFeatures
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.geneval_score import PictureReader
@@ -33,6 +35,7 @@ from pytest_cepbench.measures.soft_tifa import QuestionSettings, own_questions
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.metrics.geneval import judge
 from pytest_cepbench.metrics.geneval_prompts import parse_prompt, prompt_atoms
+from pytest_cepbench.store import Store, StoredResult
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class SceneChecker(FactChecker):
     ) -> list[FactReading | Failure]:
         """The scene of each artifact, fact by fact: 1 for what it claims, else 0."""
         with naming_damage(chains, generation):
-            scenes = [_scene(chain, generation, chain_data) for chain in chains]
+            scenes = _scenes(chains, generation, chain_data.store)
             damaged = [place for place, scene in enumerate(scenes) if scene is None]
             if damaged:
                 raise DamagedInputsError(damaged)
@@ -175,14 +178,37 @@ class SceneChecker(FactChecker):
         return readings
 
 
-def _scene(chain: Chain, generation: int, chain_data: ChainData) -> Scene | None:
-    """Of an artifact; None for a damaged picture. One that a model has read is not read again."""
-    link = chain.links[generation]
-    known = parse_caption(link.text) if link.text is not None else known_scene(link.digest)
-    if known is None:
-        picture = load_link(chain, generation, chain_data.store)
-        known = None if picture is None else parse_image(ImageArtifact.from_pil(picture))
-    return known
+def _scenes(chains: Sequence[Chain], generation: int, store: Store) -> list[Scene | None]:
+    """Of the chains' artifacts; None for a damaged picture.
+
+    What is seen in a picture is stored as the scene's caption, under the picture's digest and the
+    world's version: a rerun would decode and parse every picture again, half of its time.
+    """
+    links = [chain.links[generation] for chain in chains]
+    keys = {
+        link.digest: digest_json({"scene": WORLD_VERSION, "image": link.digest})
+        for link in links
+        if link.text is None
+    }
+    captions = store.get(keys.values())
+    scenes: list[Scene | None] = []
+    entries: list[StoredResult] = []
+    for chain, link in zip(chains, links, strict=True):
+        text = link.text if link.text is not None else captions.get(keys[link.digest])
+        if isinstance(text, str):
+            scenes.append(parse_caption(text))
+            continue
+        # A model of the world may have parsed it in this process: then no file is read.
+        scene = known_scene(link.digest)
+        if scene is None:
+            picture = load_link(chain, generation, store)
+            scene = None if picture is None else parse_image(ImageArtifact.from_pil(picture))
+        if scene is not None:
+            entries.append(StoredResult(keys[link.digest], caption(scene)))
+        scenes.append(scene)
+    with suppress(StoreError):  # all is seen: a full disk is no error of the case any more
+        store.put(entries)
+    return scenes
 
 
 @lru_cache(4096)

@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.shapes import parse_caption, parse_image, sample_scene
+from pytest_cepbench.datasets.shapes import (
+    WORLD_VERSION,
+    known_scene,
+    parse_caption,
+    parse_image,
+    sample_scene,
+)
 from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS, scene_facts
 from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
@@ -27,7 +33,7 @@ from pytest_cepbench.measures.fact_checks import (
 from pytest_cepbench.measures.fact_score import TEXT_CHECKERS
 from pytest_cepbench.measures.soft_tifa import QuestionSettings
 from pytest_cepbench.metrics.facts import Fact
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.suite_run import CaseMeasurement
@@ -319,6 +325,22 @@ def test_a_damaged_picture_is_made_again(staged: Staged, tmp_path: Path, store: 
         artifact_path(store.root, chain.links[2].digest).unlink()
     again = stage(tmp_path / "again", SUITE + METRICS, store)
     assert again.measure("overall-facts").scores == before
+
+
+def test_what_was_seen_in_pictures_is_stored(staged: Staged, store: Store) -> None:
+    """As captions, for every picture, so that a rerun decodes none; a stored one is believed."""
+    before = staged.measure("overall-facts").value
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
+    links = [chain.links[generation] for chain in chains.values() for generation in (2, 4)]
+    keys = [digest_json({"scene": WORLD_VERSION, "image": link.digest}) for link in links]
+    kept = store.get(keys)
+    assert [parse_caption(str(kept[key])) for key in keys] == [
+        known_scene(link.digest) for link in links
+    ]
+    store.forget(keys, why="a test")
+    store.put([StoredResult(key, "no shapes") for key in dict.fromkeys(keys)])
+    again = stage(store.root.parent / "again", SUITE + METRICS, store)
+    assert again.measure("overall-facts").value < 0.7 * before
 
 
 def test_a_text_alone_has_no_scene() -> None:
