@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
-from pytest_cepbench.construction.frozen_set import settle_labels, write_frozen
 from pytest_cepbench.construction.patterns import MOST_PATTERNS
 from pytest_cepbench.construction.stages import (
     STAGES,
@@ -20,17 +19,17 @@ from pytest_cepbench.construction.stages import (
     ConstructionSettings,
     construct_patterns,
 )
-from pytest_cepbench.construction.verification import VerificationSettings, write_verification
+from pytest_cepbench.construction.verification import (
+    settle_labels,
+    write_frozen,
+    write_verification,
+)
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.ratings.folder import STUDY, read_ratings
 
 if TYPE_CHECKING:
     from pytest_cepbench.models import RoleName
-
-_MOST_SHOWN = 20
-
-# -- patterns --------------------------------------------------------------------------------------
 
 
 def patterns(arguments: Namespace) -> int:
@@ -48,16 +47,13 @@ def patterns(arguments: Namespace) -> int:
     settings = ConstructionSettings(
         images=arguments.images,
         out=out,
-        style=arguments.prompts,
         patterns=file,
         most=number,
         per_pattern=arguments.per_pattern,
-        sampling=arguments.sampling,
-        seed=arguments.seed,
         until=arguments.until or STAGES[-1],
     )
     made = file is not None or (out / files.PATTERNS).is_file()
-    if arguments.writer is None and not made and arguments.until not in ("extract", "count"):
+    if arguments.writer is None and not made and arguments.until != "count":
         raise SpecError(
             "a summary of the names that are found needs a writer: give one with --writer SPEC, or "
             "the patterns themselves with --patterns FILE (or stop before it: --until count)"
@@ -115,7 +111,7 @@ def _patterns_page(found: Construction) -> Iterator[Section]:
             f"files that hold no image that can be read: {len(source.unreadable)} ({name}: {why})"
         )
     if counts is not None:
-        shown = list(counts.patterns.items())[:_MOST_SHOWN]
+        shown = list(counts.patterns.items())[:20]
         names = ", ".join(f"{name} {number}" for name, number in shown)
         lines.append(f"{len(counts.patterns)} names of patterns in {counts.images} images: {names}")
         if counts.failures:
@@ -134,11 +130,8 @@ def _patterns_page(found: Construction) -> Iterator[Section]:
         rows = tuple(
             (name, str(share.images), str(share.chosen)) for name, share in chosen.patterns.items()
         )
-        title = f"{len(chosen.images)} images chosen by {chosen.sampling}"
-        yield Section(title, (Table(("pattern", "images", "chosen"), rows),))
-
-
-# -- people ----------------------------------------------------------------------------------------
+        table = Table(("pattern", "images", "chosen"), rows)
+        yield Section(f"{len(chosen.images)} images chosen", (table,))
 
 
 def verify(arguments: Namespace) -> int:
@@ -150,8 +143,7 @@ def verify(arguments: Namespace) -> int:
         raise SpecError(
             "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
         )
-    settings = VerificationSettings(arguments.annotators or (), arguments.overlap, arguments.seed)
-    write_verification(folder, settings, arguments.images)
+    write_verification(folder, arguments.annotators or (), arguments.overlap)
     study = read_ratings(path)
     number = sum(item.kind == "item" for item in study.items.values())
     asked = f"{number} items for {', '.join(study.study.annotators)}"
@@ -166,40 +158,19 @@ def verify(arguments: Namespace) -> int:
     return 0
 
 
-# -- frozen sets -----------------------------------------------------------------------------------
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
 def freeze(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
-    target: Path = arguments.to or arguments.folder / files.FROZEN
     name: str = arguments.name or arguments.folder.resolve().name
-    if not _NAME.fullmatch(name):  # which its files have
-        what = (
-            f"--name {name!r}"
-            if arguments.name
-            else (f"the folder {name!r} cannot name the set, give --name NAME")
-        )
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):  # which its files have
         raise SpecError(
-            f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
-            "a digit first"
+            f"{name!r} cannot name the set, give --name NAME: letters, digits, '.', '_' and '-' "
+            "are expected, at most 64, and a letter or a digit first"
         )
     folder = open_construction(arguments.folder)
-    frozen = settle_labels(name, folder, arguments.images, unverified=arguments.unverified)
-    written = write_frozen(frozen, target, copy=arguments.copy)
-    verified = len(frozen.labels) - frozen.unverified
-    lines = [
-        f"checked by people: {verified} images; they changed the labels of {frozen.changed}",
-        *frozen.people.remarks,
-    ]
-    if not arguments.copy:
-        lines.append(
-            "the images are not copied, paths and digests stand for them: with --copy the table "
-            "that suites load is written"
-        )
-    rows = tuple((name, str(images), str(moved)) for name, images, moved in frozen.shown_members)
-    table = Table(("pattern", "images", "changed by people"), rows)
-    page = Section(f"{name}: {len(frozen.labels)} images", (*lines, table))
+    frozen = settle_labels(name, folder, unverified=arguments.unverified)
+    written = write_frozen(frozen, arguments.to or arguments.folder / files.FROZEN)
+    rows = tuple((pattern, str(len(own))) for pattern, own in frozen.members.items())
+    table = Table(("pattern", "images"), rows)
+    page = Section(f"{name}: {len(frozen.labels)} images", (*frozen.facts(), table))
     show([page], *(f"written: {path}" for path in written))
     return 0

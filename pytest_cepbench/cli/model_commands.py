@@ -324,8 +324,6 @@ RATE = Command(
 
 SHARED["folder"] = options("folder FOLDER  of dataset patterns")
 
-SHARED["moved-images"] = options("--images IMAGES  where the images lie, if they have moved")
-
 DATASET = Command(
     "dataset",
     "make a data set of your own images: labelled by models, checked by people",
@@ -344,14 +342,7 @@ DATASET = Command(
                 --patterns N|FILE = 13
                     how many patterns a summary has at most, or a file of patterns
                 --per-pattern N = 100  images of each pattern that are wanted
-                --sampling {quota,bernoulli} = quota
-                    so many of each pattern, or each image of a pattern of M with the probability
-                    N / M, as the paper drew
-                --seed SEED = 0  of draws and of models
-                --prompts {neutral,paper} = neutral
-                    the questions, plain or built as MMGenBench's, whose first one names examples of
-                    patterns
-                --until {extract,count,summary,annotate,sample}
+                --until {count,summary,sample}
                     the last stage; default: sample
                 @store
                 """
@@ -369,8 +360,7 @@ DATASET = Command(
                     who checks labels, or how many people; not needed where the study is there
                     already
                 --overlap N  people who see each item; default: all of them
-                --seed SEED  of the order of items; default: 0
-                @moved-images pages
+                @pages
                 """
             ),
         ),
@@ -385,10 +375,7 @@ DATASET = Command(
                 @folder
                 --name NAME   of the data set; default: that of the folder
                 --to DIR      folder to write; default: FOLDER/frozen
-                --copy        copy the images into the table; without it paths and digests are
-                              written
                 --unverified  take the model's labels where nobody looked at an image
-                @moved-images
                 """
             ),
         ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_text, read_image
+from pytest_cepbench.artifacts import ImageArtifact, read_image
 from pytest_cepbench.datasets.sources.files import require_folder, some_of, walk_files
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
 from pytest_cepbench.errors import DatasetError, ImageError
@@ -48,8 +48,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     repaired: whether the first reply could not be read, and the second could.
     failure, detail: kind of failure and a line about it, where there is no annotation.
     reply: the text that could not be read, cut.
-    fingerprint, prompt_digest: of the model and of the question; written with the answer, so that
-    it is never taken for another model's.
+    fingerprint, prompt_digest: of the model and of the question.
     """
 
     v: int = FORMAT
@@ -91,14 +90,11 @@ class PatternShare(msgspec.Struct, frozen=True):
 class ChosenImages(msgspec.Struct, frozen=True, kw_only=True):
     """The images of the set.
 
-    sampling, per_pattern, seed: how they were chosen.
     images: digests, sorted. patterns: name -> its images.
     """
 
     v: int = FORMAT
-    sampling: str
     per_pattern: int
-    seed: int
     images: tuple[str, ...]
     patterns: Mapping[str, PatternShare]
 
@@ -122,18 +118,15 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a folder was constructed from; `construction.json`.
 
-    kind: of the data set; those of the kind arena are not made any more.
-    source: the folder of images.
+    source: the folder of images, as it was typed.
     prompts: of the questions to models.
     unreadable: path -> why an image was left out.
-    models: stage -> the model that was asked in it.
+    models: stage -> the model whose answers its file has.
     """
 
     v: int = FORMAT
-    kind: Literal["patterns", "arena"] = "patterns"
-    source: str = ""
-    prompts: str = ""
-    seed: int = 0
+    source: str
+    prompts: str
     unreadable: Mapping[str, str] = {}
     models: Mapping[str, ModelRecord] = {}
 
@@ -172,24 +165,6 @@ class ConstructionFolder:
         path = self.path / name
         return list(decoded_lines(read_file(path, _LARGEST), kind, path))
 
-    @property
-    def record(self) -> ConstructionRecord:
-        """What the folder was constructed from. Raises DatasetError."""
-        return self.read(CONSTRUCTION, ConstructionRecord)
-
-    def find_source(self) -> Path:
-        """What the data set was made from, by the path as it was typed then.
-
-        A relative path that leads nowhere from the working directory is tried from the folders
-        above that of the data set, the nearest first: one of them is where the command was run.
-        """
-        path = Path(self.record.source)
-        if not path.is_absolute() and not path.exists():
-            for above in self.path.resolve().parents:
-                if (above / path).exists():
-                    return above / path
-        return path
-
     def write(self, contents: Mapping[str, Any]) -> None:
         """Write records, lists of records and texts into files, all or none. Raises WriteError."""
         replace_files(
@@ -218,12 +193,7 @@ def open_construction(path: Path) -> ConstructionFolder:
             f"{str(path)!r} holds no data set that is being constructed: it has no {CONSTRUCTION}; "
             "begin with cepbench dataset patterns IMAGES --out FOLDER"
         )
-    if folder.record.kind == "arena":
-        raise DatasetError(
-            f"{str(path)!r} was begun as a set of the kind arena, which is not made any more: the "
-            "loader opening reads a folder in OpenING's layout"
-        )
-    if folder.record.v != FORMAT:
+    if folder.read(CONSTRUCTION, ConstructionRecord).v != FORMAT:
         raise DatasetError(
             f"{str(path)!r} was written by another version of the package: update it"
         )
@@ -237,26 +207,18 @@ def start_construction(path: Path) -> ConstructionFolder:
     """
     if path.exists() and not path.is_dir():
         raise DatasetError(f"--out {str(path)!r} is a file: a folder is expected")
-    folder = ConstructionFolder(path)
-    if folder.has(CONSTRUCTION):
+    if (path / CONSTRUCTION).is_file():
         return open_construction(path)
     if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise DatasetError(
             f"--out {str(path)!r} holds other files and no data set: name a new folder"
         )
-    return folder
-
-
-# -- the images that a data set is constructed from: read once, named by their pixels, each once
-# Quotas or draws say which images of a pattern are taken.
-
-
-Announce = Callable[[str], None]
+    return ConstructionFolder(path)
 
 
 @dataclass(frozen=True)
 class SourceImages:
-    """The images of a folder.
+    """The images that a data set is constructed from.
 
     records: those of different pixels, by number.
     unreadable: path -> why no image could be read there.
@@ -269,18 +231,13 @@ class SourceImages:
     def load(self, record: ImageRecord) -> ImageArtifact:
         """An image. Raises DatasetError where its file holds another by now, or none."""
         path = self.folder / record.path
+        remedy = "restore it, or run cepbench dataset patterns where the images lie now"
         try:
             image = read_image(path)
         except ImageError as error:
-            raise DatasetError(
-                f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
-                "the folder where the images lie now with --images DIR"
-            ) from error
+            raise DatasetError(f"{str(path)!r}: {error}; {remedy}") from error
         if image.digest != record.image:
-            raise DatasetError(
-                f"{str(path)!r} has changed since it was read first: restore it, name the folder "
-                "where the images lie now with --images DIR, or begin anew"
-            )
+            raise DatasetError(f"{str(path)!r} has changed since it was read first: {remedy}")
         return image
 
 
@@ -302,7 +259,7 @@ def find_images(
     earlier: those of the data set so far, which keep their numbers; others may have been added.
     look: as `look_at`, which may remember what it saw.
     without: a folder, such as that of the data set, whose images are passed over where it lies
-    below the other one.
+        below the other one.
     Files of the same pixels are one image, and files that hold no image are left out with the
     reason. Raises DatasetError for a folder without an image, and where one of `earlier` is gone.
     """
@@ -318,11 +275,8 @@ def find_images(
             continue
         try:
             digest, width, height = look(path).split()
-        except ImageError as error:
+        except (ImageError, OSError) as error:  # OSError: a link that leads nowhere
             unreadable[name] = str(error)
-            continue
-        except OSError as error:  # a link that leads nowhere
-            unreadable[name] = f"cannot be read: {error.strerror or error}"
             continue
         files.setdefault(digest, []).append(name)
         sizes[digest] = int(width), int(height)
@@ -354,40 +308,16 @@ def find_images(
     return SourceImages(folder, records, unreadable)
 
 
-Sampling = Literal["quota", "bernoulli"]
-"""quota: so many images of each pattern, the same on every machine. bernoulli: each image of a
-pattern of N with the probability per_pattern / N, as MMGenBench drew (3.3)."""
+def choose_images(labels: Mapping[str, Sequence[str]], per_pattern: int) -> list[str]:
+    """The chosen images, sorted by digest: so many of each pattern, the same on every machine.
 
-SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
-
-_UNIT = 16**16
-
-
-def choose_images(
-    labels: Mapping[str, Sequence[str]], per_pattern: int, sampling: Sampling, seed: int
-) -> list[str]:
-    """The chosen images, sorted by digest.
-
+    Every pattern gets its first image, then its second, and so on, the rarest one first; an image
+    counts for all its patterns. In rounds and not pattern by pattern, since only then a larger
+    quota takes all that a smaller one takes.
     labels: digest of an image -> its patterns.
-    Raises ValueError unless per_pattern is at least 1.
     """
-    if per_pattern < 1:
-        raise ValueError(f"at least one image of each pattern is expected, got {per_pattern}")
     members = members_of(labels)
     chosen: set[str] = set()
-    if sampling == "bernoulli":
-        # By the digest of seed, pattern and image: no image changes the draw of another.
-        for pattern, images in members.items():
-            chosen.update(
-                image
-                for image in images
-                if int(digest_text(f"{seed} {pattern} {image}")[:16], 16) / _UNIT
-                < per_pattern / len(images)
-            )
-        return sorted(chosen)
-    # Every pattern gets its first image, then its second, and so on, the rarest one first; an image
-    # counts for all its patterns. In rounds and not pattern by pattern, since only then a larger
-    # quota takes all that a smaller one takes.
     counts = dict.fromkeys(members, 0)
     waiting = {pattern: iter(images) for pattern, images in members.items()}
     for wanted in range(1, per_pattern + 1):

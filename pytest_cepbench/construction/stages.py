@@ -1,6 +1,6 @@
 """The stages of a data set of patterns that models and files do by themselves.
 
-extract, count, summary, annotate, sample: each writes its file into the folder, and what models
+Extract, count, summary, annotate, sample: each writes its file into the folder, and what models
 answered is in the store, so that a stage that was stopped goes on where it was. Every question is
 asked through the store, its reply read as JSON, and repaired once.
 """
@@ -8,11 +8,11 @@ asked through the store, its reply read as JSON, and repaired once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from msgspec.structs import replace
 from PIL import Image
@@ -21,12 +21,11 @@ from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.patterns import (
+    EXTRACTION_PROMPT,
     LONGEST_REPLY,
     PROMPTS_VERSION,
     Pattern,
-    Style,
     annotation_prompt,
-    extraction_prompt,
     fold_name,
     pattern_schema,
     plain_line,
@@ -40,9 +39,12 @@ from pytest_cepbench.construction.patterns import (
 from pytest_cepbench.errors import DatasetError, MeasurementError, SpecError, UnreadableReplyError
 from pytest_cepbench.store import Result
 
-Stage = Literal["extract", "count", "summary", "annotate", "sample"]
+Stage = Literal["count", "summary", "sample"]
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
+"""Where the construction may stop: before people or a writer list the patterns, before images are
+annotated with them, and at its end.
+"""
 
 MOST_NAMES = 500
 """Most frequent names that a writer is shown."""
@@ -50,27 +52,25 @@ MOST_NAMES = 500
 _CHUNK = 256
 """Images between two lines of progress; each batch in it is stored as soon as it is answered."""
 
+Announce = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class ConstructionSettings:
     """What is constructed, and how.
 
     images: folder of images. out: folder of the data set.
-    style: of the prompts.
     patterns: a file of patterns to annotate with; None to summarize those that are extracted.
     most: patterns of a summary at most.
-    per_pattern: images of each pattern that are wanted. sampling, seed: how they are chosen.
+    per_pattern: images of each pattern that are wanted.
     until: the last stage.
     """
 
     images: Path
     out: Path
-    style: Style = "neutral"
     patterns: Path | None = None
     most: int = 13
     per_pattern: int = 100
-    sampling: files.Sampling = "quota"
-    seed: int = 0
     until: Stage = "sample"
 
 
@@ -78,18 +78,17 @@ class ConstructionSettings:
 class Construction:
     """A data set while its stages are done, and what they found.
 
-    asked: stage -> the model that was asked in it last.
+    asked: stage -> the model whose answers its file has.
     counts: of extraction; annotations: with the closed list; chosen: the set. None, where a stage
-    was not reached.
+        was not reached.
     """
 
     settings: ConstructionSettings
-    announce: files.Announce
+    announce: Announce
     folder: files.ConstructionFolder
     source: files.SourceImages
     asked: dict[str, files.ModelRecord]
     counts: files.PatternCounts | None = None
-    patterns: tuple[Pattern, ...] = ()
     annotations: Sequence[files.Annotation] = ()
     chosen: files.ChosenImages | None = None
     written: list[Path] = field(default_factory=list)
@@ -116,89 +115,43 @@ class Construction:
             )
         return kept
 
-    def summary(self, writer: RoleRunner | None) -> tuple[Pattern, ...]:
-        """Let a writer propose the closed list, for people to edit."""
-        counts, settings = self.counts, self.settings
-        assert counts is not None
-        if writer is None:
-            raise SpecError(
-                f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
-                "SPEC, or the patterns themselves with --patterns FILE"
-            )
-        if not counts.patterns:
-            raise DatasetError("no image has a pattern: there is nothing to summarize")
-        patterns = summarize(writer, counts.patterns, settings.style, settings.most, settings.seed)
-        self._note("summary", writer, summary_question(settings.style, {}, settings.most))
-        self.write({files.PATTERNS: write_patterns(patterns)})
-        # As a person would find it: what cannot be read again must not be annotated with.
-        path = self.folder.path / files.PATTERNS
-        patterns = read_patterns(path)
-        self.announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
-        return patterns
-
     def ask(
-        self, describer: RoleRunner, stage: Stage, prompt: str, names: Sequence[str] | None = None
+        self,
+        describer: RoleRunner,
+        stage: Literal["extract", "annotate"],
+        prompt: str,
+        names: Sequence[str] | None = None,
     ) -> list[files.Annotation]:
         """Ask about all images, and write the answers into the file of the stage."""
-        question = ImageQuestion(stage, prompt, pattern_schema(self.settings.style, names), names)
-        self._note(stage, describer, prompt)
-        self.write({})  # before the first image: a run that is stopped has asked this model
-        annotations = annotate_images(
-            describer, self.source, question, self.settings.seed, self.announce
-        )
-        file = {"extract": files.EXTRACT, "annotate": files.ANNOTATE}[stage]
-        self.write({file: annotations})  # also where all failed: it has their replies
-        require_annotations(annotations, stage, describer.bound.spec)
-        return annotations
-
-    def _note(self, stage: str, runner: RoleRunner, prompt: str) -> None:
-        """Keep which model a stage asked; tell where it was another one before."""
-        bound, digest = runner.bound, digest_text(prompt)
-        before = self.asked.get(stage)
+        before, bound = self.asked.get(stage), describer.bound
         if before is not None and before.fingerprint != bound.fingerprint:
             self.announce(
                 f"{stage}: the {bound.role} is {bound.spec} now and was {before.spec}: all is "
                 "asked anew, so that labels are of one model"
             )
-        elif before is not None and before.prompt_digest != digest:
+        elif before is not None and before.prompt_digest != digest_text(prompt):
             self.announce(f"{stage}: the prompt has changed: all is asked anew")
-        self.asked[stage] = files.ModelRecord(
-            role=bound.role,
-            spec=bound.spec,
-            what=bound.what,
-            adapter=bound.adapter,
-            fingerprint=bound.fingerprint,
-            params=dict(bound.params),
-            prompt=prompt,
-            prompt_digest=digest,
-        )
+        annotations = annotate_images(describer, self.source, stage, prompt, names, self.announce)
+        file = {"extract": files.EXTRACT, "annotate": files.ANNOTATE}[stage]
+        # Also where all failed: it has their replies.
+        self.write({file: annotations}, {stage: _asked(describer, prompt)})
+        if all(annotation.failure for annotation in annotations):
+            first = annotations[0]
+            reply = f" (its reply: {first.reply[:80]!r})" if first.reply else ""
+            raise MeasurementError(
+                f"{stage}: the describer {bound.spec} annotated none of {len(annotations)} images; "
+                f"the first: {first.failure}: {first.detail}{reply}"
+            )
+        return annotations
 
-    def choose(self) -> files.ChosenImages:
-        """The images of the set, by the labels of the model."""
-        settings = self.settings
-        labels = {a.image: a.patterns for a in self.annotations if a.patterns}
-        images = files.choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
-        members = files.members_of(labels)
-        shares = {
-            pattern.name: files.PatternShare(len(own), len(set(images).intersection(own)))
-            for pattern in self.patterns
-            for own in [members.get(pattern.name, [])]
-        }
-        return files.ChosenImages(
-            sampling=settings.sampling,
-            per_pattern=settings.per_pattern,
-            seed=settings.seed,
-            images=tuple(images),
-            patterns=shares,
-        )
-
-    def write(self, contents: Mapping[str, object]) -> None:
+    def write(
+        self, contents: Mapping[str, object], asked: Mapping[str, files.ModelRecord] | None = None
+    ) -> None:
         """Write files of the folder, and anew what it was constructed from."""
-        settings = self.settings
+        self.asked |= asked or {}
         record = files.ConstructionRecord(
-            source=str(settings.images),
-            prompts=f"{settings.style} {PROMPTS_VERSION}",
-            seed=settings.seed,
+            source=str(self.settings.images),
+            prompts=PROMPTS_VERSION,
             unreadable=self.source.unreadable,
             models=self.asked,
         )
@@ -206,11 +159,25 @@ class Construction:
         self.written += [self.folder.path / name for name in contents]
 
 
+def _asked(runner: RoleRunner, prompt: str) -> files.ModelRecord:
+    bound = runner.bound
+    return files.ModelRecord(
+        role=bound.role,
+        spec=bound.spec,
+        what=bound.what,
+        adapter=bound.adapter,
+        fingerprint=bound.fingerprint,
+        params=dict(bound.params),
+        prompt=prompt,
+        prompt_digest=digest_text(prompt),
+    )
+
+
 def construct_patterns(
     settings: ConstructionSettings,
     describer: RoleRunner,
     writer: RoleRunner | None,
-    announce: files.Announce,
+    announce: Announce,
 ) -> Construction:
     """Do the stages up to the last one that is wanted.
 
@@ -227,107 +194,106 @@ def construct_patterns(
         lambda path: describer.store.file_digest(path, f"pixels and size {DECODER}", files.look_at),
         without=settings.out,
     )
-    asked = dict(folder.record.models) if folder.has(files.CONSTRUCTION) else {}
+    asked: dict[str, files.ModelRecord] = {}
+    if folder.has(files.CONSTRUCTION):
+        asked |= folder.read(files.CONSTRUCTION, files.ConstructionRecord).models
     made = Construction(settings, announce, folder, source, asked)
     made.write({files.IMAGES: list(source.records)})
-    last, style = STAGES.index(settings.until), settings.style
-    given = made.given_patterns()
-    if not given or settings.until in ("extract", "count"):
-        extracted = made.ask(describer, "extract", extraction_prompt(style))
-        if last >= STAGES.index("count"):
-            made.counts = count_patterns(extracted)
-            made.write({files.COUNTS: made.counts})
-    if last >= STAGES.index("summary"):
-        made.patterns = given or made.summary(writer)
-    if last >= STAGES.index("annotate"):
-        names = [pattern.name for pattern in made.patterns]
-        prompt = annotation_prompt(style, made.patterns)
-        made.annotations = made.ask(describer, "annotate", prompt, names)
-    if last >= STAGES.index("sample"):
-        made.chosen = made.choose()
-        made.write({files.CHOSEN: made.chosen})
+    patterns = made.given_patterns()
+    if not patterns or settings.until == "count":
+        counts = made.counts = count_patterns(made.ask(describer, "extract", EXTRACTION_PROMPT))
+        made.write({files.COUNTS: counts})
+        if settings.until == "count":
+            return made
+        if writer is None:
+            raise SpecError(
+                f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
+                "SPEC, or the patterns themselves with --patterns FILE"
+            )
+        if not counts.patterns:
+            raise DatasetError("no image has a pattern: there is nothing to summarize")
+        proposed = write_patterns(summarize(writer, counts.patterns, settings.most))
+        question = summary_question({}, settings.most)
+        made.write({files.PATTERNS: proposed}, {"summary": _asked(writer, question)})
+        # As a person would find it: what cannot be read again must not be annotated with.
+        path = folder.path / files.PATTERNS
+        patterns = read_patterns(path)
+        announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
+    if settings.until == "summary":
+        return made
+    # Without it no labels are frozen that another model gave, wherever this run is stopped.
+    (folder.path / files.CHOSEN).unlink(missing_ok=True)
+    names = [pattern.name for pattern in patterns]
+    made.annotations = made.ask(describer, "annotate", annotation_prompt(patterns), names)
+    labels = {a.image: a.patterns for a in made.annotations if a.patterns}
+    images = files.choose_images(labels, settings.per_pattern)
+    members = files.members_of(labels)
+    shares = {
+        name: files.PatternShare(len(own), len(set(images).intersection(own)))
+        for name in names
+        for own in [members.get(name, [])]
+    }
+    made.chosen = files.ChosenImages(
+        per_pattern=settings.per_pattern, images=tuple(images), patterns=shares
+    )
+    made.write({files.CHOSEN: made.chosen})
     return made
 
 
 # -- what a describer says of images ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ImageQuestion:
-    """A question that every image gets.
-
-    stage: names it in seeds and messages.
-    names: the closed list of patterns; None where any name counts.
-    """
-
-    stage: str
-    prompt: str
-    schema: Mapping[str, Any]
-    names: Sequence[str] | None = None
-
-
 def annotate_images(
     describer: RoleRunner,
     source: files.SourceImages,
-    question: ImageQuestion,
-    seed: int,
-    announce: files.Announce,
+    stage: str,
+    prompt: str,
+    names: Sequence[str] | None,
+    announce: Announce,
 ) -> list[files.Annotation]:
     """One annotation for each image, in the order of the source.
 
     What is in the store is not asked again. A reply that cannot be read is asked about once more;
     then it is a failure `bad-json`.
+    stage: names the question in seeds and messages.
+    names: the closed list of patterns; None where any name counts.
     """
+    schema = pattern_schema(names)
+    fingerprint, digest = describer.bound.fingerprint, digest_text(prompt)
 
-    def ask(prompts: Mapping[files.ImageRecord, str]) -> dict[files.ImageRecord, Result]:
-        steps = []
-        for record, prompt in prompts.items():
-            own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
-            key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
-            steps.append(Step(key, own, partial(_load, source, record, prompt)))
-        results = describer.ask("describe_json", steps, question.schema) if steps else []
-        return dict(zip(prompts, results, strict=True))
-
-    fingerprint, digest = describer.bound.fingerprint, digest_text(question.prompt)
-
-    def read(
-        results: Mapping[files.ImageRecord, Result], *, repaired: bool
+    def ask(
+        prompts: Mapping[files.ImageRecord, str], *, repaired: bool
     ) -> dict[files.ImageRecord, files.Annotation]:
-        annotations = {}
-        for record, result in results.items():
-            made = files.Annotation(
-                image=record.image, fingerprint=fingerprint, prompt_digest=digest
+        steps = []
+        for record, own in prompts.items():
+            seed = int(digest_text(f"0 {stage} {record.image}")[:8], 16)
+            key = describer.json_key(own, schema, seed, [["image", record.image]])
+            steps.append(Step(key, seed, partial(_load, source, record, own)))
+        results = describer.ask("describe_json", steps, schema) if steps else []
+        return {
+            record: _read(
+                files.Annotation(image=record.image, fingerprint=fingerprint, prompt_digest=digest),
+                result,
+                names,
+                repaired=repaired,
             )
-            annotations[record] = _read(made, result, question.names, repaired=repaired)
-        return annotations
+            for record, result in zip(prompts, results, strict=True)
+        }
 
     annotations: list[files.Annotation] = []
     total = len(source.records)
     for begin in range(0, total, _CHUNK):
-        chunk = source.records[begin : begin + _CHUNK]
-        own = read(ask(dict.fromkeys(chunk, question.prompt)), repaired=False)
+        own = ask(dict.fromkeys(source.records[begin : begin + _CHUNK], prompt), repaired=False)
         again = {
-            record: repair_prompt(question.prompt, broken.detail, broken.reply)
+            record: repair_prompt(prompt, broken.detail, broken.reply)
             for record, broken in own.items()
             if broken.failure == _BAD_JSON
         }
-        own |= read(ask(again), repaired=True)
+        own |= ask(again, repaired=True)
         annotations += own.values()
         if begin + _CHUNK < total:
-            announce(f"{question.stage}: {begin + _CHUNK:,} of {total:,} images")
+            announce(f"{stage}: {begin + _CHUNK:,} of {total:,} images")
     return annotations
-
-
-def require_annotations(annotations: Sequence[files.Annotation], stage: str, spec: str) -> None:
-    """Raise MeasurementError where no image has an annotation. spec: of the describer."""
-    if not all(annotation.failure for annotation in annotations):
-        return
-    first = annotations[0]
-    reply = f" (its reply: {first.reply[:80]!r})" if first.reply else ""
-    raise MeasurementError(
-        f"{stage}: the describer {spec} annotated none of {len(annotations)} images; the first: "
-        f"{first.failure}: {first.detail}{reply}"
-    )
 
 
 _BAD_JSON = "bad-json"
@@ -396,21 +362,19 @@ def count_patterns(annotations: Sequence[files.Annotation]) -> files.PatternCoun
     )
 
 
-def summarize(
-    writer: RoleRunner, counts: Mapping[str, int], style: Style, most: int, seed: int
-) -> tuple[Pattern, ...]:
+def summarize(writer: RoleRunner, counts: Mapping[str, int], most: int) -> tuple[Pattern, ...]:
     """A writer's patterns, at most so many.
 
     counts: name -> images, the most frequent first; the first `MOST_NAMES` are shown.
     Raises MeasurementError where the writer gives none, also when it is asked once more.
     """
     shown = dict(list(counts.items())[:MOST_NAMES])
-    question, schema = summary_question(style, shown, most), summary_schema(style)
+    question, schema = summary_question(shown, most), summary_schema()
     known = {fold_name(name): name for name in shown}
     text = question
     for _ in range(2):
-        key = writer.json_key("", schema, seed, [["text", digest_text(text)]])
-        (result,) = writer.ask("write_json", [Step(key, seed, partial(tuple, [text]))], "", schema)
+        key = writer.json_key("", schema, 0, [["text", digest_text(text)]])
+        (result,) = writer.ask("write_json", [Step(key, 0, partial(tuple, [text]))], "", schema)
         if isinstance(result, Failure):
             raise MeasurementError(
                 f"the writer {writer.bound.spec} gave no summary: {result.kind}: {result.detail}"

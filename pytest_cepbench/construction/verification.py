@@ -1,32 +1,37 @@
-"""People label the chosen images: a study of the kind `verify`, and what it says.
+"""People label the chosen images, labels are settled by vote, and the set is frozen.
 
-An item is an image with all names of the closed list; people tick those that fit. What the model
-said is not shown: votes are worth counting where they do not lean on one another, and they stay
-valid where another model labels the images.
+An item of the study is an image with all names of the closed list; people tick those that fit. What
+the model said is not shown: votes are worth counting where they do not lean on one another, and
+they stay valid where another model labels the images.
+
+A frozen set has the layout in which MMGenBench was released: `NAME.tsv` with columns `index` and
+`image` (base64), `NAME-label-index.json` with the indices of each pattern; `NAME-images.jsonl`
+names every image by its path and digest, and `card.md` says where all comes from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import json
+import shutil
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from uuid import uuid4
+
+import msgspec
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.patterns import (
-    PROMPTS_VERSION,
-    STYLES,
-    Pattern,
-    annotation_prompt,
-    read_patterns,
-)
-from pytest_cepbench.construction.stages import count_patterns
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.construction.patterns import Pattern, annotation_prompt, read_patterns
+from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.escapes import escape_json, quote_toml, visible
 from pytest_cepbench.ratings.folder import STUDY, Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.records import Part, Source, Study
+from pytest_cepbench.report.ci_reports import escaped
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,11 @@ class LabelledSet:
         return tuple(pattern.name for pattern in self.patterns)
 
 
-def read_labelled(folder: files.ConstructionFolder, images: Path | None = None) -> LabelledSet:
+def read_labelled(folder: files.ConstructionFolder) -> LabelledSet:
     """The chosen images of a folder.
 
-    images: the folder of images, where it has moved. Raises DatasetError where a stage before is
-    missing or was stopped, its file cannot be read, or files are not of the same labels.
+    Raises DatasetError where a stage before is missing or was stopped, its file cannot be read, or
+    patterns were edited since.
     """
     for name in (files.IMAGES, files.PATTERNS, files.ANNOTATE, files.CHOSEN):
         if not folder.has(name):
@@ -61,133 +66,68 @@ def read_labelled(folder: files.ConstructionFolder, images: Path | None = None) 
                 f"{str(folder.path)!r} has no {name}: finish cepbench dataset patterns first, "
                 "without --until"
             )
-    construction = folder.record
+    construction = folder.read(files.CONSTRUCTION, files.ConstructionRecord)
     patterns = read_patterns(folder.path / files.PATTERNS)
-    chosen = folder.read(files.CHOSEN, files.ChosenImages)
-    every = folder.read_lines(files.IMAGES, files.ImageRecord)
-    annotations = folder.read_lines(files.ANNOTATE, files.Annotation)
-    if _stopped(construction, "annotate", annotations):
-        raise DatasetError(
-            f"{str(folder.path)!r}: annotation was stopped, and {files.ANNOTATE} has the labels of "
-            "another model or prompt: run cepbench dataset patterns again"
-        )
-    # With other words around the list, what the describer was shown cannot be told.
-    same_words = construction.prompts.split()[-1:] == [PROMPTS_VERSION]
-    shown = {digest_text(annotation_prompt(style, patterns)) for style in STYLES}
-    edited = same_words and construction.models["annotate"].prompt_digest not in shown
-    if edited or set(chosen.patterns) != {p.name for p in patterns}:
+    if construction.models["annotate"].prompt_digest != digest_text(annotation_prompt(patterns)):
         raise DatasetError(
             f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
             "it: run cepbench dataset patterns again"
         )
-    sampling = cast("files.Sampling", chosen.sampling)
-    labels = {a.image: a.patterns for a in annotations if a.patterns}
-    if files.choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(
-        chosen.images
-    ):
-        raise DatasetError(
-            f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
-            f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
-        )
+    chosen = folder.read(files.CHOSEN, files.ChosenImages)
+    every = tuple(folder.read_lines(files.IMAGES, files.ImageRecord))
+    annotations = folder.read_lines(files.ANNOTATE, files.Annotation)
     inside = set(chosen.images)
     return LabelledSet(
         patterns=patterns,
         records=tuple(record for record in every if record.image in inside),
-        labels={image: own for image, own in labels.items() if image in inside},
-        source=files.SourceImages(images or folder.find_source(), tuple(every), {}),
+        labels={a.image: a.patterns for a in annotations if a.image in inside},
+        source=files.SourceImages(Path(construction.source), every, construction.unreadable),
         chosen=chosen,
         construction=construction,
     )
 
 
-def read_counts(folder: files.ConstructionFolder) -> files.PatternCounts | None:
-    """The counts of extraction; None where nothing was extracted or counted.
-
-    Raises DatasetError where extraction was stopped: the counts are of another model then.
-    """
-    construction = folder.record
-    extracted, counted = folder.has(files.EXTRACT), folder.has(files.COUNTS)
-    if "extract" not in construction.models or not (extracted or counted):
-        return None
-    annotations = folder.read_lines(files.EXTRACT, files.Annotation) if extracted else []
-    counts = folder.read(files.COUNTS, files.PatternCounts) if counted else None
-    same = counts is None or counts == count_patterns(annotations)
-    if not extracted or not same or _stopped(construction, "extract", annotations):
-        raise DatasetError(
-            f"{str(folder.path)!r}: extraction was stopped, and what is there is of another model "
-            "or prompt: run cepbench dataset patterns with --until count again"
-        )
-    return counts
-
-
-def _stopped(
-    construction: files.ConstructionRecord, stage: str, annotations: Sequence[files.Annotation]
-) -> bool:
-    """Whether answers are not those of the model and the prompt that a stage asked last."""
-    model = construction.models.get(stage)
-    asked = None if model is None else (model.fingerprint, model.prompt_digest)
-    return any((a.fingerprint, a.prompt_digest) != asked for a in annotations)
-
-
 # -- the study -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class VerificationSettings:
-    """Who checks how much.
+def existing_study(folder: files.ConstructionFolder, names: Sequence[str]) -> Ratings | None:
+    """The study of a data set, None where there is none.
 
-    annotators: names of the people.
-    overlap: people who see each item; None for all of them.
-    seed: of the order of items; None for 0.
+    Raises DatasetError where it cannot be read, and where people were not asked about a name: no
+    tick is no vote on it.
     """
-
-    annotators: tuple[str, ...] = ()
-    overlap: int | None = None
-    seed: int | None = None
-
-    def study(self, names: Sequence[str], population: int) -> Study:
-        """A study of the kind `verify`, as it is before items are known.
-
-        names: of the closed list, which people tick.
-        """
-        return Study(
-            kind="verify",
-            seed=self.seed or 0,
-            annotators=self.annotators,
-            overlap=len(self.annotators) if self.overlap is None else self.overlap,
-            population=population,
-            names=tuple(names),
-        )
-
-
-def existing_study(folder: files.ConstructionFolder) -> Ratings | None:
-    """The study of a data set, None where there is none. Raises DatasetError."""
     path = folder.path / files.RATINGS
-    return read_ratings(path) if (path / STUDY).is_file() else None
+    if not (path / STUDY).is_file():
+        return None
+    ratings = read_ratings(path)
+    if unasked := [name for name in names if name not in ratings.study.names]:
+        raise DatasetError(
+            f"people were not asked about {unasked[0]!r} in {str(path)!r}, which came into "
+            f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
+        )
+    return ratings
 
 
 def write_verification(
-    folder: files.ConstructionFolder, settings: VerificationSettings, images: Path | None
+    folder: files.ConstructionFolder, annotators: tuple[str, ...], overlap: int | None
 ) -> None:
     """Write the study of the chosen images, where there is none.
 
-    images: the folder of images, where it has moved.
+    annotators: names of the people. overlap: people who see each item; None for all of them.
     Raises DatasetError for settings that cannot be, for images that are not there any more, for a
     study that is of other images, and for settings of one that is there.
     """
-    labelled = read_labelled(folder, images)
-    ratings = existing_study(folder)
+    labelled = read_labelled(folder)
+    ratings = existing_study(folder, labelled.names)
+    wanted = {record.image for record in labelled.records}
     if ratings is not None:
-        given = [name for name, value in vars(settings).items() if value not in ((), None)]
-        if given:
+        if annotators or overlap is not None:
             raise DatasetError(
                 f"{str(ratings.path)!r} is a study already, which goes on as it was written: drop "
-                f"{', '.join(f'--{name}' for name in given)}, or move it away"
+                "--annotators and --overlap, or move it away"
             )
-        _refuse_unasked(ratings, labelled.names)
         items = [item for item in ratings.items.values() if item.kind == "item"]
         asked = {part.image for item in items for part in item.question if part.image}
-        wanted = {record.image for record in labelled.records}
         if asked != wanted:
             raise DatasetError(
                 f"{str(ratings.path)!r} asks about other images ({len(asked - wanted)} that are "
@@ -200,56 +140,225 @@ def write_verification(
     below = [Part(text=meanings)] if meanings else []
     options = [[Part(text=name)] for name in labelled.names]
     asking = {image: make_item("verify", [Part(image=image), *below], options) for image in shown}
-    annotator = labelled.construction.models["annotate"]
+    model = labelled.construction.models["annotate"]
     sources = [
-        Source(
-            item=item.item, model=annotator.spec, fingerprint=annotator.fingerprint, sample=image
-        )
+        Source(item=item.item, model=model.spec, fingerprint=model.fingerprint, sample=image)
         for image, item in asking.items()
     ]
-    study = settings.study(labelled.names, len(asking))
+    study = Study(
+        kind="verify",
+        seed=0,
+        annotators=annotators,
+        overlap=len(annotators) if overlap is None else overlap,
+        population=len(asking),
+        names=labelled.names,
+    )
     begin_study(folder.path / files.RATINGS, study, list(asking.values()), shown, sources)
 
 
-@dataclass(frozen=True)
-class PeopleLabels:
-    """What people said of images.
+# -- final labels: the majority of the model and the people who looked at an image -----------------
+# Source: MMGenBench, 3.3: labels of the model, checked by people, and voted on.
 
-    labels: digest of an image -> annotator -> patterns of the closed list that it has.
-    outside: ticked names that are not in the closed list any more; they count for nothing.
+
+@dataclass(frozen=True)
+class FinalLabel:
+    """The labels of an image.
+
+    patterns: those that it has in the end, in the order of the closed list.
+    annotators: people who looked at it.
+    changed: whether they are others than the model gave.
+    disputed: patterns on which not all who voted agree.
+    """
+
+    patterns: tuple[str, ...]
+    annotators: int
+    changed: bool
+    disputed: tuple[str, ...]
+
+
+def vote_labels(
+    names: Sequence[str], model: Collection[str], people: Sequence[Collection[str]]
+) -> FinalLabel:
+    """Vote on every pattern of a closed list.
+
+    names: the list. model: patterns that the model gave. people: those that each person gave.
+    A pattern has one vote of the model and one of each person. Where as many are for it as against
+    it, the majority of the people decides: then their number is odd, so that they have one.
+    """
+    patterns, disputed = [], []
+    for name in names:
+        votes = [name in labels for labels in people]
+        balance = 2 * (sum(votes) + (name in model)) - len(votes) - 1
+        if balance > 0 or (balance == 0 and 2 * sum(votes) > len(votes)):
+            patterns.append(name)
+        if len({name in model, *votes}) > 1:
+            disputed.append(name)
+    changed = set(patterns) != set(model) & set(names)
+    return FinalLabel(tuple(patterns), len(people), changed, tuple(disputed))
+
+
+class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An image of a frozen set. index: its number. image: digest of its pixels."""
+
+    v: int = files.FORMAT
+    index: int
+    image: str
+    path: str
+    patterns: tuple[str, ...]
+    annotators: int
+
+
+@dataclass(frozen=True)
+class FrozenSet:
+    """A set whose labels are settled.
+
+    labels: digest of an image -> its final label.
     remarks: of votes that do not count.
     """
 
-    labels: Mapping[str, Mapping[str, tuple[str, ...]]]
-    outside: int = 0
-    remarks: tuple[str, ...] = ()
+    name: str
+    labelled: LabelledSet
+    labels: Mapping[str, FinalLabel]
+    remarks: tuple[str, ...]
 
+    @property
+    def members(self) -> dict[str, list[int]]:
+        """Pattern -> indices of its images; patterns without an image are left out."""
+        members: dict[str, list[int]] = {name: [] for name in self.labelled.names}
+        for record in self.labelled.records:
+            for name in self.labels[record.image].patterns:
+                members[name].append(record.number)
+        return {name: indices for name, indices in members.items() if indices}
 
-def read_people(folder: files.ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
-    """The labels of people; none where no study was written.
-
-    Raises DatasetError for a study that cannot be read, and one that asked about other names.
-    """
-    ratings = existing_study(folder)
-    if ratings is None:
-        return PeopleLabels({})
-    _refuse_unasked(ratings, names)
-    votes = read_votes(ratings)
-    labels: dict[str, dict[str, tuple[str, ...]]] = {}
-    outside = 0
-    for vote in votes.answers():
-        image = next(part.image for part in ratings.items[vote.item].question if part.image)
-        given = {*(vote.ticked or ()), *(vote.added or ())}
-        outside += len(given - set(names))
-        labels.setdefault(image, {})[vote.annotator] = tuple(n for n in names if n in given)
-    return PeopleLabels(labels, outside, tuple(votes.remarks.lines))
-
-
-def _refuse_unasked(ratings: Ratings, names: Sequence[str]) -> None:
-    """Raise DatasetError where people were not asked about a name: no tick is no vote on it."""
-    unasked = [name for name in names if name not in ratings.study.names]
-    if unasked:
-        raise DatasetError(
-            f"people were not asked about {unasked[0]!r} in {str(ratings.path)!r}, which came into "
-            f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
+    def facts(self) -> Iterator[str]:
+        """What people said, in sentences."""
+        labels = list(self.labels.values())
+        checked = sum(bool(label.annotators) for label in labels)
+        changed = sum(label.changed for label in labels)
+        disputed = sum(bool(label.disputed) for label in labels)
+        yield (
+            f"{checked} of {len(labels)} images were checked by people, the others have the labels "
+            "of the model alone; final labels are the majority of the model and those who looked, "
+            "and of the latter where it is a tie"
         )
+        yield f"{changed} have other labels than the model gave; on {disputed} not all agreed"
+        yield from self.remarks
+
+
+def settle_labels(name: str, folder: files.ConstructionFolder, *, unverified: bool) -> FrozenSet:
+    """The set of a folder with its final labels.
+
+    unverified: whether images that nobody looked at may be in it, with the labels of the model.
+    Raises DatasetError where there are such images and they may not, and as `read_labelled`.
+    """
+    labelled = read_labelled(folder)
+    people: dict[str, dict[str, set[str]]] = {}
+    remarks: tuple[str, ...] = ()
+    if (ratings := existing_study(folder, labelled.names)) is not None:
+        votes = read_votes(ratings)
+        remarks = tuple(votes.remarks.lines)
+        for vote in votes.answers():
+            image = next(part.image for part in ratings.items[vote.item].question if part.image)
+            given = {*(vote.ticked or ()), *(vote.added or ())}
+            people.setdefault(image, {})[vote.annotator] = given
+    labels = {
+        record.image: vote_labels(
+            labelled.names,
+            labelled.labels.get(record.image, ()),
+            list(people.get(record.image, {}).values()),
+        )
+        for record in labelled.records
+    }
+    unseen = sum(not label.annotators for label in labels.values())
+    if unseen and not unverified:
+        raise DatasetError(
+            f"{unseen} of {len(labels)} images are not verified by anyone: run cepbench dataset "
+            "verify, or freeze the model's labels with --unverified"
+        )
+    frozen = FrozenSet(name, labelled, labels, remarks)
+    if not frozen.members:
+        raise DatasetError("no image has a pattern that is left: there is nothing to freeze")
+    return frozen
+
+
+def write_frozen(frozen: FrozenSet, folder: Path) -> list[Path]:
+    """Write the files of a set; returns their paths.
+
+    The folder has its name when it is complete. Raises DatasetError for an image that has changed,
+    and for a folder that holds something; WriteError.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise DatasetError(
+            f"{str(folder)!r} holds files already: what is frozen stays; name another folder with "
+            "--to, or remove it"
+        )
+    name, source = frozen.name, frozen.labelled.source
+    images = [
+        FrozenImage(
+            index=record.number,
+            image=record.image,
+            path=record.path,
+            patterns=frozen.labels[record.image].patterns,
+            annotators=frozen.labels[record.image].annotators,
+        )
+        for record in frozen.labelled.records
+    ]
+    index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
+    contents: dict[str, str | list[FrozenImage]] = {
+        f"{name}-label-index.json": escape_json(index) + "\n",
+        f"{name}-images.jsonl": images,
+        "card.md": _card(frozen),
+    }
+    new = folder.with_name(f".{folder.name}-{uuid4().hex}")
+    try:
+        new.mkdir(parents=True)
+        for file, value in contents.items():
+            (new / file).write_bytes(files.encode(value))
+        with (new / f"{name}.tsv").open("wb") as stream:  # may be larger than memory
+            stream.write(b"index\timage\n")
+            for record in frozen.labelled.records:
+                png = io.BytesIO()  # pixels and nothing else
+                source.load(record).to_pil().save(png, "PNG")
+                stream.write(b"%d\t%s\n" % (record.number, b64encode(png.getvalue())))
+        new.rename(folder)
+    except OSError as error:
+        raise WriteError(f"{folder} could not be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return [folder / file for file in (f"{name}.tsv", *contents)]
+
+
+def _card(frozen: FrozenSet) -> str:
+    """The card as Markdown; names and texts of models stand in it as they are, and do nothing."""
+    labelled, construction = frozen.labelled, frozen.labelled.construction
+    every = labelled.source.records
+    same = sum(len(record.same) for record in every)
+    facts = [
+        f"{len(labelled.records)} images in {len(frozen.members)} patterns, chosen of {len(every)}",
+        f"{labelled.chosen.per_pattern} images for each pattern were wanted, in order of digests",
+        f"files with the same pixels as another, left out: {same}",
+        f"files that held no image that can be read: {len(construction.unreadable)}",
+        f"prompts: {construction.prompts}; the licences of the images are those of their source",
+        *frozen.facts(),
+    ]
+    lines = [f"# {escaped(frozen.name)}", "", *(f"- {escaped(fact, 500)}" for fact in facts)]
+    lines += ["", "## Patterns", "", "| pattern | images | what it is |", "|---|---:|---|"]
+    for pattern in labelled.patterns:
+        number = len(frozen.members.get(pattern.name, ()))
+        lines.append(f"| {escaped(pattern.name)} | {number} | {escaped(pattern.sentence, 500)} |")
+    lines += ["", "## Models"]
+    for stage, model in construction.models.items():
+        lines += [
+            "",
+            f"### {escaped(stage)}",
+            "",
+            f"- {escaped(model.role)}: {escaped(model.spec, 500)} ({escaped(model.what)})",
+            f"- adapter {escaped(model.adapter)}, fingerprint {model.fingerprint}",
+            f"- prompt, digest {model.prompt_digest}:",
+            "",
+            *(f"      {visible(line)}" for line in model.prompt.splitlines()),
+        ]
+    table, labels = quote_toml(f"{frozen.name}.tsv"), f"{frozen.name}-label-index.json"
+    lines += ["", "## Use", "", "In a suite:", "", "    [data]", '    loader = "mmgenbench"']
+    lines += [f"    options = {{ file = {table}, labels = {quote_toml(labels)} }}"]
+    return "\n".join(lines) + "\n"

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.construction.folder import (
-    SAMPLINGS,
-    Sampling,
-    choose_images,
-    find_images,
-    members_of,
-)
+from pytest_cepbench.construction.folder import choose_images, find_images, members_of
 from pytest_cepbench.errors import DatasetError
 
 
@@ -97,7 +90,7 @@ LABELS = st.dictionaries(
 @given(LABELS, st.integers(1, 12))
 def test_every_quota_is_met_and_no_image_is_idle(labels: dict[str, list[str]], quota: int) -> None:
     """A pattern has its quota or all its images; every image has a pattern that needed it."""
-    chosen = set(choose_images(labels, quota, "quota", 0))
+    chosen = set(choose_images(labels, quota))
 
     for images in members_of(labels).values():
         assert len(chosen.intersection(images)) >= min(quota, len(images))
@@ -105,28 +98,24 @@ def test_every_quota_is_met_and_no_image_is_idle(labels: dict[str, list[str]], q
     assert len(chosen) <= quota * len(members_of(labels))
 
 
-@given(LABELS, st.integers(1, 8), st.integers(0, 5), st.sampled_from(SAMPLINGS))
+@given(LABELS, st.integers(1, 8), st.integers(0, 5))
 def test_a_larger_set_contains_a_smaller_one(
-    labels: dict[str, list[str]], quota: int, more: int, sampling: Sampling
+    labels: dict[str, list[str]], quota: int, more: int
 ) -> None:
     """Whatever the patterns share: what was verified stays of use."""
-    small = choose_images(labels, quota, sampling, 3)
-    large = choose_images(labels, quota + more, sampling, 3)
+    small = choose_images(labels, quota)
+    large = choose_images(labels, quota + more)
 
     assert set(small) <= set(large)
 
 
-@given(LABELS, st.integers(1, 8), st.randoms(use_true_random=False), st.sampled_from(SAMPLINGS))
-def test_no_order_matters(
-    labels: dict[str, list[str]], quota: int, random: object, sampling: Sampling
-) -> None:
+@given(LABELS, st.integers(1, 8), st.randoms(use_true_random=False))
+def test_no_order_matters(labels: dict[str, list[str]], quota: int, random: object) -> None:
     """Not that of images, nor that of an image's patterns."""
     items = [(image, patterns[::-1]) for image, patterns in labels.items()]
     random.shuffle(items)  # type: ignore[attr-defined] # of random.Random
 
-    assert choose_images(dict(items), quota, sampling, 1) == choose_images(
-        labels, quota, sampling, 1
-    )
+    assert choose_images(dict(items), quota) == choose_images(labels, quota)
 
 
 def test_the_rarest_pattern_is_filled_first() -> None:
@@ -134,27 +123,4 @@ def test_the_rarest_pattern_is_filled_first() -> None:
     both = digest_text("both")
     labels = {both: ["rare", "often"]} | {digest_text(str(i)): ["often"] for i in range(20)}
 
-    assert choose_images(labels, 1, "quota", 0) == [both]
-
-
-def test_draws_have_the_size_that_is_expected() -> None:
-    """Over many seeds the mean is the formula's: sum over images of 1 - prod(1 - n / N)."""
-    labels = {
-        digest_text(str(number)): [name for place, name in enumerate("ABC") if number % (place + 2)]
-        for number in range(60)
-    }
-    sizes = [len(choose_images(labels, 10, "bernoulli", seed)) for seed in range(300)]
-    counts = {name: sum(name in own for own in labels.values()) for name in "ABC"}
-    expected = sum(1 - np.prod([1 - 10 / counts[name] for name in own]) for own in labels.values())
-
-    error = np.std(sizes) / np.sqrt(len(sizes))
-    assert abs(np.mean(sizes) - expected) < 4 * error
-    assert len(set(sizes)) > 5
-    every = choose_images(labels, 1000, "bernoulli", 0)
-    assert len(every) == sum(bool(patterns) for patterns in labels.values())
-
-
-def test_one_image_of_each_pattern_is_the_least() -> None:
-    """None is a mistake."""
-    with pytest.raises(ValueError, match="at least one image"):
-        choose_images({}, 0, "quota", 0)
+    assert choose_images(labels, 1) == [both]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.construction.frozen_set import vote_labels
+from pytest_cepbench.construction.verification import vote_labels
 
 NAMES = ("A", "B", "C")
 

@@ -50,35 +50,24 @@ def test_what_is_written_is_read_again(
     path = put(tmp_path_factory.mktemp("patterns"), write_patterns(patterns))
 
     assert read_patterns(path) == tuple(patterns)
-
-
-def test_invisible_characters_are_escaped(tmp_path: Path) -> None:
-    """A person who edits the file sees all that is in it."""
-    text = write_patterns([Pattern("Count", "a\u202eb\x1b[0m")])
-
-    assert "\u202e" not in text
-    assert "\x1b" not in text
-    assert read_patterns(put(tmp_path, text))[0].sentence == "a\u202eb\x1b[0m"
+    assert visible(write_patterns(patterns).replace("\n", "")) == write_patterns(patterns).replace(
+        "\n", ""
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[[pattern]\nname = 3", "is no TOML"),
-        ("", "tables [[pattern]] are expected"),
-        ("pattern = []", "tables [[pattern]] are expected"),
-        ("patterns = 3", "tables [[pattern]] are expected"),
-        ("pattern = [3]", "pattern 1: Expected `object`, got `int`"),
+        ("", "missing required field `pattern`"),
+        ("pattern = []", "pattern: Expected `array` of length >= 1"),
         ("[[pattern]]", "missing required field `name`"),
-        ("[[pattern]]\nname = ' '", "a name is expected"),
-        ("[[pattern]]\nname = 3", "pattern 1, name: Expected `str`"),
+        ("[[pattern]]\nname = ' '", "pattern[0].name: a text is expected that is not empty"),
         ("[[pattern]]\nname = 'a'\nsentense = 'b'", "contains unknown field `sentense`"),
-        ("[[pattern]]\nname = 'a'\nsentence = 3", "pattern 1, sentence: Expected `str`"),
-        ("[[pattern]]\nname = 'a'\nmerged_from = 'b'", "pattern 1, merged_from: Expected `array`"),
         ("[[pattern]]\nname = 'a b'\n[[pattern]]\nname = ' A  B'", "there already, in pattern 1"),
         ('[[pattern]]\nname = "a\\u202e"', "all of them visible"),
         (f"[[pattern]]\nname = '{'a' * 201}'", "at most 200 characters"),
-        ("".join(f"[[pattern]]\nname = '{i}'\n" for i in range(MOST_PATTERNS + 1)), "at most 32"),
+        ("".join(f"[[pattern]]\nname = '{i}'\n" for i in range(MOST_PATTERNS + 1)), "<= 32"),
     ],
 )
 def test_bad_edits_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -91,43 +80,6 @@ def test_bad_edits_are_refused(tmp_path: Path, text: str, words: str) -> None:
     assert words in str(refused.value)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """So is a folder in its place."""
-    with pytest.raises(DatasetError, match="cannot be read: No such file"):
-        read_patterns(tmp_path / "none.toml")
-    with pytest.raises(DatasetError, match="cannot be read: Is a directory"):
-        read_patterns(tmp_path)
-
-
-NAMES = st.text("abcdefghij", min_size=1, max_size=8)
-
-
-@given(
-    st.lists(NAMES, unique=True, max_size=6), st.text(max_size=40), st.text("ab {}.", max_size=9)
-)
-def test_both_forms_say_the_same_inside_any_prose(
-    names: list[str], reason: str, prose: str
-) -> None:
-    """Names with a map of reasons, and objects with a reason each, are read alike."""
-    two_fields = {
-        "description": "d",
-        "image_pattern": names,
-        "pattern_detail": dict.fromkeys(names, reason),
-    }
-    objects = {
-        "description": "d",
-        "image_pattern": [{"name": name, "reason": reason} for name in names],
-    }
-    expected = tuple(Pattern(name, plain_line(reason)) for name in names)
-
-    for document in (two_fields, objects):
-        text = json.dumps(document)
-        assert read_pattern_reply(text).patterns == expected
-        if "{" not in prose:
-            fenced = f"{prose}\n```json\n{text}\n```\n{prose}"
-            assert read_pattern_reply(fenced).patterns == expected
 
 
 @given(st.text(max_size=200))
@@ -144,12 +96,11 @@ def test_no_text_raises_anything_else(text: str) -> None:
         ("no JSON at all", "Expecting value"),
         ('{"image_pattern": ["Count"', "Expecting"),
         ("[1, 2]", "a JSON object is expected"),
-        ('{"description": "d"}', "no field image_pattern"),
-        ('{"image_pattern": "Count"}', "is no list"),
-        ('{"image_pattern": [3]}', "no object with a name"),
-        ('{"image_pattern": [{"title": "Count"}]}', "no object with a name"),
-        ('{"image_pattern": ["a"], "pattern_detail": ["a"]}', "is no object"),
-        ('{"image_pattern": [], "description": 3}', "description is no text"),
+        ('{"description": "d"}', "missing required field `image_pattern`"),
+        ('{"image_pattern": "Count"}', "Expected `array`, got `str`"),
+        ('{"image_pattern": [3]}', "Expected `str | object`, got `int`"),
+        ('{"image_pattern": [{"title": "Count"}]}', "missing required field `name`"),
+        ('{"image_pattern": [], "description": 3}', "Expected `str`, got `int`"),
         ('{"image_pattern": ["a"], "image_pattern": ["b"]}', "there twice"),
         ('<think>{"image_pattern": []}', "inside its reasoning"),
         ('{"a": ' * 3000, "recursion"),
@@ -165,10 +116,11 @@ def test_other_replies_are_refused_in_one_line(text: str, words: str) -> None:
 
 
 def test_what_stands_after_reasoning_counts() -> None:
-    """JSON in the reasoning is no answer."""
-    reply = '<think>{"image_pattern": ["Wrong"]}</think> {"image_pattern": ["Right"]}'
+    """JSON in the reasoning is no answer; nor is the prose around one."""
+    entry = '{"name": "Right", "reason": "r", "merged_from": ["a", 3]}'
+    reply = f'<think>{{"image_pattern": ["Wrong"]}}</think> So: {{"image_pattern": [{entry}]}}!'
 
-    assert [pattern.name for pattern in read_pattern_reply(reply).patterns] == ["Right"]
+    assert read_pattern_reply(reply).patterns == (Pattern("Right", "r", ("a",)),)
 
 
 def test_names_are_limited_and_clean() -> None:
@@ -190,11 +142,3 @@ def test_a_plain_line_hides_nothing(text: str, most: int) -> None:
     assert len(line) <= most
     assert not any(unicodedata.category(char).startswith("C") for char in line)
     assert line == line.strip()
-
-
-def test_merged_names_are_read_as_far_as_they_are_texts() -> None:
-    """A writer's summary says what a pattern takes in."""
-    entry = {"name": "Count", "sentence": "How many.", "merged_from": ["number", 3, "quantity"]}
-    (pattern,) = read_pattern_reply(json.dumps({"image_pattern": [entry]})).patterns
-
-    assert pattern == Pattern("Count", "How many.", ("number", "quantity"))

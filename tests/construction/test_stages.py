@@ -13,28 +13,15 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.construction.folder import Annotation, SourceImages, find_images
-from pytest_cepbench.construction.patterns import (
-    EXAMPLE_NAMES,
-    Pattern,
-    extraction_prompt,
-    pattern_schema,
-)
-from pytest_cepbench.construction.stages import (
-    ImageQuestion,
-    annotate_images,
-    count_patterns,
-    require_annotations,
-    summarize,
-)
+from pytest_cepbench.construction.patterns import Pattern
+from pytest_cepbench.construction.stages import annotate_images, count_patterns, summarize
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
 
 NAMES = ("Count", "Color")
 
-GOOD = json.dumps(
-    {"description": "d", "image_pattern": ["Count"], "pattern_detail": {"Count": "3"}}
-)
+GOOD = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
 
 
 class Scripted:
@@ -82,11 +69,10 @@ def annotate(
 ) -> tuple[list[Annotation], Scripted]:
     """Annotate grey images with the store of a folder."""
     model = Scripted(answer)
-    question = ImageQuestion("annotate", "which?", pattern_schema("neutral", names), names)
     with Store(root / "store") as store:
         source = grey_images(root / "images")
         asked = runner(store, model, fingerprint)
-        annotations = annotate_images(asked, source, question, 0, lambda _: None)
+        annotations = annotate_images(asked, source, "annotate", "which?", names, lambda _: None)
     return annotations, model
 
 
@@ -143,16 +129,6 @@ def test_a_failure_of_the_model_is_counted_by_its_kind(tmp_path: Path) -> None:
     assert len(model.prompts) == 4
 
 
-def test_without_any_annotation_the_stage_fails(tmp_path: Path) -> None:
-    """The error names the model, the first failure and what it replied."""
-    annotations, _ = annotate(tmp_path, lambda *_: "none")
-    one_good, _ = annotate(tmp_path / "b", lambda level, _: GOOD if level == 2 else "none")
-
-    require_annotations(one_good, "extract", "scripted")
-    with pytest.raises(MeasurementError, match=r"scripted annotated none of 4 .*reply: 'none'"):
-        require_annotations(annotations, "extract", "scripted")
-
-
 def test_names_outside_the_closed_list_are_dropped(tmp_path: Path) -> None:
     """Case and spaces do not matter, nothing else is guessed; markup stays text."""
     names = ["  count", "COLOR", "Colour", "Counts", "<b>Count</b>"]
@@ -162,45 +138,24 @@ def test_names_outside_the_closed_list_are_dropped(tmp_path: Path) -> None:
     assert annotations[0].dropped == ("Colour", "Counts", "<b>Count</b>")
 
 
-def test_any_name_counts_without_a_list(tmp_path: Path) -> None:
-    """In extraction."""
-    annotations, _ = annotate(
-        tmp_path, lambda *_: json.dumps({"image_pattern": ["x", "X", "y"]}), None
-    )
-
-    assert annotations[0].patterns == ("x", "y")
-    assert annotations[0].dropped == ()
-
-
 def test_the_schema_is_part_of_the_key(tmp_path: Path) -> None:
-    """An answer to another closed list is another answer."""
+    """An answer to another closed list is another answer, and so is one of another checkpoint."""
     annotate(tmp_path, lambda *_: GOOD)
     _, other = annotate(tmp_path, lambda *_: GOOD, ("Count", "Color", "Size"))
+    _, model = annotate(tmp_path, lambda *_: GOOD, fingerprint="other")
 
-    assert len(other.prompts) == 4
+    assert len(other.prompts) == len(model.prompts) == 4
 
 
 def test_an_image_that_changes_meanwhile_stops_the_stage(tmp_path: Path) -> None:
     """Its label would be of another image."""
     source = grey_images(tmp_path / "images")
     Image.new("RGB", (4, 4), "red").save(tmp_path / "images" / "2.png")
-    question = ImageQuestion("annotate", "which?", pattern_schema("paper", NAMES), NAMES)
 
-    with (
-        Store(tmp_path / "store") as store,
-        pytest.raises(DatasetError, match=r"2\.png' has changed since it was read first"),
-    ):
-        annotate_images(
-            runner(store, Scripted(lambda *_: GOOD)), source, question, 0, lambda _: None
-        )
-
-
-def test_the_model_is_part_of_the_key(tmp_path: Path) -> None:
-    """Another checkpoint is asked about every image."""
-    annotate(tmp_path, lambda *_: GOOD)
-    _, other = annotate(tmp_path, lambda *_: GOOD, fingerprint="other")
-
-    assert len(other.prompts) == 4
+    with Store(tmp_path / "store") as store:
+        asked = runner(store, Scripted(lambda *_: GOOD))
+        with pytest.raises(DatasetError, match=r"2\.png' has changed since it was read first"):
+            annotate_images(asked, source, "annotate", "which?", NAMES, lambda _: None)
 
 
 class Scribe:
@@ -222,7 +177,7 @@ def summary(root: Path, model: Any, most: int = 13) -> tuple[Pattern, ...]:
     bound = BoundRole("writer", "scribe", "a script", "f", "scribe/1", lambda: model)
     counts = {"Count": 5, "number of things": 2, "Red": 1}
     with Store(root / "store") as store:
-        return summarize(RoleRunner(bound, store), counts, "paper", most, 0)
+        return summarize(RoleRunner(bound, store), counts, most)
 
 
 def test_spellings_are_counted_together_once_an_image() -> None:
@@ -238,12 +193,6 @@ def test_spellings_are_counted_together_once_an_image() -> None:
 
     assert list(counts.patterns.items()) == [("Color", 3), ("Counts", 1), ("count", 1)]
     assert (counts.images, counts.failures, counts.annotations) == (3, {"bad-json": 1}, 5)
-
-
-def test_the_papers_prompt_names_examples() -> None:
-    """The plain one does not: examples prime."""
-    assert all(name in extraction_prompt("paper") for name in EXAMPLE_NAMES)
-    assert not any(name in extraction_prompt("neutral") for name in EXAMPLE_NAMES)
 
 
 def test_a_summary_is_read_and_kept(tmp_path: Path) -> None:

@@ -199,9 +199,7 @@ def summarize_patterns(question: Question, schema: Mapping[str, Any]) -> str | F
 def _reply(
     head: Mapping[str, str], field: str, words: Mapping[str, str], schema: Mapping[str, Any]
 ) -> str:
-    """A reply in the form of a schema: names and their words in objects, or in two fields."""
-    if "pattern_detail" in schema.get("properties", {}):
-        return json.dumps({**head, field: list(words), "pattern_detail": dict(words)})
+    """A reply in the form of a schema: names and their words in objects."""
     fields: Mapping[str, Any] = schema["properties"][field]["items"]["properties"]
     word = next(name for name in fields if name not in ("name", "merged_from"))
     more: dict[str, Any] = {"merged_from": []} if "merged_from" in fields else {}

@@ -14,8 +14,6 @@ import pytest
 
 from pytest_cepbench.artifacts import Detection, Failure, ImageArtifact, digest_json
 from pytest_cepbench.construction.patterns import (
-    STYLES,
-    Style,
     pattern_schema,
     read_pattern_reply,
     summary_schema,
@@ -311,19 +309,18 @@ def test_rules(objects: tuple[SceneObject, ...], patterns: tuple[str, ...]) -> N
     assert scene_patterns(Scene(objects)) == patterns
 
 
-def describe(style: Style, names: tuple[str, ...] | None, **knobs: float) -> list[str]:
+def describe(names: tuple[str, ...] | None, **knobs: float) -> list[str]:
     """The replies of the describer on all images."""
     model = ShapesDescriber(DescriberKnobs(**knobs))
-    schema = pattern_schema(style, names)
+    schema = pattern_schema(names)
     seeds = list(range(len(IMAGES)))
     return model.describe_json(IMAGES, ["?"] * len(IMAGES), schema, seeds)
 
 
-@pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("names", [None, ("count", "Size", "Beauty")])
-def test_the_describer_names_what_is_true(style: Style, names: tuple[str, ...] | None) -> None:
+def test_the_describer_names_what_is_true(names: tuple[str, ...] | None) -> None:
     """In the form of the schema; of a closed list only its names, spelled as there."""
-    replies = [read_pattern_reply(text) for text in describe(style, names)]
+    replies = [read_pattern_reply(text) for text in describe(names)]
 
     for reply, image, patterns in zip(replies, IMAGES, TRUTH, strict=True):
         expected = set(patterns)
@@ -360,21 +357,18 @@ def test_mislabel_leaves_captions_alone() -> None:
 
 def test_lost_objects_are_lost_in_labels() -> None:
     """The knobs of scenes act before patterns are named."""
-    labels = [read_pattern_reply(text).patterns for text in describe("neutral", None, miss=1.0)]
+    labels = [read_pattern_reply(text).patterns for text in describe(None, miss=1.0)]
 
     assert set(labels) == {()}
-    assert set(describe("neutral", None, blank=1.0)) == {""}
+    assert set(describe(None, blank=1.0)) == {""}
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_the_writer_summarizes_by_frequency(style: Style) -> None:
+def test_the_writer_summarizes_by_frequency() -> None:
     """The most frequent names, at most so many; any other question is refused."""
     question = f"Summarize: {json.dumps({'frequencies': {'a': 1, 'Count': 3, 'b': 2}, 'most': 2})}"
-    (reply,) = ShapesWriter(WriterDegradation()).write_json(
-        [[question]], "", summary_schema(style), [0]
-    )
+    (reply,) = ShapesWriter(WriterDegradation()).write_json([[question]], "", summary_schema(), [0])
     (refused,) = ShapesWriter(WriterDegradation()).write_json(
-        [["hello"]], "", summary_schema(style), [0]
+        [["hello"]], "", summary_schema(), [0]
     )
 
     assert [p.name for p in read_pattern_reply(str(reply)).patterns] == ["Count", "b"]
