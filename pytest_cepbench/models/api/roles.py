@@ -42,10 +42,11 @@ from pytest_cepbench.models.text_model.judge_prompts import (
     SCORE_SCHEMA,
     SCORE_TOKENS,
     JudgePrompt,
+    read_named,
+    read_scores,
     score_system,
     shrink_image,
 )
-from pytest_cepbench.models.text_model.judge_replies import read_named, read_scores
 
 _JSON_TOKENS = 2048
 """Room that a reply in JSON has at least: a limit that suits a description cuts objects."""

@@ -8,8 +8,7 @@ is, in its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any, Generic, TypeVar
 
@@ -34,39 +33,20 @@ from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 P = TypeVar("P", bound=ConversationParams)
 
 
-@dataclass(frozen=True)
-class _Words:
-    """How messages speak of a role.
-
-    name: of the role. shown: what it is shown. asked: the same as the subject of "no place".
-    images: how many it has to read. reply: whose likelihood is read.
-    """
-
-    name: str
-    shown: str
-    asked: str
-    images: str
-    reply: str
-
-
-_WORDS = {
-    "judge": _Words(
-        "judge", "a question and two answers", "question and answers have", "several images",
-        "a verdict or score",
-    ),
-    "vqa": _Words(
-        "VQA model", "an image and a question", "a question has", "images", "an answer"
-    ),
-}  # fmt: skip
+_SHOWN = {
+    "judge": ("judge", "a question and two answers", "several images"),
+    "vqa": ("VQA model", "an image and a question", "images"),
+}
+"""By role: its name in messages, what it is shown, and how many images it has to read."""
 
 
 def check_chat(plan: LoadPlan[Any]) -> None:
     """Raise SpecError for a checkpoint that can be shown no conversation."""
     if not has_chat_template(plan.checkpoint):
-        words = _WORDS[plan.role]
+        name, shown, images = _SHOWN[plan.role]
         raise SpecError(
-            f"{plan.spec.text!r} cannot be the {words.name}: {plan.checkpoint.what} has no chat "
-            f"template, so {words.asked} no place. Give a chat model that reads {words.images}"
+            f"{plan.spec.text!r} cannot be the {name}: {plan.checkpoint.what} has no chat "
+            f"template, so {shown} have no place. Give a chat model that reads {images}"
         )
 
 
@@ -128,9 +108,9 @@ class ConversationModel(Generic[P]):
                     scores: FloatArray = score(inputs) if fitting else np.empty(0)
                 if np.isnan(scores).any():
                     raise ModelError(
-                        f"{self._plan.checkpoint.path}: the likelihood of "
-                        f"{_WORDS[self._plan.role].reply} is not a number in {self._plan.dtype}. "
-                        "Give a dtype that holds the model's values, such as bfloat16"
+                        f"{self._plan.checkpoint.path}: the likelihood of a reply is not a number "
+                        f"in {self._plan.dtype}. Give a dtype that holds the model's values, such "
+                        "as bfloat16"
                     )
                 results |= failures
                 results |= zip(fitting, scores, strict=True)
@@ -164,34 +144,34 @@ class ConversationModel(Generic[P]):
         """
         import torch
 
+        def ask(score: Callable[[Any], FloatArray], shown: Sequence[Conversation]) -> Any:
+            try:
+                with quiet(), torch.inference_mode():
+                    return score(self.inputs(shown))
+            except Exception as error:
+                # Libraries raise what they like where a model takes no such input.
+                if is_out_of_memory(error) or is_own_bug(error):
+                    raise
+                return error
+
         agrees = reads_texts = True
         for conversations in probes:
-            try:
-                with quiet(), torch.inference_mode():
-                    alone = [scorer.score_whole(self.inputs([single])) for single in conversations]
-            # Libraries raise what they like where a model takes no such input.
-            except Exception as error:
-                if is_out_of_memory(error) or is_own_bug(error):
-                    raise
-                if has_image(conversations[0]):
-                    words, checkpoint = _WORDS[self._plan.role], self._plan.checkpoint
-                    raise ModelError(
-                        f"{checkpoint.path}: {checkpoint.what} cannot be the {words.name}: shown "
-                        f"{words.shown} it failed: {named_error(error)}. Give a chat model that "
-                        f"reads {words.images}"
-                    ) from error
+            alone = [ask(scorer.score_whole, [single]) for single in conversations]
+            fault = next((made for made in alone if isinstance(made, Exception)), None)
+            if fault is not None and has_image(conversations[0]):
+                checkpoint, (name, shown, many) = self._plan.checkpoint, _SHOWN[self._plan.role]
+                raise ModelError(
+                    f"{checkpoint.path}: {checkpoint.what} cannot be the {name}: shown {shown} it "
+                    f"failed: {named_error(fault)}. Give a chat model that reads {many}"
+                ) from fault
+            if fault is not None:
                 reads_texts = False
                 continue
-            try:
-                with quiet(), torch.inference_mode():
-                    together = scorer.score(self.inputs(conversations))
-            except Exception as error:  # as above, where a cache cannot be shared
-                if is_out_of_memory(error) or is_own_bug(error):
-                    raise
-                agrees = False
-                continue
+            together = ask(scorer.score, conversations)  # a cache may not be shared
             tolerance = scorer.tolerances[self._plan.dtype != "float32"]
-            agrees &= np.allclose(together, np.concatenate(alone), rtol=0.0, atol=tolerance)
+            agrees &= not isinstance(together, Exception) and bool(
+                np.allclose(together, np.concatenate(alone), rtol=0.0, atol=tolerance)
+            )
         return agrees, reads_texts
 
     def one_by_one(self, how: str) -> tuple[str]:

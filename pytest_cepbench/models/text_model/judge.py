@@ -2,49 +2,36 @@
 
 The model is not asked to write. The verdict is the one of the four phrases that it finds likeliest
 after question and answers, by the mean log-probability of the phrase's tokens: it never fails to
-name one, depends on no seed, and comes with a probability for each. A score is the mean of the
-distribution over the whole numbers after the criterion's title, as in G-Eval, section 2.
+name one, depends on no seed, and comes with a probability for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
-import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import (
-    CRITERIA,
-    HIGHEST_SCORE,
     PROBABILITIES,
     WINNERS,
-    CriteriaScores,
-    CriterionScore,
     VerdictProbabilities,
 )
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
+from pytest_cepbench.models.protocols import Battle, Reply
 from pytest_cepbench.models.text_model.conversations import ConversationModel, check_chat
 from pytest_cepbench.models.text_model.judge_prompts import (
     JUDGE_PROMPTS,
-    LINE_CLOSING,
-    LINE_LEADS,
     JudgePrompt,
-    score_system,
 )
-from pytest_cepbench.models.text_model.likelihood import Scorer, number_scorer, phrase_scorer
+from pytest_cepbench.models.text_model.likelihood import phrase_scorer
 from pytest_cepbench.models.text_model.loading import (
     Conversation,
     LoadedTextModel,
     conversation,
 )
 from pytest_cepbench.models.text_model.parameters import LocalJudgeParams
-
-_EXPECTED_DIGITS = 6
-"""Of an expected score, as scores are kept."""
 
 _IMAGE = Image.new("RGB", (64, 48), (200, 40, 40))
 
@@ -112,63 +99,11 @@ class TransformersJudge(ConversationModel[LocalJudgeParams]):
             replies.append(Reply(verdict.winner, provenance=given, remarks=remarks))
         return replies
 
-    def score_answers(
-        self,
-        answers: Sequence[AnsweredQuestion],
-        seeds: Sequence[int],  # noqa: ARG002 - as above
-    ) -> list[Reply]:
-        """The likeliest number of each criterion, and the mean of its distribution (`expected`).
-
-        A failure where an answer is longer than the model reads. Raises CheckpointError for a
-        tokenizer that cannot tell the numbers apart.
-        """
-        scorer, batched = self._number_scorer
-        likelihoods = self.likelihoods(
-            [self._answer_conversation(answered) for answered in answers],
-            scorer,
-            batched=batched,
-            what="answer",
-        )
-        how = "shown one answer at a time, each of them seven times"
-        remarks = () if batched else self.one_by_one(how)
-        return [
-            Reply(own if isinstance(own, Failure) else _scores(own), remarks=remarks)
-            for own in likelihoods
-        ]
-
-    @cached_property
-    def _number_scorer(self) -> tuple[Scorer, bool]:
-        """Scores of numbers, and whether answers go in batches; made when scores are asked for."""
-        loaded = self.loaded
-        try:
-            scorer = number_scorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
-        except ValueError as error:
-            raise CheckpointError(
-                f"{self._plan.checkpoint.path}: its tokenizer has {error}, so no likelihood tells "
-                "scores apart. Give a judge whose vocabulary has them"
-            ) from error
-        probes = [
-            [
-                self._answer_conversation(AnsweredQuestion(battle.question, battle.second))
-                for battle in battles
-            ]
-            for battles in _PROBES
-        ]
-        batched, _ = self.compare_ways(probes, scorer)
-        return scorer, batched
-
     def _conversation(self, battle: Battle) -> Conversation:
         params = self._plan.params
         own = params.system_prompt
         system = self._prompt.system if own is None else own
         return self.turns(self._prompt.show(battle, params.max_pixels), system)
-
-    def _answer_conversation(self, answered: AnsweredQuestion) -> Conversation:
-        pixels = self._plan.params.max_pixels
-        return self.turns(
-            self._prompt.show_answer(answered, LINE_CLOSING, pixels),
-            score_system(numbered=self._prompt.numbered),
-        )
 
 
 def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> None:
@@ -192,24 +127,10 @@ def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> N
         )
 
 
-def _scores(probabilities: FloatArray) -> CriteriaScores:
-    """Scores from (7, 11) probabilities of the numbers of each criterion."""
-    return CriteriaScores(
-        {
-            name: CriterionScore(
-                int(np.argmax(row)),
-                expected=round(float(row @ np.arange(len(row))), _EXPECTED_DIGITS),
-            )
-            for name, row in zip(CRITERIA, probabilities, strict=True)
-        }
-    )
-
-
 ADAPTER = adapter(
     "transformers-judge/1",
     ("torch", "transformers"),
     LocalJudgeParams,
     TransformersJudge,
     check=check_chat,
-    scores_answers=True,
 )

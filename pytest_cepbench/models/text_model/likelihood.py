@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -189,81 +188,6 @@ def _with_offsets(model: Any) -> list[Any]:
 def _forget_positions(model: Any) -> None:
     for module in _with_offsets(model):
         module.rope_deltas = None
-
-
-# -- whole numbers after a lead such as "Correctness: " -------------------------------------------
-# Numbers share tokens: where digits are tokens, 10 begins with the token of 1. What follows is
-# counted, so that 1 has the probability of a 1 without a 0 behind it, whatever the tokenizer does.
-
-
-Tokens = tuple[int, ...]
-
-
-def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int) -> Scorer:
-    """Distributions over whole numbers that could follow a prompt, (prompts, leads, numbers).
-
-    leads: what stands before the number in the reply.
-    numbers: how many there are, 0 the first.
-    Raises ValueError for a tokenizer in which two numbers are the same tokens.
-    """
-    rows: list[Tokens] = []
-    reads: list[TokenRead] = []
-    by_lead: list[tuple[Sequence[Tokens], list[range]]] = []  # endings, and their places in `reads`
-    for lead in leads:
-        texts = [f"{lead}{number}" for number in range(numbers)]
-        tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
-        # The tokens with which all numbers begin, the lead's among them, and the rest of each.
-        columns = takewhile(lambda column: len(set(column)) == 1, zip(*tokens, strict=False))
-        shared: Tokens = tuple(column[0] for column in columns)
-        endings = [number[len(shared) :] for number in tokens]
-        if len(set(endings)) < numbers or not all(endings):
-            raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
-        # The longest tokens from which a number goes on: shorter ones are read on the way.
-        nodes = {ending[:length] for ending in endings for length in range(len(ending))}
-        leaves = [node for node in sorted(nodes) if not any(_begins(node, n) for n in nodes)]
-        places = []
-        for ending in endings:
-            places.append(range(len(reads), len(reads) + len(ending)))
-            for length, token in enumerate(ending):
-                on_the_way = [leaf[:length] == ending[:length] for leaf in leaves]
-                row = len(rows) + on_the_way.index(True)
-                reads.append(TokenRead(row, len(shared) + length, token))
-        rows += [shared + leaf for leaf in leaves]
-        by_lead.append((endings, places))
-
-    def distributions(logarithms: FloatArray) -> FloatArray:
-        stacked: FloatArray = np.stack(
-            [
-                _distribution(endings, [logarithms[:, own].sum(axis=1) for own in places])
-                for endings, places in by_lead
-            ],
-            axis=1,
-        )
-        return stacked
-
-    return Scorer(model, rows, reads, distributions, (1e-3, 0.1))
-
-
-def _distribution(endings: Sequence[Tokens], begun: Sequence[FloatArray]) -> FloatArray:
-    """(prompts, numbers) probabilities that sum to 1.
-
-    begun: of each number, (prompts,) log-probabilities that the reply begins with its tokens.
-    """
-    started = np.stack(begun, axis=1)
-    ended = started.copy()
-    for number, ending in enumerate(endings):
-        for other, longer in enumerate(endings):
-            if _begins(ending, longer):  # 10 goes on from 1, mostly
-                going_on = np.minimum(np.exp(started[:, other] - started[:, number]), 1.0)
-                with np.errstate(divide="ignore"):  # a certain 0 behind the 1: never a 1
-                    ended[:, number] += np.log1p(-going_on)
-    shares: FloatArray = np.exp(ended - np.logaddexp.reduce(ended, axis=1, keepdims=True))
-    return shares
-
-
-def _begins(tokens: Tokens, other: Tokens) -> bool:
-    """Whether the other begins with these tokens and goes on."""
-    return len(tokens) < len(other) and other[: len(tokens)] == tokens
 
 
 # -- first tokens of answers -----------------------------------------------------------------------

@@ -25,7 +25,6 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
     embedded_tokens,
-    image_token,
     media_tokens,
     refuse_missing,
     refuse_unused,
@@ -77,7 +76,6 @@ class LoadedTextModel:
     chat_template: the template's text, or None.
     generation_config: transformers' object with the settings in force.
     embeddings: tokens that the weights know; None where the model does not say.
-    image_token: the id that stands for the image, None where there is none.
     positions: longest text in tokens where positions are learned, else None.
     keeps_prompt: whether a text given with the image is part of the text (a caption that the model
         continues).
@@ -91,7 +89,6 @@ class LoadedTextModel:
     chat_template: str | None
     generation_config: Any
     embeddings: int | None
-    image_token: int | None
     positions: int | None
     keeps_prompt: bool
     sounds: SoundReader | None = None
@@ -232,7 +229,6 @@ def load_text_model(
         chat_template=str(template) if chat else None,
         generation_config=config,
         embeddings=embedded_tokens(model),
-        image_token=image_token(model.config),
         positions=positions,
         keeps_prompt=model.config.model_type == "blip",
         sounds=sounds,

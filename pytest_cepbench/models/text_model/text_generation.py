@@ -228,8 +228,7 @@ class TextModel:
     ) -> list[str | Reply]:
         """One text per input; one that ends at the limit of its length is in a reply that says so.
 
-        prepare: makes what the model reads of some inputs. Raises ModelError when the tokenizer is
-        not the one of the weights, and whatever the libraries raise.
+        prepare: makes what the model reads of some inputs. Raises whatever the libraries raise.
         """
         if not self.params.do_sample:
             return self._generate(inputs, prepare)
@@ -249,8 +248,6 @@ class TextModel:
         with quiet(), torch.inference_mode():
             read = prepare(inputs).to(loaded.device, loaded.model.dtype)
             prompts = read.get("input_ids")
-            if prompts is not None:
-                self._check_vocabulary(prompts)
             if not self._chats and loaded.positions is not None:
                 # Shortened where learned positions end. Only without a chat template: there the
                 # text is the same for every image, so a limit that depends on its length does not
@@ -288,23 +285,6 @@ class TextModel:
             else Reply(text, provenance=CUT)
             for text, row in zip(texts, rows, strict=True)
         ]
-
-    def _check_vocabulary(self, ids: Any) -> None:
-        # Out of range, the lookup dies with an IndexError on a CPU and takes the process's whole
-        # CUDA context with it on an accelerator.
-        loaded = self.loaded
-        if loaded.embeddings is None:
-            return
-        # Several models keep their image token outside the vocabulary and never look it up.
-        if loaded.image_token is not None:
-            ids = ids[ids != loaded.image_token]
-        highest = int(ids.max())
-        if highest >= loaded.embeddings:
-            raise ModelError(
-                f"{self._checkpoint.path}: the tokenizer gives token {highest}, and the "
-                f"weights know {loaded.embeddings} tokens: the tokenizer is not the one of these "
-                "weights"
-            )
 
 
 def special_tokens(loaded: LoadedTextModel) -> re.Pattern[str]:

@@ -2,20 +2,26 @@
 
 Describing and writing are the code of these roles, and answers are made in turns of writing and
 drawing. Drawing goes by families, since transformers has no one way for it: Janus and Emu3.
+
+Image tokens are chosen with a random generator for each drawing, whatever batch it is in.
+transformers draws the tokens of a batch from the global generator, so that a drawing would depend
+on its neighbours. Adding Gumbel noise to the scores and taking the largest sum draws from the same
+distribution (the Gumbel-max trick), and the noise of each drawing can be its own. Two checkpoints
+then meet the same noise at the same step, so their drawings differ no more than the checkpoints do.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, Resources
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.loading import explained
@@ -28,9 +34,13 @@ from pytest_cepbench.models.protocols import (
     StepLimit,
 )
 from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
-from pytest_cepbench.models.text_model.drawing import Emu3Decoder, JanusDecoder
 from pytest_cepbench.models.text_model.interleaver import PROMPTS, interleave
-from pytest_cepbench.models.text_model.loading import conversation, generation_config
+from pytest_cepbench.models.text_model.likelihood import cache_argument
+from pytest_cepbench.models.text_model.loading import (
+    LoadedTextModel,
+    conversation,
+    generation_config,
+)
 from pytest_cepbench.models.text_model.parameters import (
     OF_EMU3,
     GenerationParams,
@@ -48,6 +58,263 @@ from pytest_cepbench.models.text_model.text_generation import (
     special_tokens,
 )
 from pytest_cepbench.models.torch_runtime import backend_option, need, quiet
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _generate(model: Any, config: Any, choose: Callable[..., Any], **inputs: Any) -> torch.Tensor:
+    """The tokens that a model writes of which `choose` says what may follow.
+
+    The configuration is the model's own meanwhile: transformers fills what a call does not set from
+    there, and a penalty of repetitions that is there for texts would work on image tokens too.
+    """
+    from transformers import LogitsProcessorList
+
+    before = model.generation_config
+    model.generation_config = config
+    try:
+        tokens: torch.Tensor = model.generate(
+            **inputs, generation_config=config, logits_processor=LogitsProcessorList([choose])
+        )
+    finally:
+        model.generation_config = before
+    return tokens
+
+
+def _on_host(pixels: torch.Tensor) -> torch.Tensor:
+    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w), which transformers 5 requires."""
+    return (pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)).float().cpu()
+
+
+class TokenSampler:
+    """Picks the next image token of each drawing of a batch.
+
+    settings: do_sample, and where that is true temperature, top_p and top_k (0 is no limit).
+    seeds: one for each drawing. broken: which drawings met scores that are no numbers.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], seeds: Sequence[int]) -> None:
+        import torch
+        from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+        self.broken = torch.zeros(len(seeds), dtype=torch.bool)
+        self._generators: list[torch.Generator] = []
+        self._warpers: list[Callable[..., torch.Tensor]] = []
+        if settings["do_sample"]:
+            self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+            # Scores are brought to a temperature, and what top-k and top-p leave out goes.
+            if settings["temperature"] != 1.0:
+                self._warpers.append(TemperatureLogitsWarper(float(settings["temperature"])))
+            if settings["top_k"]:
+                self._warpers.append(TopKLogitsWarper(int(settings["top_k"])))
+            if settings["top_p"] < 1.0:
+                self._warpers.append(TopPLogitsWarper(float(settings["top_p"])))
+
+    def __call__(self, scores: torch.Tensor) -> torch.Tensor:
+        """The token of each drawing; scores: (drawings, tokens) logits."""
+        import torch
+
+        scores = scores.float()
+        self.broken |= scores.isnan().any(dim=1).cpu()
+        for warper in self._warpers:
+            scores = warper(None, scores)
+        if self._generators:
+            # On the CPU, so that the noise is the same on every device.
+            noise = [
+                torch.empty(scores.shape[1]).exponential_(generator=g) for g in self._generators
+            ]
+            scores = scores - torch.stack(noise).log().to(scores.device)
+        return scores.argmax(dim=1)
+
+
+def _only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Scores like `like`, in shape and kind, that leave a sampler only the chosen tokens."""
+    import torch
+
+    scores = torch.full_like(like, -torch.inf)
+    return scores.scatter_(1, chosen[:, None], 0.0)
+
+
+class JanusDecoder:
+    """Draws images of the size that the checkpoint was made for.
+
+    settings: of `drawing_settings`. Raises CheckpointError where the parts that draw do not fit.
+    chats: whether prompts go through the checkpoint's chat template, where it has one.
+    by_size: whether images of several sizes in one call would change each other's descriptions.
+    """
+
+    chats = True
+    by_size = False
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
+    ) -> None:
+        from transformers import GenerationConfig
+
+        self._loaded = loaded
+        self._settings = settings
+        config = loaded.model.config
+        stored, tokenizer = loaded.model.generation_config, loaded.tokenizer
+        start = getattr(loaded.processor, "image_start_token", None)
+        known = tokenizer.get_vocab()
+        bos = stored.bos_token_id if stored.bos_token_id is not None else tokenizer.bos_token_id
+        if start not in known or bos is None:
+            raise CheckpointError(
+                f"{checkpoint.path}: drawing needs a token that starts a text and one that starts "
+                f"an image, and the tokenizer has {bos!r} and {start!r} for them. Save the "
+                "processor that the model was trained with (processor.save_pretrained)"
+            )
+        pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id
+        self._config = GenerationConfig(
+            do_sample=False,  # `TokenSampler` leaves one token
+            guidance_scale=1.0,  # `choose` guides: its own would come after the choice
+            bos_token_id=bos,
+            pad_token_id=pad,
+            eos_token_id=stored.eos_token_id,
+            generation_kwargs={"boi_token_id": known[start]},
+        )
+        codes = config.vq_config.num_embeddings
+        scored = loaded.model.model.generation_head.vision_head.out_features
+        side = config.vq_config.num_patches
+        if codes != scored or side * side != config.vision_config.num_image_tokens:
+            raise CheckpointError(
+                f"{checkpoint.path}: the parts that draw do not fit: the head scores {scored} "
+                f"image tokens and the codebook has {codes}; "
+                f"{config.vision_config.num_image_tokens} are drawn and the decoder takes "
+                f"{side * side}. Save config.json and weights again"
+            )
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """(n, 3, h, w) pixel values as the checkpoint's image processor scales them.
+
+        Each depends on its own prompt and seed. NaN where the model's scores were no numbers.
+        """
+        from transformers import DynamicCache
+
+        loaded, sampler = self._loaded, TokenSampler(self._settings, seeds)
+        model = loaded.model
+        inputs = loaded.processor(
+            text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
+        ).to(loaded.device)
+        scale = self._settings["guidance_scale"]
+
+        def choose(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            guided, unguided = scores.float().chunk(2)
+            guided = unguided + scale * (guided - unguided)
+            return _only(sampler(guided), guided)
+
+        # The static cache of its own grows from call to call, and rounding with it.
+        cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+        codes = _generate(
+            model,
+            self._config,
+            choose,
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            generation_mode="image",
+            **{cache_argument(model): cache},
+        )
+        pixels = _on_host(model.decode_image_tokens(codes))
+        pixels[sampler.broken] = float("nan")
+        return pixels
+
+
+_LAST = 3
+"""Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
+
+
+class Emu3Decoder:
+    """Draws images of the ratio and area in its settings, rounded to whole tokens.
+
+    settings: of `drawing_settings`. Raises CheckpointError where the vocabulary has not every image
+    token, SpecError for a size of no token.
+    """
+
+    chats = False
+    by_size = True  # smaller images are padded before they are read, and padding changes them
+
+    def __init__(
+        self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
+    ) -> None:
+        import torch
+        from transformers import GenerationConfig
+
+        self._loaded = loaded
+        self._settings = settings
+        mapping = loaded.model.vocabulary_mapping
+        codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
+        tokens: Sequence[int] = mapping.image_tokens
+        if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
+            raise CheckpointError(
+                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+                f"tokens and the codebook has {codes}; it must name each, and the token "
+                f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+                "config.json again"
+            )
+        self._tokens = torch.tensor(tokens)
+        self._end_of_row = int(mapping.eol_token_id)
+        ratio, area = settings["image_ratio"], settings["image_area"]
+        self._height, self._width = loaded.processor.calculate_generate_size(
+            ratio, area, loaded.processor.downsample_ratio
+        )
+        if min(self._height, self._width) < 1:
+            raise SpecError(
+                f"{checkpoint.path}: image_area={area} at {ratio} is less than one image token"
+            )
+        stored = loaded.model.generation_config
+        self._config = GenerationConfig(
+            do_sample=False,  # `TokenSampler` leaves one token
+            guidance_scale=settings["guidance_scale"],
+            max_new_tokens=self._height * (self._width + 1),
+            bos_token_id=stored.bos_token_id,
+            pad_token_id=loaded.generation_config.pad_token_id,
+        )
+
+    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+        """As `JanusDecoder.draw`."""
+        import torch
+
+        model, sampler = self._loaded.model, TokenSampler(self._settings, seeds)
+        height, width, tokens = self._height, self._width, self._tokens.to(self._loaded.device)
+        inputs = self._inputs(prompts)
+        unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
+        start = inputs["input_ids"].shape[1]
+
+        def choose(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            column = (ids.shape[1] - start) % (width + 1)
+            if column == width:
+                ends = torch.full((len(ids),), self._end_of_row, device=scores.device)
+                return _only(ends, scores)
+            return _only(tokens[sampler(scores[:, tokens])], scores)
+
+        output = _generate(
+            model,
+            self._config,
+            choose,
+            **inputs,
+            negative_prompt_ids=unwanted["input_ids"],
+            negative_prompt_attention_mask=unwanted["attention_mask"],
+        )
+        drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
+        pixels = _on_host(model.decode_image_tokens(image_tokens=drawn, height=height, width=width))
+        pixels[sampler.broken] = float("nan")
+        return pixels
+
+    def _inputs(self, prompts: Sequence[str]) -> dict[str, torch.Tensor]:
+        inputs = self._loaded.processor(
+            text=list(prompts),
+            return_for_image_generation=True,
+            ratio=self._settings["image_ratio"],
+            image_area=self._settings["image_area"],
+            padding=True,
+            return_tensors="pt",
+        )
+        names = ("input_ids", "attention_mask")
+        return {name: inputs[name].to(self._loaded.device) for name in names}
+
+
+# -- binding and loading ---------------------------------------------------------------------------
 
 ADAPTER = "transformers-unified/1"
 

@@ -204,16 +204,6 @@ def test_a_checkpoint_answers_each_question_for_itself(interleaver: Load, family
 
 
 @pytest.mark.models
-def test_a_checkpoint_ends_a_free_answer(interleaver: Load) -> None:
-    """After as many steps as there may be at most."""
-    (steps,) = interleaver("janus", "max_new_tokens=3").interleave(
-        QUESTIONS[:1], [StepLimit(most=2)], [1]
-    )
-
-    assert 1 <= len(shown(steps)) <= 2
-
-
-@pytest.mark.models
 def test_the_roles_of_a_spec_are_one_load(folders: dict[str, Path]) -> None:
     """Answering in turns needs no weights of its own; its key has all settings of both stages."""
     text = f"{folders['emu3']}?{DRAW['emu3']}"

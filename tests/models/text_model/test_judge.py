@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, VerdictProbabilities
-from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.artifacts.outcome import WINNERS, VerdictProbabilities
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Battle, Judge, Reply
-from pytest_cepbench.models.text_model.judge_prompts import LINE_LEADS
-from pytest_cepbench.store import Store
-from tests.chains.roles import verdicts_of
+from pytest_cepbench.models.protocols import Battle, Judge, Reply
+from pytest_cepbench.models.text_model.likelihood import cache_argument, phrase_scorer
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
 from tests.tiny.common import skip_before
@@ -105,22 +103,6 @@ def test_a_model_that_cannot_be_batched_is_asked_one_by_one(load_judge: Load, na
     assert "one battle at a time" in alone[0].remarks[0]
 
 
-def test_verdicts_are_stored_with_their_probabilities(tiny_judge: Build, tmp_path: Path) -> None:
-    """The next run reads them, and can compute a soft score; other pixels are asked anew."""
-    spec, battles = f"{tiny_judge('qwen2-vl')}?device=cpu", make_battles()
-    bound = bind_text(spec, "judge")
-
-    with Store(tmp_path / "store") as store:
-        verdicts = list(verdicts_of(RoleRunner(bound, store), battles, [0] * 8))
-        again = RoleRunner(bind_text(spec, "judge"), store)
-        assert list(verdicts_of(again, battles, [1] * 8)) == verdicts
-        assert (again.tally.inputs, again.tally.hits) == (0, 8)
-        smaller = RoleRunner(bind_text(f"{spec}&max_pixels=1024", "judge"), store)
-        verdicts_of(smaller, battles, [0] * 8)
-        assert smaller.tally.inputs == 8
-    assert set(verdicts) <= set(WINNERS)
-
-
 def test_the_identity_names_what_a_verdict_depends_on(tiny_judge: Build) -> None:
     """Prompt, pixels and precision; not the size of a batch."""
     folder = tiny_judge("llava")
@@ -204,74 +186,49 @@ def test_large_images_are_made_smaller(load_judge: Load) -> None:
     assert tokens("&max_pixels=1024") < tokens("") == tokens("&max_pixels=4096")
 
 
-def make_answers() -> list[AnsweredQuestion]:
-    """Eight answers of unequal length, with several images, with one and without any."""
-    return [AnsweredQuestion(battle.question, battle.first) for battle in make_battles()]
+WORDS = ["Correctness:", "Richness:", "say", "it", *map(str, range(10))]
 
 
-def expected(replies: Sequence[Reply]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(n, 7) expected scores."""
-    return np.array([[reply.value.value(name) for name in CRITERIA] for reply in replies])
+def model_of() -> Any:
+    """A tiny Llama with weights that make a difference."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        )
+    ).eval()  # fmt: skip
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4 if parameter.ndim > 1 else 1)
+    return model
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
-def test_a_batch_gives_what_each_answer_alone_gives(load_judge: Load, name: str) -> None:
-    """Padding, neighbours and the shared prompt change no score; no criterion fails."""
-    judge, answers = load_judge(name), make_answers()
-
-    together = judge.score_answers(answers, [0] * 8)
-    alone = [judge.score_answers([answered], [5])[0] for answered in answers]
-
-    assert np.abs(expected(together) - expected(alone)).max() < 1e-4
-    assert [r.value.by_criterion["quality"].score for r in together] == [
-        r.value.by_criterion["quality"].score for r in alone
-    ]
-    assert not together[0].remarks
-    assert np.ptp(expected(together), axis=0).min() > 0
-    assert isinstance(judge, AnswerScorer)
-
-
-def test_scores_are_those_of_the_plain_model(load_judge: Load) -> None:
-    """The distribution over the numbers after each title, read here one number at a time."""
+def test_a_model_may_call_its_cache_as_older_releases_do() -> None:
+    """Code that comes with a checkpoint still says `past_key_values`, and scores alike."""
     import torch
 
-    judge, answered = load_judge("llava"), make_answers()[0]
-    (reply,) = judge.score_answers([answered], [0])
-    loaded = judge.loaded
-    inputs = dict(judge.inputs([judge._answer_conversation(answered)]))
-    for lead, name in zip(LINE_LEADS, CRITERIA, strict=True):
-        logarithms = []
-        for number in range(11):
-            tokens = loaded.tokenizer(
-                f"{lead}{number}", add_special_tokens=False, return_tensors="pt"
-            ).input_ids
-            whole = dict(inputs)
-            whole["input_ids"] = torch.cat([inputs["input_ids"], tokens], 1)
-            whole["attention_mask"] = torch.ones_like(whole["input_ids"])
-            with torch.inference_mode():
-                logits = loaded.model(**whole).logits.log_softmax(-1)
-            logarithms.append(float(logits[0, -2, tokens[0, -1]]))
-        chances = np.exp(logarithms) / np.exp(logarithms).sum()
-        result = reply.value.by_criterion[name]
-        assert result.expected == pytest.approx(chances @ np.arange(11), abs=1e-4)
-        assert result.score == int(np.argmax(chances))
+    class Older(torch.nn.Module):  # type: ignore[misc] # torch has no types here
+        """The same model behind the old name."""
 
+        def __init__(self, model: Any) -> None:
+            super().__init__()
+            self.model = model
 
-def test_a_vocabulary_without_numbers_gives_verdicts_alone(tmp_path: Path) -> None:
-    """A judge of battles is not refused for what nobody asks of it; scores are one clear line."""
-    from tests.tiny.common import JUDGE_WORDS
-    from tests.tiny.describers import build_llava
+        def forward(self, past_key_values: Any = None, **inputs: Any) -> Any:
+            output = self.model(**{cache_argument(self.model): past_key_values}, **inputs)
+            cache = getattr(output, cache_argument(self.model))
+            return SimpleNamespace(logits=output.logits, past_key_values=cache)
 
-    words = [word for word in JUDGE_WORDS if not word.isdigit()]
-    judge: Any = bind_text(f"{build_llava(tmp_path / 'm', words=words)}?device=cpu", "judge").load()
+    model, phrases = model_of(), [[3, 4], [5], [6, 7, 8]]
+    inputs = {"input_ids": torch.tensor([[1, 2]]), "attention_mask": torch.ones(1, 2).long()}
 
-    assert len(judge.judge(make_battles(), [0] * 8)) == 8
-    with pytest.raises(CheckpointError, match="same tokens for several of the numbers 0 to 10"):
-        judge.score_answers(make_answers(), [0] * 8)
+    with torch.inference_mode():
+        scores = phrase_scorer(model, phrases).score(inputs)
+        scores_of_older = phrase_scorer(Older(model), phrases).score(inputs)
 
-
-def test_the_binding_says_that_answers_can_be_scored(tiny_judge: Build) -> None:
-    """Before the model is loaded, so that a suite that wants scores can refuse other judges."""
-    assert bind_text(f"{tiny_judge('llava')}?device=cpu", "judge").scores_answers
-    assert not bind_text(f"{tiny_judge('llava')}?device=cpu", "describer").scores_answers
+    assert cache_argument(Older(model)) == "past_key_values"
+    assert scores_of_older == pytest.approx(scores, abs=1e-6)

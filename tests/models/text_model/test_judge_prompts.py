@@ -1,16 +1,31 @@
-"""What a judge is shown: every piece in order, and images of a bounded size."""
+"""What a judge is shown, in order and of a bounded size, and which of its replies count."""
 
 from __future__ import annotations
 
+import json
 import re
+import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, CriteriaScores
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Piece
-from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, break_up, shrink_image
+from pytest_cepbench.models.text_model.judge_prompts import (
+    CRITERION_SENTENCES,
+    JSON_CLOSING,
+    JUDGE_PROMPTS,
+    SCORE_SCHEMA,
+    break_up,
+    read_named,
+    read_scores,
+    score_system,
+    shrink_image,
+)
 
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (8, 2), "blue")
 
@@ -83,3 +98,246 @@ def test_a_smaller_image_keeps_its_shape(width: int, height: int, max_pixels: in
         scale = (max_pixels / (width * height)) ** 0.5
         assert abs(image.width - width * scale) <= 1
         assert abs(image.height - height * scale) <= 1
+
+
+# -- replies ---
+
+
+VERDICTS = [
+    ("A", "A"),
+    ("b", "B"),
+    ("**B.**", "B"),
+    ("(A)", "A"),
+    ("[[A]]", "A"),
+    ("Answer: B", "B"),
+    ("A is better", "A"),
+    ("__B is better__", "B"),
+    ("<OUTPUT_A> is better", "A"),
+    ("Tie (A is better)", "Tie(A)"),
+    ("Tie(B better)", "Tie(B)"),
+    ("tie(b)", "Tie(B)"),
+    ("Tie: A is better", "Tie(A)"),
+    ("My verdict: Tie (B is better).", "Tie(B)"),
+    ("\uff22 is better", "B"),
+    ('I looked at all steps.\nFinal verdict: "B is better".', "B"),
+    ("> Reply with A is better or B is better\n\nB is better", "B"),
+    ("<think>B is better? No, A is better.</think>Tie (A is better)", "Tie(A)"),
+    ("<think>A</think><think>B is better</think>\nA is better", "A"),
+    ('{"better_response": "A"}', "A"),
+    ('```json\n{"reasoning": "B has colors", "winner": "Tie (A is better)"}\n```', "Tie(A)"),
+]
+
+FAILURES = [
+    "",
+    " \n",
+    "Tie",
+    "It is a tie.",
+    "Tie (A and B are equal)",
+    "Tie (A is better or B is better)",
+    "Both are good",
+    "a is a better one",
+    "A is better. No, B is better",
+    "A is better at texts, B is better at images",
+    "A is better\nI am not sure.",
+    "I'm sorry, but I can't assist with that.",
+    "I do not think that A is better",
+    "Either A is better or B is better",
+    "A is better?",
+    "Maybe A is better",
+    "If only the text counts, A is better",
+    "A is better if you prefer color",
+    "<think>A is better",
+    "A is better<think>or is it?",
+    "<think>A is better</think>",
+    "[[C]]",
+    '{"better_response": "both"}',
+    '{"better_response": "A", "winner": "B"}',
+    '{"better_response": ["A"]}',
+    '{"score": 5}',
+    '{"better_response": "A"',
+    "[" * 100_000,
+    '{"a":' * 100_000,
+]
+
+
+def problem_of(scores: CriteriaScores | Failure) -> str:
+    """Why a reply does not have all seven scores; empty where it has."""
+    if isinstance(scores, Failure):
+        return scores.detail
+    return "; ".join(dict.fromkeys(failure.detail for failure in scores.failures))
+
+
+@pytest.mark.parametrize(("text", "winner"), VERDICTS)
+def test_the_last_line_is_the_verdict(text: str, winner: str) -> None:
+    """However it is wrapped, the verdict that is named is read."""
+    assert read_named(JUDGE_PROMPTS["criteria"], text) == winner
+
+
+@pytest.mark.parametrize("text", FAILURES, ids=lambda text: text[:40])
+def test_anything_else_is_a_failure(text: str) -> None:
+    """No coin is tossed; what is denied, doubted, asked or quoted is no verdict."""
+    result = read_named(JUDGE_PROMPTS["criteria"], text)
+    assert isinstance(result, Failure)
+    assert result.kind == "no-verdict"
+
+
+@pytest.mark.parametrize("name", JUDGE_PROMPTS)
+def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
+    """What a prompt asks a judge to say, also with full stop, in bold and after reasoning."""
+    for winner in WINNERS:
+        phrase = JUDGE_PROMPTS[name].phrases[winner]
+        for answer in (phrase, f"{phrase}.", f"**{phrase}**", f"<think>B</think>\n\n{phrase}"):
+            assert read_named(JUDGE_PROMPTS[name], answer) == winner
+
+
+@pytest.mark.parametrize(
+    ("answer", "winner"),
+    [
+        *((text, "Tie(A)") for text in ("C", " C.", "**C**", "Final answer: (C)", "Verdict: C")),
+        *((text, None) for text in ("E", "AB", "a", "A is better", "A or C", "it is C", "C?")),
+    ],
+)
+def test_a_letter_is_read_alone(answer: str, winner: str | None) -> None:
+    """Behind a label or emphasis; in a sentence it may be the name of an answer."""
+    result = read_named(JUDGE_PROMPTS["letters"], answer)
+    assert isinstance(result, Failure) if winner is None else result == winner
+
+
+@given(st.text(st.sampled_from('AB ab().:"*`[]>{}tie<think/>\n isbetter'), max_size=60))
+def test_any_text_is_a_verdict_or_a_failure(text: str) -> None:
+    """Whatever a model writes is a verdict or a failure, never an exception."""
+    result = read_named(JUDGE_PROMPTS["criteria"], text)
+    assert result in WINNERS or isinstance(result, Failure)
+
+
+FULL = {name: {"score": k + 1, "justification": f"why {name}"} for k, name in enumerate(CRITERIA)}
+TEXT = json.dumps(FULL)
+OTHER = json.dumps(FULL | {"quality": {"score": 0, "justification": "no"}})
+NUMBERS = list(map(float, range(1, 8)))
+
+
+def values(result: Any) -> list[float | None]:
+    """The seven scores of a reply that could be read."""
+    assert isinstance(result, CriteriaScores)
+    return [result.value(name) for name in CRITERIA]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        TEXT,
+        f"\n{TEXT}\n",
+        f"```json\n{TEXT}\n```",
+        f"Here are my scores:\n{TEXT}\nI hope that helps.",
+        f"Scores in {{braces}}: {TEXT}",
+        f"A stray }} first. {TEXT} }}",
+        f"<think>{OTHER}</think>{TEXT}",
+        f"{OTHER}</think>\n{TEXT}",
+        f"{TEXT}\nTo repeat it: {TEXT}",
+        f"[{TEXT}]",
+        json.dumps({name: k + 1 for k, name in enumerate(CRITERIA)}),
+        json.dumps({name: float(k + 1) for k, name in enumerate(CRITERIA)}),
+        json.dumps(FULL | {"overall": {"score": 99}, "remark": "fine"}),
+        json.dumps({n: {"score": k + 1, "justification": ["x"]} for k, n in enumerate(CRITERIA)}),
+        TEXT.replace("why quality", 'a brace } and a quote \\" and {'),
+    ],
+)
+def test_all_seven_are_read(reply: str) -> None:
+    """However the object is wrapped, and in the names of the prompt or of the paper."""
+    assert values(read_scores(reply)) == NUMBERS
+    assert problem_of(read_scores(reply)) == ""
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I'm sorry, but I can't assist with that.",
+        "Correctness: 7, quality: 8",
+        TEXT[:-1],
+        TEXT[:60],
+        f"A brace {{ that stays open. {TEXT}",
+        "{}",
+        '{"overall": 7}',
+        '{"scores": ' + TEXT + "}",
+        "7",
+        "null",
+        f"<think>{TEXT}",
+        f"{TEXT}<think>or is it?",
+        f"<think>{TEXT}</think>",
+        f"{TEXT}\nNo, rather: {OTHER}",
+        "{" * 100_000,
+        '{"a":' * 100_000,
+        '{"quality": ' + "9" * 5000 + "}",
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_reply_without_one_set_of_scores_is_a_failure(reply: str) -> None:
+    """Of all criteria: none is guessed, and of two sets neither is taken."""
+    result = read_scores(reply)
+    assert isinstance(result, Failure)
+    assert result.kind == "no-score"
+    assert problem_of(result)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"score": 11, "justification": ""}, "not from 0 to 10"),
+        ({"score": -1, "justification": ""}, "not from 0 to 10"),
+        ({"score": 7.5, "justification": ""}, "no whole number"),
+        ({"score": "7", "justification": ""}, "no whole number"),
+        ({"score": True, "justification": ""}, "no whole number"),
+        ({"score": None, "justification": ""}, "no whole number"),
+        ({"score": float("nan")}, "no whole number"),
+        ({"justification": "good"}, "no whole number"),
+        ([7], "no whole number"),
+    ],
+)
+def test_a_wrong_number_fails_its_criterion_alone(value: Any, reason: str) -> None:
+    """It is not clipped, rounded, read out of a text or taken for 0; the others stand."""
+    result = read_scores(json.dumps(FULL | {"quality": value}))
+    assert values(result) == [*NUMBERS[:3], None, *NUMBERS[4:]]
+    assert reason in problem_of(result)
+
+
+def test_a_missing_criterion_fails_alone() -> None:
+    """And the problem names it, for the question that asks for it."""
+    result = read_scores(json.dumps({n: v for n, v in FULL.items() if n != "preference"}))
+    assert values(result) == [*NUMBERS[:4], None, *NUMBERS[5:]]
+    assert problem_of(result) == "preference: no score was given"
+
+
+def test_a_criterion_that_is_given_twice_has_no_score() -> None:
+    """JSON readers keep the last of two equal keys, and say nothing."""
+    reply = TEXT[:-1] + ', "quality": {"score": 0, "justification": "no"}}'
+    result = read_scores(reply)
+    assert values(result) == [*NUMBERS[:3], None, *NUMBERS[4:]]
+    assert "given twice" in problem_of(result)
+
+
+@pytest.mark.parametrize("piece", ["{", '{"', '\\"', '"{', '{"quality": {"score": 1', "}{"])
+def test_a_long_reply_takes_no_long_time(piece: str) -> None:
+    """A model can repeat itself up to its limit; time grows no faster than the text."""
+    started = time.process_time()
+    assert isinstance(read_scores(piece * 20_000), Failure)
+    assert time.process_time() - started < 2
+
+
+@given(st.text(st.sampled_from('{}"\\:,0123456789 qualitycorens[]<think/>\n'), max_size=80))
+def test_any_text_is_scores_or_a_failure(text: str) -> None:
+    """Whatever a model writes is scores or a failure, never an exception."""
+    assert isinstance(read_scores(text), CriteriaScores | Failure)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_the_words_and_the_schema_ask_for_the_same(numbered: bool) -> None:
+    """Every criterion by title in the system prompt, by key in the closing and in the schema."""
+    system = score_system(numbered=numbered)
+    assert ("<IMG_i>" in system) == numbered
+    for name in CRITERIA:
+        assert CRITERION_SENTENCES[name][0] in system
+        assert name in JSON_CLOSING
+        score = SCORE_SCHEMA["properties"][name]["properties"]["score"]
+        assert score["enum"] == list(range(11))
+    assert SCORE_SCHEMA["required"] == list(CRITERIA)

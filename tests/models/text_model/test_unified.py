@@ -15,9 +15,8 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import bind, detect
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Describer, Generator, Movable
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.models.text_model.drawing import TokenSampler
 from pytest_cepbench.models.text_model.loading import LoadedTextModel
-from pytest_cepbench.models.text_model.unified import UnifiedModel
+from pytest_cepbench.models.text_model.unified import TokenSampler, UnifiedModel
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import CONTEXT, bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
@@ -190,17 +189,6 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(unified: Load, family: st
     spelt = draw(made, [f"two {token} red <eos> circle"], [11])
 
     assert apart(spelt, draw(made, ["two   red   circle"], [11])) == [0]
-
-
-@pytest.mark.slow
-def test_what_frames_a_prompt_can_be_said(unified: Load) -> None:
-    """A spec's template goes in place of Janus's chat template and is part of Emu3's prompt."""
-    for family in ("janus", "emu3"):
-        unframed = draw(unified(family), ["red circle"], [11])
-        framed = draw(unified(family, "image_prompt_template={prompt} small"), ["red circle"], [11])
-        assert apart(unframed, framed) > [16]
-    unwanted = draw(unified("emu3", "negative_prompt=blue square"), ["red circle"], [11])
-    assert apart(unwanted, draw(unified("emu3"), ["red circle"], [11])) > [16]
 
 
 def test_emu3_ends_each_row_with_its_token(unified: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.features import vqa_questions
-from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.protocols import Vqa, VqaQuestion
 from pytest_cepbench.models.text_model.likelihood import first_tokens
-from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
 from tests.tiny.common import JUDGE_WORDS, pictures
 
@@ -91,26 +87,6 @@ def test_probabilities_are_those_of_the_plain_model(tiny: Build) -> None:
     tokens = [model.loaded.tokenizer.convert_tokens_to_ids(word) for word in ("Yes", "yes")]
     expected = float(sum(logits[token] for token in tokens))
     assert _values(model, [red], [question])[0, 0] == pytest.approx(expected, abs=1e-6)
-
-
-def test_answers_are_stored_and_not_asked_again(tiny: Build, tmp_path: Path) -> None:
-    """The key follows question, answer and picture."""
-    bound = bind_text(f"{tiny('llava')}?device=cpu", "vqa")
-    (red, *_) = pictures()
-    query = '[["is it red ?",["Yes"]]]'
-
-    with Store(tmp_path / "store") as store:
-
-        def step(text: str) -> Step:
-            key = RoleRunner(bound, store).key(text, 0, "image", "digest of red")
-            return Step(key, 0, lambda: (red, vqa_questions(text)))
-
-        first = RoleRunner(bound, store).ask("answer", [step(query)])
-        again = RoleRunner(bind_text(f"{tiny('llava')}?device=cpu", "vqa"), store)
-        assert list(again.ask("answer", [step(query)])) == list(first)
-        assert (again.tally.inputs, again.tally.hits) == (0, 1)
-        again.ask("answer", [step(query.replace("Yes", "No"))])
-        assert again.tally.inputs == 1
 
 
 def test_a_question_longer_than_the_model_reads_is_a_failure(tiny: Build) -> None:
