@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import metadata, util
-from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -357,26 +356,6 @@ def undistributed(call: Any) -> dict[str, Any]:
     torch 2.6 has none; there it depends on whether a process group is set up.
     """
     return {"no_dist": True} if "no_dist" in signature(call).parameters else {}
-
-
-def adapter_names(adapted: Any, name: str, tensors: dict[str, Any]) -> Mapping[str, Any]:
-    """An adapter's tensors under the names that the base's modules have today.
-
-    Architectures were renamed inside of transformers 5; PEFT 0.19 follows for files from before.
-    """
-    if find_spec("peft.utils.transformers_weight_conversion") is None:
-        return tensors
-    from peft.utils.transformers_weight_conversion import (
-        convert_peft_adapter_state_dict_for_transformers,
-    )
-
-    converted: Mapping[str, Any] = convert_peft_adapter_state_dict_for_transformers(
-        model=adapted,
-        peft_config=adapted.peft_config[name],
-        adapter_state_dict=tensors,
-        adapter_name=name,
-    )
-    return converted
 
 
 def sentence_lengths(model: Any, texts: list[str], prompt: str) -> list[int]:

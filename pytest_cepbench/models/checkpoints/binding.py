@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from math import prod
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
     CoveredFiles,
     DetectedModel,
+    IdleParts,
     Resources,
 )
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint, stored_precision
+from pytest_cepbench.models.checkpoints.checkpoint import (
+    Checkpoint,
+    CheckpointPart,
+    fingerprint,
+    stored_precision,
+)
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
-from pytest_cepbench.models.checkpoints.idle_parts import idle_parts
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import Placement
+from pytest_cepbench.models.checkpoints.peft_adapters import adapter_weights, read_tensors
+from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
 from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.torch_runtime import (
@@ -77,7 +88,6 @@ def adapter(
     *,
     check: Callable[[LoadPlan[P]], object] = lambda _: None,
     decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] | None = None,
-    scores_answers: bool = False,
 ) -> Bind:
     """A library's way to play a role: how its checkpoints are bound and loaded.
 
@@ -87,7 +97,6 @@ def adapter(
     load: loads the model of a plan; raises what `loading` raises.
     check: raises, at binding, for what loading would refuse or, worse, misread.
     decisive: the parameters that enter keys; None for dtype and those that the class says.
-    scores_answers: as in `BoundRole`.
     What it returns raises SpecError for unknown or wrong parameters, CheckpointError for files that
     cannot be used or that no fingerprint can vouch for, MissingDependencyError where a library is
     not installed.
@@ -147,7 +156,6 @@ def adapter(
             ),
             provenance={"device": device, **library_versions()},
             files=files,
-            scores_answers=scores_answers,
             remarks=checkpoint.remarks,
             idle=cache(lambda: idle_parts(checkpoint)),
             reads=checkpoint.reads,
@@ -312,3 +320,60 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
             "nothing says how its weights are read"
         )
     return method
+
+
+# -- trained parts that change nothing -------------------------------------------------------------
+# A gate of a checkpoint whose trained parts change nothing measures what was accepted before the
+# training. That is found in the files, since stored results are not computed again and load no
+# model.
+
+
+_FACTOR = re.compile(r"(.*[._])(lora_(embedding_)?[AB]|lora_down|lora_up|down|up)(\.weight)?")
+"""Names of the matrices whose product a layer adds: where one is zero, it adds nothing."""
+
+_SCALE = re.compile(r".*\.alpha")
+
+
+def idle_parts(checkpoint: Checkpoint) -> IdleParts:
+    """Which LoRA and components of a checkpoint change nothing.
+
+    LoRA is idle where one matrix of each of its layers is zero and it holds nothing else, a
+    component where its files are those that it replaces. Other kinds are taken to change something.
+    """
+    trained = [p for p in checkpoint.parts if p.name in ("adapter", LORA) or _replaces(p)]
+    idle = [part for part in trained if _is_idle(checkpoint, part)]
+    whole = bool(idle) and len(idle) == len(trained)
+    return IdleParts(
+        tuple(
+            f"{part.path} is equal to the {part.name} that it replaces"
+            if _replaces(part)
+            else f"{part.path} changes nothing: it is as a training begins"
+            for part in idle
+            # A training's folder holds components that it left as they were.
+            if whole or not _replaces(part)
+        ),
+        whole,
+    )
+
+
+def _replaces(part: CheckpointPart) -> bool:
+    return bool(part.component) or part.name in part.supplies
+
+
+def _is_idle(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
+    if _replaces(part):
+        own = {path for _, path in part.paths() if path.suffix == ".safetensors"}
+        base = {checkpoint.path / part.name / (path.name) for path in own}
+        return (
+            bool(own)
+            and all(map(Path.is_file, base))
+            and set(map(sha256_of, own)) == set(map(sha256_of, base))
+        )
+    state = read_tensors(part.path if part.name == LORA else adapter_weights(part.path))
+    layers: dict[str, bool] = defaultdict(lambda: True)  # whether all matrices hold something
+    for name, tensor in state.items():
+        if (match := _FACTOR.fullmatch(name)) is not None:
+            layers[match[1]] &= bool(tensor.any())
+        elif not _SCALE.fullmatch(name):
+            return False
+    return bool(layers) and not any(layers.values())

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.errors import CheckpointError
@@ -340,33 +342,30 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+class _Module(msgspec.Struct):
+    path: str
+    type: str
+
+
 def read_modules(path: Path) -> list[dict[str, str]]:
     """The modules in a sentence-transformers modules.json, in order: the path and type of each.
 
     A path is relative to the file's folder, "" for that folder itself. Raises CheckpointError for a
     file that lists none, and for a path that leads out of the folder.
     """
-    listed = _parse(path)
-    if (
-        not isinstance(listed, list)
-        or not listed
-        or not all(
-            isinstance(module, dict)
-            and isinstance(module.get("path"), str)
-            and isinstance(module.get("type"), str)
-            for module in listed
-        )
-    ):
+    try:
+        listed = msgspec.convert(_parse(path), Annotated[list[_Module], msgspec.Meta(min_length=1)])
+    except msgspec.ValidationError as error:
         raise CheckpointError(
-            f"{path}: expected a JSON list of modules, each with a path and a type"
-        )
+            f"{path}: expected a JSON list of modules, each with a path and a type ({error})"
+        ) from error
     for module in listed:
-        inner = PurePosixPath(module["path"])
-        if inner.is_absolute() or ".." in inner.parts or "\\" in module["path"]:
+        inner = PurePosixPath(module.path)
+        if inner.is_absolute() or ".." in inner.parts or "\\" in module.path:
             raise CheckpointError(
-                f"{path}: the module path {module['path']!r} leads out of the checkpoint"
+                f"{path}: the module path {module.path!r} leads out of the checkpoint"
             )
-    return [{"path": module["path"], "type": module["type"]} for module in listed]
+    return [msgspec.structs.asdict(module) for module in listed]
 
 
 def _parse(path: Path) -> Any:
@@ -432,14 +431,11 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
 _PICKLED = re.compile(r"(pytorch_|open_clip_)?model(?!_fsdp|_world_size).*\.(bin|pt|pth)")
 
 
-def holds_whole_model(folder: Path) -> bool:
-    """Whether a folder holds a model of transformers, configuration and weights."""
+def holds_model(folder: Path) -> bool:
+    """Whether a folder holds the index of a model, or configuration and weights of transformers."""
+    others = (name for name in INDEXES if name != "config.json")
+    if any((folder / name).is_file() for name in others):
+        return True
     return (folder / "config.json").is_file() and any(
         path.suffix == ".safetensors" or _PICKLED.fullmatch(path.name) for path in folder.iterdir()
     )
-
-
-def holds_model(folder: Path) -> bool:
-    """Whether a folder holds a model of any library, or the index of one."""
-    others = (name for name in INDEXES if name != "config.json")
-    return any((folder / name).is_file() for name in others) or holds_whole_model(folder)

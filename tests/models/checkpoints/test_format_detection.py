@@ -28,129 +28,79 @@ def detection_of(folder: Path) -> Checkpoint:
 MODEL = "architectures"
 
 
+def config_of(architecture: str, model_type: str = "", **rest: Any) -> dict[str, Any]:
+    """A config.json as far as the rules look at it."""
+    named = {MODEL: [architecture]} if architecture else {}
+    return named | ({"model_type": model_type} if model_type else {}) | rest
+
+
 @pytest.mark.parametrize(
     ("config", "roles"),
     [
         (LLAVA, "describer writer"),
         (
-            {
-                MODEL: ["Qwen2VLForConditionalGeneration"],
-                "model_type": "qwen2_vl",
-                "vision_config": {},
-            },
+            config_of("Qwen2VLForConditionalGeneration", "qwen2_vl", vision_config={}),
             "describer writer",
         ),
+        (config_of("BlipForConditionalGeneration", "blip", vision_config={}), "describer"),
+        (config_of("VisionEncoderDecoderModel", "vision-encoder-decoder"), "describer"),
+        (config_of("GitForCausalLM", "git", vision_config={}), "describer"),
+        (config_of("Pix2StructForConditionalGeneration", "pix2struct"), "describer"),
         (
-            {MODEL: ["BlipForConditionalGeneration"], "model_type": "blip", "vision_config": {}},
-            "describer",
-        ),
-        (
-            {MODEL: ["VisionEncoderDecoderModel"], "model_type": "vision-encoder-decoder"},
-            "describer",
-        ),
-        ({MODEL: ["GitForCausalLM"], "model_type": "git", "vision_config": {}}, "describer"),
-        (
-            {MODEL: ["Pix2StructForConditionalGeneration"], "model_type": "pix2struct"},
-            "describer",
-        ),
-        (
-            {
-                MODEL: ["ChameleonForConditionalGeneration"],
-                "model_type": "chameleon",
-                "vq_config": {},
-            },
+            config_of("ChameleonForConditionalGeneration", "chameleon", vq_config={}),
             "describer writer",
         ),
-        (
-            {MODEL: ["CLIPModel"], "model_type": "clip", "vision_config": {}, "text_config": {}},
-            "encoder",
-        ),
-        (
-            {MODEL: ["BlipModel"], "model_type": "blip", "vision_config": {}, "text_config": {}},
-            "encoder",
-        ),
+        (config_of("CLIPModel", "clip", vision_config={}, text_config={}), "encoder"),
+        (config_of("BlipModel", "blip", vision_config={}, text_config={}), "encoder"),
         (VIT, "encoder"),
-        ({"model_type": "blip-2", "vision_config": {}}, "describer writer"),
-        ({MODEL: ["Dinov2ForImageClassification"], "model_type": "dinov2"}, "encoder"),
+        (config_of("", "blip-2", vision_config={}), "describer writer"),
+        (config_of("Dinov2ForImageClassification", "dinov2"), "encoder"),
+        (config_of("NovelViTModel", "novel", num_channels=3, patch_size=4), "encoder"),
+        (config_of("ClapModel", "clap", audio_config={}), "encoder"),
+        (config_of("ASTForAudioClassification", num_mel_bins=128, patch_size=16), "encoder"),
+        (config_of("HubertModel", "hubert", num_feat_extract_layers=7), "encoder"),
+        (config_of("WavLMForCTC", "wavlm", num_feat_extract_layers=7), "describer encoder"),
+        (config_of("NovelForCTC", "novel_ctc"), "describer encoder"),
         (
-            {MODEL: ["NovelViTModel"], "model_type": "novel", "num_channels": 3, "patch_size": 4},
-            "encoder",
-        ),
-        ({MODEL: ["ClapModel"], "model_type": "clap", "audio_config": {}}, "encoder"),
-        ({MODEL: ["ASTForAudioClassification"], "num_mel_bins": 128, "patch_size": 16}, "encoder"),
-        ({MODEL: ["HubertModel"], "model_type": "hubert", "num_feat_extract_layers": 7}, "encoder"),
-        (
-            {MODEL: ["WavLMForCTC"], "model_type": "wavlm", "num_feat_extract_layers": 7},
-            "describer encoder",
-        ),
-        ({MODEL: ["NovelForCTC"], "model_type": "novel_ctc"}, "describer encoder"),
-        (
-            {MODEL: ["WhisperForConditionalGeneration"], "num_mel_bins": 80, "decoder_layers": 4},
+            config_of("WhisperForConditionalGeneration", num_mel_bins=80, decoder_layers=4),
             "describer",
         ),
-        ({MODEL: ["MoonshineForConditionalGeneration"], "model_type": "moonshine"}, "describer"),
-        ({MODEL: ["SpeechT5ForSpeechToText"], "num_mel_bins": 80}, "describer"),
-        ({MODEL: ["VoxtralForConditionalGeneration"], "audio_config": {}}, "describer"),
+        (config_of("MoonshineForConditionalGeneration", "moonshine"), "describer"),
+        (config_of("SpeechT5ForSpeechToText", num_mel_bins=80), "describer"),
+        (config_of("VoxtralForConditionalGeneration", audio_config={}), "describer"),
         (
-            {
-                MODEL: ["Gemma3nForConditionalGeneration"],
-                "vision_config": {},
-                "audio_config": {},
-                "image_token_id": 1,
-            },
+            config_of(
+                "Gemma3nForConditionalGeneration",
+                vision_config={},
+                audio_config={},
+                image_token_id=1,
+            ),
             "describer writer",
         ),
-        ({MODEL: ["SpeechT5ForTextToSpeech"], "num_mel_bins": 80}, "generator"),
-        ({MODEL: ["BarkModel"], "model_type": "bark"}, "generator"),
+        (config_of("SpeechT5ForTextToSpeech", num_mel_bins=80), "generator"),
+        (config_of("BarkModel", "bark"), "generator"),
         (
-            {
-                MODEL: ["VitsModel"],
-                "vocab_size": 38,
-                "sampling_rate": 16000,
-                "upsample_rates": [8, 8, 2, 2],
-            },
+            config_of("VitsModel", vocab_size=38, sampling_rate=16000, upsample_rates=[8, 8, 2, 2]),
             "generator",
         ),
         (
-            {
-                MODEL: ["MusicgenForConditionalGeneration"],
-                "text_encoder": {},
-                "audio_encoder": {},
-                "decoder": {},
-            },
+            config_of(
+                "MusicgenForConditionalGeneration", text_encoder={}, audio_encoder={}, decoder={}
+            ),
             "generator",
         ),
         ({"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}, "encoder"),
         (
-            {
-                MODEL: ["Owlv2ForObjectDetection"],
-                "model_type": "owlv2",
-                "vision_config": {},
-                "text_config": {},
-            },
+            config_of("Owlv2ForObjectDetection", "owlv2", vision_config={}, text_config={}),
             "detector",
         ),
         (
-            {
-                MODEL: ["OwlViTForObjectDetection"],
-                "model_type": "owlvit",
-                "vision_config": {},
-                "text_config": {},
-            },
+            config_of("OwlViTForObjectDetection", "owlvit", vision_config={}, text_config={}),
             "detector",
         ),
-        (
-            {MODEL: ["Mask2FormerForUniversalSegmentation"], "model_type": "mask2former"},
-            "detector",
-        ),
-        (
-            {MODEL: ["DetrForObjectDetection"], "model_type": "detr", "num_channels": 3},
-            "detector",
-        ),
-        (
-            {MODEL: ["NovelForObjectDetection"], "model_type": "novel", "num_channels": 3},
-            "detector",
-        ),
+        (config_of("Mask2FormerForUniversalSegmentation", "mask2former"), "detector"),
+        (config_of("DetrForObjectDetection", "detr", num_channels=3), "detector"),
+        (config_of("NovelForObjectDetection", "novel", num_channels=3), "detector"),
     ],
     ids=lambda value: value if isinstance(value, str) else str(value.get(MODEL, ["timm"])[0]),
 )
@@ -192,42 +142,34 @@ def test_a_model_type_tells_the_role_where_nothing_else_does(
 @pytest.mark.parametrize(
     ("config", "because"),
     [
-        ({MODEL: ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}, "reads no images"),
-        ({MODEL: ["T5ForConditionalGeneration"], "model_type": "t5"}, "reads no images"),
-        ({MODEL: ["DPTForDepthEstimation"], "model_type": "dpt", "num_channels": 3}, "depths"),
-        ({MODEL: ["SegformerForSemanticSegmentation"], "model_type": "segformer"}, "masks"),
+        (config_of("LlamaForCausalLM", "llama", vocab_size=9), "reads no images"),
+        (config_of("T5ForConditionalGeneration", "t5"), "reads no images"),
+        (config_of("DPTForDepthEstimation", "dpt", num_channels=3), "depths"),
+        (config_of("SegformerForSemanticSegmentation", "segformer"), "masks"),
         (
-            {
-                MODEL: ["GroundingDinoForObjectDetection"],
-                "model_type": "grounding-dino",
-                "text_config": {},
-            },
+            config_of("GroundingDinoForObjectDetection", "grounding-dino", text_config={}),
             "phrases of one text",
         ),
         (
-            {MODEL: ["ClapForTagging"], "model_type": "clap", "audio_config": {}},
+            config_of("ClapForTagging", "clap", audio_config={}),
             "reads sounds, but no rule recognises what it gives",
         ),
         (
-            {MODEL: ["CsmForConditionalGeneration"], "model_type": "csm", "audio_token_id": 1},
+            config_of("CsmForConditionalGeneration", "csm", audio_token_id=1),
             "a voice that it is shown",
         ),
         (
-            {MODEL: ["NovelForTagging"], "model_type": "novel", "vision_config": {}},
+            config_of("NovelForTagging", "novel", vision_config={}),
             "reads images, but no rule recognises what it gives",
         ),
         (
-            {
-                MODEL: ["Qwen3VLModel"],
-                "model_type": "qwen3_vl",
-                "vision_config": {},
-                "text_config": {},
-                "image_token_id": 1,
-            },
+            config_of(
+                "Qwen3VLModel", "qwen3_vl", vision_config={}, text_config={}, image_token_id=1
+            ),
             "an image has several vectors",
         ),
         (
-            {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image", "visual": {}},
+            config_of("GlmImageForConditionalGeneration", "glm_image", visual={}),
             "makes image tokens that a second model decodes",
         ),
     ],

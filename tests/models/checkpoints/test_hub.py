@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.checkpoints.test_pipeline_parts import FORMS
@@ -93,29 +93,6 @@ class TestHub:
         )
         with pytest.raises(CheckpointError, match=r"no slow\.safetensors"):
             inspect_checkpoint(parse_spec(f"{base}?lora=org/model/slow.safetensors"))
-
-    def test_a_base_can_be_a_hub_id(self, cache: Path, tmp_path: Path) -> None:
-        """Its revision is the spec's; the LoRA under test is a folder."""
-        snapshot = cache / "models--org--pipeline" / "snapshots" / self.COMMIT
-        write_pipeline(snapshot)
-        refs = snapshot.parents[1] / "refs"
-        refs.mkdir()
-        (refs / "v2").write_text(self.COMMIT, encoding="utf-8")
-        lora = write_tensors(tmp_path / "lora.safetensors", FORMS["kohya"])
-        spec = parse_spec(f"{lora}?base=org/pipeline&revision=v2")
-        checkpoint = inspect_checkpoint(spec)
-        complete_checkpoint(checkpoint)
-        assert (checkpoint.path, checkpoint.revision) == (snapshot, self.COMMIT)
-        assert [part.path for part in checkpoint.parts] == [lora]
-        with pytest.raises(SpecError, match=r"write PIPELINE\?lora=org/pipeline"):
-            inspect_checkpoint(parse_spec(f"org/pipeline?base={tmp_path}&revision=v2"))
-
-    def test_a_snapshot_without_weights_is_refused(self, cache: Path) -> None:
-        """A cache filled in part must not bind."""
-        self.fill(cache, None)
-        spec = parse_spec("org/model")
-        with pytest.raises(CheckpointError, match="no weights"):
-            complete_checkpoint(inspect_checkpoint(spec))
 
     @pytest.mark.parametrize(
         "target", ["org/other", "org/model?revision=v9", "checkpoints/step-80"]

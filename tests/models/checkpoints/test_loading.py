@@ -1,4 +1,4 @@
-"""What goes wrong while a checkpoint is loaded, in words, by what can be done about it."""
+"""What goes wrong while a checkpoint is loaded, and models that are divided among places."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from pytest_cepbench.chains import CallCounts
+from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, MissingDependencyError
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints import Checkpoint, loading
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import RoleName, VqaQuestion
 from tests.models.binding import bind_text, plain
+from tests.models.files import LLAVA, write_checkpoint
 from tests.tiny import describers, detectors, encoders, generators, unified
 from tests.tiny.common import JUDGE_WORDS, pictures
 
@@ -100,3 +104,48 @@ def test_answers_are_read_by_their_names(
     stored = json.loads(generation.read_text()) if generation.exists() else {}
     generation.write_text(json.dumps(stored | {"return_dict_in_generate": True}))
     np.testing.assert_array_equal(ask(bind_text(spec, role).load()), expected)
+
+
+pytest.importorskip("torch", reason="checkpoints need the [models] extra")
+pytest.importorskip("accelerate", reason="device maps need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+IMAGES = [Image.new("RGB", (32, 32), color) for color in ("red", "blue")]
+
+DIVIDED = "device_map=auto&device=cpu"
+
+
+def test_a_map_changes_no_key(tmp_path: Path) -> None:
+    """Where the parts of a model lie changes none of its answers."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    plain = bind_text(f"{folder}?device=cpu", "describer")
+    divided = bind_text(f"{folder}?{DIVIDED}", "describer")
+    assert divided.identity == plain.identity
+    assert (plain.resources.dispatched, divided.resources.dispatched) == (False, True)
+
+
+def test_a_divided_model_answers_alike_and_is_loaded_again_where_others_are_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be moved as a whole. Parts that would lie on disk, which take a night where minutes
+    were expected, are refused.
+    """
+    from pytest_cepbench.models.torch_runtime import quiet
+
+    with quiet():
+        llava = describers.build_llava(tmp_path / "llava")
+    tally = CallCounts()
+    handle = ModelHandle(bind_text(f"{llava}?{DIVIDED}", "describer"), DeviceSwap(swap=True))
+    plain: Any = bind_text(f"{llava}?device=cpu", "describer").load()
+    texts = plain.describe(IMAGES, "what", [0, 0])
+    for _ in range(2):
+        model: Any = handle.model(tally)
+        assert model.describe(IMAGES, "what", [0, 0]) == texts
+        handle.unload()
+        assert not handle.loaded
+    assert tally.loads == 2
+
+    monkeypatch.setattr(loading, "_HOST_SHARE", 1e-6)
+    with pytest.raises(DeviceMemoryError, match=r"would lie on disk\. .*--cep-devices-per-worker"):
+        bind_text(f"{llava}?{DIVIDED}", "describer").load()

@@ -250,17 +250,6 @@ def test_shards_of_two_processes_are_put_together(
     assert describe(folder, f"base={whole}") == expected
 
 
-def test_generation_settings_come_with_the_configuration(
-    whole: Path, state: dict[str, Any], tmp_path: Path
-) -> None:
-    """Weights that lie apart from their model stop at its tokens all the same."""
-    folder = save_shards(tmp_path / "state", {"model": state})
-    loaded: Any = bind_text(f"{folder}?base={whole}", "describer").load()
-    plain: Any = bind_text(str(whole), "describer").load()
-    own, other = loaded.loaded.generation_config, plain.loaded.generation_config
-    assert own.to_dict() == other.to_dict()
-
-
 def test_shards_of_transformers_own_leave_nothing_over(
     whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
 ) -> None:
