@@ -58,6 +58,8 @@ _RESTARTS = 2  # of an actor by Ray; one that was ready is made anew when they a
 
 _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 
+_SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
+
 Stopped = Callable[[], bool]
 """Whether the thread that asks is to stop waiting; the call raises StoppedError then."""
 
@@ -67,14 +69,14 @@ class PoolActor:
     """An actor.
 
     handle: Ray's, of all processes of the actor.
-    place: number of its place in the placement group.
+    place: number of its place in the placement group; None for one beside others.
     state: Ray's reference to what the process says when it has loaded its model.
     ready: what it said last; None until it was ready.
     busy: whether it has a batch.
     """
 
     handle: Any
-    place: int
+    place: int | None
     state: Any
     ready: ActorReady | None = None
     busy: bool = False
@@ -108,6 +110,7 @@ class ActorPool:
     _deaths: Counter[str] = field(default_factory=Counter)  # by digest of the batch
     _waiting_since: float = 0.0
     _fault: Exception | None = None
+    _spare: bool = False
     _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
 
@@ -201,18 +204,18 @@ class ActorPool:
         for actor in actors:
             ray.kill(actor.handle)
 
-    def _create(self, place: int) -> PoolActor:
+    def _create(self, place: int | None) -> PoolActor:
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         strategy: Any = "SPREAD"
-        if self.group is not None:
+        if self.group is not None and place is not None:
             strategy = PlacementGroupSchedulingStrategy(
                 self.group, placement_group_bundle_index=place
             )
         kind: Any = ray.remote(ChainActor)
         handle = kind.options(
-            num_cpus=self.allocation.cpus,
+            num_cpus=0.0 if place is None else self.allocation.cpus,
             num_gpus=self.allocation.gpus,
             scheduling_strategy=strategy,
             runtime_env=same_imports(),
@@ -248,9 +251,15 @@ class ActorPool:
                         f"started ({'; '.join(self.remarks)})"
                     )
                     continue
+                waited = time.monotonic() - self._waiting_since
+                crowds = not (self.allocation.gpus or self._spare) and waited > _SPARE_SECONDS
                 if any(own.busy for own in self.actors) or is_reserved(self.group):
                     self._waiting_since = time.monotonic()
-                elif time.monotonic() - self._waiting_since > PATIENCE:
+                elif crowds and self.cluster.lost_nodes():
+                    # Other models' places may fill the nodes that are left: better crowd one.
+                    self._spare = True
+                    self.actors.append(self._create(None))
+                elif waited > PATIENCE:
                     raise ModelError(
                         f"infrastructure: no actor of the {self.name} could be placed within "
                         f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
@@ -275,7 +284,7 @@ class ActorPool:
             if actor.ready is not None:  # it is not the model that fails at its start
                 self.actors.append(self._create(actor.place))
                 return False
-            reply = ModelError(f"{self.name}: {_last_line(error)}")
+            reply = ModelError(f"infrastructure: {self.name}: {_last_line(error)}")
         if isinstance(reply, ActorReady):
             self.processes.setdefault(reply.process, reply.seconds)
             actor.ready, self.methods = reply, reply.methods

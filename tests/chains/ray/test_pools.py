@@ -23,7 +23,6 @@ from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorSetup
 from pytest_cepbench.chains.ray.cluster import Cluster, Node, same_imports
 from pytest_cepbench.chains.ray.pools import ActorPool, PoolManager
 from pytest_cepbench.errors import (
-    CheckpointError,
     DeviceMemoryError,
     MeasurementError,
     ModelError,
@@ -31,7 +30,6 @@ from pytest_cepbench.errors import (
     StoppedError,
 )
 from pytest_cepbench.models.binding import BindContext, IdleParts
-from pytest_cepbench.models.protocols import Describer, Writer
 from pytest_cepbench.models.spec import parse_spec
 from tests.chains.ray.local_actors import (
     BOUND,
@@ -39,7 +37,6 @@ from tests.chains.ray.local_actors import (
     READY,
     LocalCluster,
     local,
-    task_error,
 )
 
 __all__ = ["local"]
@@ -125,50 +122,6 @@ def _dying(error: RayError, on: Any = POISON, times: int = 99) -> dict[str, Any]
 # -- batches ---------------------------------------------------------------------------------------
 
 
-def test_batches_are_answered_and_their_time_is_counted(local: LocalCluster) -> None:
-    """Loading too; actors take turns."""
-    pool = _pool(local, 2)
-    assert pool.ask(*FIRST, _never).value == ["1"]
-    assert pool.ask(*SECOND, _never).value == ["2"]
-
-    assert pool.used[1] == 0.5 * pool.used[0] + 0.25 + 0.25
-    assert sum(len(actor.requests) for actor in local.actors) == 2
-    assert not any(actor.busy for actor in pool.actors)
-
-
-def test_an_actor_has_a_batch_at_a_time(local: LocalCluster) -> None:
-    """So that no other batch is lost where one kills it."""
-    busy: list[list[bool]] = []
-
-    def answer(inputs: Any) -> ActorAnswer:
-        busy.append([actor.busy for actor in pool.actors])
-        return ActorAnswer(list(inputs), None, 0.25)
-
-    local.begin = [{"answers": answer}]
-    pool = _pool(local, 2)
-    pool.ask(*FIRST, _never)
-    assert busy == [[True, False]]
-    for actor in pool.actors:
-        actor.busy = True
-    with pytest.raises(StoppedError):
-        pool.ask(*SECOND, _after(2))
-    assert [len(actor.requests) for actor in local.actors] == [1, 0]
-
-
-def test_what_a_model_raises_is_raised_here(local: LocalCluster) -> None:
-    """As it is; what escapes in an actor names model and error. The actor is free again."""
-    errors = iter([ArithmeticError("no sum"), task_error("x\nE: y")])
-    local.begin = [{"answers": lambda _: next(errors)}]
-    pool = _pool(local)
-
-    with pytest.raises(Exception, match="no sum") as caught:
-        pool.ask(*FIRST, _never)
-    assert type(caught.value).__name__ == "ArithmeticError"
-    with pytest.raises(ModelError, match=r"^describer shapes:: E: y$"):
-        pool.ask(*FIRST, _never)
-    assert [actor.busy for actor in pool.actors] == [False]
-
-
 def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
     """And named; the others are answered, by processes that Ray starts again."""
     local.begin = [_dying(AWAY), _dying(AWAY)]
@@ -215,21 +168,6 @@ def test_actors_beside_a_lost_one_are_looked_at_first(local: LocalCluster) -> No
     assert pool.messages()[0].startswith("node node1 lost 1 describer actor in the middle of ")
 
 
-def test_threads_leave_when_the_run_stops(local: LocalCluster) -> None:
-    """While they wait for an actor, or for an answer; a closed pool answers nothing."""
-    local.begin = [{"answers": lambda _: NOT_YET}]
-    pool = _pool(local)
-    with pytest.raises(StoppedError):
-        pool.ask(*FIRST, _after(2))
-    with pytest.raises(StoppedError):
-        pool.ask(*FIRST, _always)
-    pool.close()
-    with pytest.raises(StoppedError):
-        pool.ask(*FIRST, _never)
-    assert [actor.killed for actor in local.actors] == [True]
-    assert pool.actors == []
-
-
 # -- actors ----------------------------------------------------------------------------------------
 
 
@@ -250,24 +188,6 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
     local.actors[2].ready_says = READY
     pool.start(_never)
     assert len(local.actors) == 3
-
-
-def test_where_no_actor_has_the_model_the_pool_ends(local: LocalCluster) -> None:
-    """Their processes are ended, and everyone who asks is told the reason."""
-    local.begin = [{"ready_says": CheckpointError("node node1: no weights")}] * 2
-    pool = local.pool(2)
-    for _ in range(2):
-        with pytest.raises(CheckpointError, match=r"^node node1: no weights$"):
-            pool.start(_never)
-    assert [actor.killed for actor in local.actors] == [True, True]
-
-
-def test_an_actor_that_cannot_be_made_ends_the_pool(local: LocalCluster) -> None:
-    """As on a node that lacks the package."""
-    error = ActorDiedError(task_error("Traceback\nImportError: no package"))
-    local.begin = [{"ready_says": error}]
-    with pytest.raises(ModelError, match=r"^describer shapes:: ImportError: no package$"):
-        _pool(local)
 
 
 def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
@@ -291,21 +211,12 @@ def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None
     pool = _pool(local, 2)
     assert len(pool.actors) == 1
     (line,) = pool.messages()
-    assert line.startswith("the describer shapes: has an actor less: describer shapes:: The ")
+    assert line.startswith("the describer shapes: has an actor less: infrastructure: d")
 
     local.begin = [DIED]
-    with pytest.raises(ModelError, match=r"^infrastructure: no actor of the describer shapes: is "):
+    with pytest.raises(ModelError, match=r"^infrastructure: describer shapes:: The actor died"):
         _pool(local)
     assert len(local.actors) == 3
-
-
-def test_an_actor_that_is_away_is_asked_until_it_is_back(local: LocalCluster) -> None:
-    """Ray starts its process again, in its place."""
-    local.begin = [{**_dying(AWAY, times=1), "ready_says": [READY, AWAY, READY]}]
-    pool = _pool(local)
-    assert pool.ask(*POISON, _never).value == ["poison"]
-    assert len(local.actors) == 1
-    assert pool.used[0] == 2
 
 
 def test_an_actor_that_died_too_often_is_made_anew(local: LocalCluster) -> None:
@@ -357,6 +268,24 @@ def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: l
     clock[0] += module.PATIENCE
     _look(pool)
     assert len(local.actors) == 1
+
+
+def test_where_a_node_is_lost_another_one_s_cores_are_shared(
+    local: LocalCluster, clock: list[float]
+) -> None:
+    """One actor without cores of its own, after a moment."""
+    local.begin = [{"ready_says": NOT_YET}, {"ready_says": NOT_YET}]
+    local.reserved = False
+    pool = _looked(local)
+    for seconds, nodes in ((3.0, local.nodes), (-1.0, []), (1.0, []), (1.0, [])):
+        clock[0] += seconds
+        local.nodes = nodes
+        _look(pool)
+
+    assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (None, 0.0)]
+    assert local.actors[1].options["scheduling_strategy"] == "SPREAD"
+    local.actors[1].ready_says = READY
+    pool.start(_never)
 
 
 # -- all pools of a run --------------------------------------------------------------------------
@@ -420,15 +349,6 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
     assert bound.idle() == IdleParts(("idle",))
 
 
-def test_a_role_that_was_not_planned_has_what_was_asked_for(bound_on: list[Any]) -> None:
-    """A whole device where there are some, else none."""
-    _manager(DEVICES).bound("describer", parse_spec("shapes:"), _never)
-    _manager(LARGE).bound("describer", parse_spec("shapes:"), _never)
-    _manager(DEVICES, describer={"gpus": 0.5}).bound("describer", parse_spec("shapes:"), _never)
-
-    assert [setup.gpus for _, setup in bound_on] == [1.0, 0.0, 0.5]
-
-
 def test_a_fault_of_binding_names_its_node(bound_on: list[Any]) -> None:
     """Once found it is raised again without asking."""
     manager = _manager(LARGE)
@@ -438,76 +358,3 @@ def test_a_fault_of_binding_names_its_node(bound_on: list[Any]) -> None:
     with pytest.raises(ModelError, match=r"^describer shapes:\?bad=2 could not be bound on node n"):
         manager.bound("describer", parse_spec("shapes:?bad=2"), _never)
     assert len(bound_on) == 2
-
-
-def test_pools_are_made_when_a_model_is_needed(local: LocalCluster, bound_on: list[Any]) -> None:
-    """One for each model; `begin` is called before the first. Their loads and seconds add up."""
-    begun: list[int] = []
-    manager = PoolManager(
-        _Nodes(LARGE), {}, BindContext(str, None), begin=lambda: begun.append(len(local.actors))
-    )
-    manager.plan([("describer", parse_spec("shapes:"))])
-    assert manager.helpers == 16
-    first, again = (
-        manager.bound("describer", parse_spec("shapes:"), _never).load() for _ in range(2)
-    )
-
-    assert begun == [0]
-    assert len(local.actors) == 8
-    # Both are describers.
-    assert first.describe([], "p", []) == again.describe([], "p", [])  # type: ignore[union-attr]
-    assert isinstance(first, Describer)
-    assert isinstance(first, Writer)
-    assert all(actor.setup.identity == BOUND.identity for actor in local.actors)
-    loads, seconds = manager.usage()
-    assert dict(loads) == {"describer": loads["describer"]}
-    assert seconds == loads["describer"] * 0.5 + 2 * 0.25
-    manager.close()
-    assert all(actor.killed for actor in local.actors)
-    assert bound_on[1:] == ["group"]  # which is left
-
-
-def test_a_model_beyond_the_plan_has_one_actor_beside_the_others(
-    local: LocalCluster, bound_on: list[Any]
-) -> None:
-    """The plan has given every core away."""
-    manager = _manager(LARGE)
-    manager.plan([("describer", parse_spec("shapes:"))])
-    manager.bound("encoder", parse_spec("shapes:?miss=0"), _never).load()
-
-    assert [(actor.cpus, actor.place) for actor in local.actors] == [(0.0, 0)]
-    assert bound_on[0][1].role == "encoder"
-
-
-def test_models_of_servers_are_asked_from_here(
-    bound_on: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are in no plan, bound in this process and loaded once; their time counts."""
-    loads: list[int] = []
-
-    class Server:
-        """Says yes."""
-
-        def describe(self, *_: Any) -> list[str]:
-            """As a describer."""
-            return ["yes"]
-
-    def load() -> Server:
-        loads.append(1)
-        return Server()
-
-    monkeypatch.setattr(module, "bind", lambda *_, **__: replace(BOUND, load=load, provenance={}))
-    manager = _manager(LARGE)
-    assert manager.plan([("describer", parse_spec("openai:m"))]) == {}
-    assert manager.helpers == 2
-    models = [manager.bound("describer", parse_spec("openai:m"), _never).load() for _ in range(2)]
-
-    assert [
-        model.describe([], "p", [])  # type: ignore[union-attr]
-        for model in models
-    ] == [["yes"]] * 2
-    assert loads == [1]
-    loaded, seconds = manager.usage()
-    assert loaded == {"describer": 1}
-    assert 0 < seconds < 5
-    assert bound_on == []

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import canonical_json
-from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ASKED as ASKED_METHODS
 from pytest_cepbench.chains.ray.actor import ActorAnswer, RemoteModel, methods_of, with_images
 from pytest_cepbench.chains.ray.pools import ServedModel, for_thread
-from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import StoppedError
-from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     AnswerScorer,
@@ -33,10 +27,7 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
 )
 from pytest_cepbench.models.roles import ROLES
-from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.store import Store
 from tests.artifacts.files import noise
-from tests.models.api.fake_server import chat_answer, serving
 
 PIXELS = noise(6, 8)
 IMAGE = Image.fromarray(PIXELS)
@@ -185,22 +176,3 @@ def test_threads_take_turns_until_the_run_stops(monkeypatch: pytest.MonkeyPatch)
     leave.set()
     asking.join(5)
     assert second.describe("now") == ("now",)  # free again: nothing to wait for
-
-
-def test_questions_about_a_picture_reach_a_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answers are the server's, and no failures, as in a run in one process."""
-    pytest.importorskip("httpx2")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-only-here")
-    step = Step("0" * 64, 0, lambda: (IMAGE, [VqaQuestion("is it red?", ("yes",))]))
-    with serving() as server, Store(tmp_path) as store:
-        server.answer = lambda _: chat_answer("yes")
-        bound = bind(parse_spec(f"{server.spec()}&logprobs=false"), "vqa", BindContext(str))
-        served = ServedModel(bound.load)
-        runner = RoleRunner(replace(bound, load=lambda: for_thread(served, _never)), store)
-
-        (answer,) = runner.ask("answer", [step])
-
-    assert answer == canonical_json([1.0])
-    assert len(server.seen) == 1
