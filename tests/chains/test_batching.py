@@ -1,4 +1,4 @@
-"""Batches: which sizes are tried and remembered, and what threads read ahead and store behind."""
+"""Batches: which sizes are tried and fit, and what threads read ahead and store behind."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ from pytest_cepbench.chains.batching import (
     read_all,
     save_throughput,
 )
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     SmallDescriber,
+    SmallEncoder,
     SmallGenerator,
     bound,
     grow_and_trace,
     make_runners,
+    outcomes,
     samples,
 )
-from tests.chains.test_memory import cuda_out_of_memory, holds
 
 
 def sizes_of(folder: Path, generator: SmallGenerator, **changes: Any) -> list[int]:
@@ -250,17 +252,6 @@ def test_no_more_than_one_batch_waits_to_be_stored(writer: Executor) -> None:
     assert called == list(range(8))
 
 
-def test_the_model_is_called_by_the_thread_that_asks(writer: Executor) -> None:
-    """Libraries keep states by thread: generators, inference mode, devices."""
-    threads = set()
-
-    def call(items: Sequence[int], inputs: Sequence[int]) -> None:
-        threads.add(threading.get_ident())
-
-    in_batches(range(6), lambda: 2, writer, read=slowly, call=call, ahead=True)
-    assert threads == {threading.get_ident()}
-
-
 def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(writer: Executor) -> None:
     """The exception comes as it is; the results of the batches before are stored."""
     kept: list[int] = []
@@ -293,3 +284,90 @@ def test_reading_all_keeps_order_and_exceptions(seconds: float) -> None:
         KeyError if item % 3 == 1 else -item for item in range(8)
     ]
     assert read_all([], read) == []
+
+
+def cuda_out_of_memory() -> Exception:
+    """What libraries below torch raise."""
+    return RuntimeError("CUDA error: out of memory (CUBLAS_STATUS_ALLOC_FAILED)")
+
+
+def torch_out_of_memory() -> Exception:
+    """What torch raises."""
+    torch = pytest.importorskip("torch", reason="torch comes with the [models] extra")
+    # torch is untyped here.
+    return torch.OutOfMemoryError("Tried to allocate 20.00 GiB")  # type: ignore[no-any-return]
+
+
+ERRORS = [
+    pytest.param(MemoryError, id="Python"),
+    pytest.param(cuda_out_of_memory, id="CUDA"),
+    pytest.param(torch_out_of_memory, id="torch", marks=pytest.mark.models),
+]
+
+
+def holds(most: int, error: Callable[[], BaseException]) -> Callable[[Sequence[Any]], None]:
+    """A memory that holds so many inputs and no more."""
+
+    def fit(inputs: Sequence[Any]) -> None:
+        if len(inputs) > most:
+            raise error()
+
+    return fit
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What comes of twenty samples where memory is large."""
+    with Store(tmp_path_factory.mktemp("large") / "store") as store:
+        return outcomes(grow_and_trace(PLAN, samples(20), make_runners(store)))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
+def test_the_batch_is_halved_until_it_fits(
+    store: Store, expected: dict[str, Any], role: str, error: Callable[[], BaseException]
+) -> None:
+    """All results come as from a larger memory, no chain fails, and the smaller size is kept."""
+    small = holds(3, error)
+    models: dict[str, Any] = {
+        "describer": SmallDescriber(),
+        "generator": SmallGenerator(),
+        "encoder": SmallEncoder(),
+    }
+    models[role].batch = small
+    runners = make_runners(store, **models)
+    assert outcomes(grow_and_trace(PLAN, samples(20), runners)) == expected
+    sizes = [len(call) for call in models[role].calls]
+    assert getattr(runners, role).caller.size == 2
+    assert sizes[:2] == [8, 4]
+    # The first batch finds the size; from then on nothing larger is tried.
+    assert max(sizes[sizes.index(2) + 5 :]) == 2
+    others = [model for name, model in models.items() if name != role]
+    assert all(max(len(call) for call in model.calls) == 8 for model in others)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_memory_for_not_even_one_input_is_an_error(
+    store: Store, error: Callable[[], BaseException]
+) -> None:
+    """Nothing can be said of such a model: the error names it and what may help."""
+    with pytest.raises(
+        ModelError, match="python:tests:generator runs out of memory on a single input"
+    ):
+        grow_and_trace(
+            PLAN, samples(4), make_runners(store, generator=SmallGenerator(batch=holds(0, error)))
+        )
+
+
+def test_an_ordinary_error_does_not_shrink_the_batch(store: Store) -> None:
+    """One bad input halves its own batch and no later one."""
+
+    def refuse(inputs: Sequence[Any]) -> None:
+        if any("text 1" in text.split(": ")[1:] for text in inputs):
+            raise ValueError
+
+    runners = make_runners(store, generator=SmallGenerator(batch=refuse))
+    plan = PLAN.__class__("text", 1, "describe", "draw: {description}")
+    traces = grow_and_trace(plan, samples(16), runners)
+    assert [trace.chain.sample.id for trace in traces if trace.failure] == ["s01"]
+    assert runners.generator.caller.size == 8

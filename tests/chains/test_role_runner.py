@@ -1,10 +1,11 @@
-"""A role at work on what is not a chain's own step: detecting, and texts longer than are read."""
+"""A role at work on what is not a chain's own step, and files that change at its first answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure
-from pytest_cepbench.chains import RoleRunner, Step
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.artifacts import Detection, Detections
+from pytest_cepbench.chains import ChainModels, RoleRunner, Step
+from pytest_cepbench.chains.growth import grow_generation, start_chains
+from pytest_cepbench.datasets.sample import FileImage, Sample
+from pytest_cepbench.errors import IdentityError, ImageError, ModelError
+from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.protocols import CODE, Battle
 from pytest_cepbench.store import Store
-from tests.artifacts.files import noise
+from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (
+    PLAN,
     AnyRole,
+    SmallDescriber,
     SmallDetector,
     SmallEncoder,
     TruncatingEncoder,
     bound,
     find_all,
     inputs_of,
+    make_runners,
     verdicts_of,
 )
 
@@ -73,17 +80,6 @@ def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
         assert (again.tally.loads, again.tally.inputs, again.tally.hits) == (0, 0, 5)
 
 
-def test_other_queries_are_another_question(store: Store) -> None:
-    """What was actual for a cup says nothing of a bus."""
-    detector = SmallDetector()
-    runner = _detector(store, detector)
-    runner.ask("detect", _looks(runner, 1))
-    (actual,) = runner.ask("detect", _looks(runner, 1, ["a cup", "a bus"]))
-    assert isinstance(actual, Detections)
-    assert {item.query for item in actual.found} == {"a cup", "a bus"}
-    assert detector.calls == [[("a cup",)], [("a cup", "a bus")]]
-
-
 def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) -> None:
     """float32 boxes and scores come back as floats of the same value, most confident first."""
 
@@ -104,23 +100,6 @@ def test_numpy_numbers_of_a_detector_are_stored_as_plain_ones(tmp_path: Path) ->
             assert {
                 type(number) for item in actual.found for number in (item.score, *item.box)
             } == {float}
-
-
-def test_a_detector_that_cannot_bear_one_image_fails_there_alone(store: Store) -> None:
-    """The batch is split; the exception is a failure of that image, and is not stored."""
-
-    def answer(image: Image.Image, queries: Sequence[str]) -> Any:
-        if image == _picture(1):
-            raise RuntimeError("cannot take this")
-        return find_all(image, queries)
-
-    runner = _detector(store, SmallDetector(answer))
-    actual = runner.ask("detect", _looks(runner, 3))
-    assert [isinstance(item, Failure) for item in actual] == [False, True, False]
-    assert actual[1] == Failure("exception", "RuntimeError: cannot take this")
-    healthy = _detector(store, SmallDetector())
-    assert not any(isinstance(item, Failure) for item in healthy.ask("detect", _looks(healthy, 3)))
-    assert healthy.tally.inputs == 1
 
 
 def test_texts_longer_than_the_encoder_reads_are_known(store: Store) -> None:
@@ -225,3 +204,82 @@ def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
             runner = _detector(store, SmallDetector(), provenance={"device": device}, warn=warn)
             runner.ask("detect", _looks(runner, count))
     assert runner.warnings == ["cpu 2", "cuda 1"]
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """The file that the fingerprint covers."""
+    path = tmp_path / "weights"
+    path.write_text("A")
+    return path
+
+
+def runner(weights: Path, store: Store, does: Callable[[], object]) -> RoleRunner:
+    """A describer of batches of two that does something at each of them."""
+    files = CoveredFiles(
+        weights, lambda path: sha256(path.read_bytes()).hexdigest(), lambda digest: digest(weights)
+    )
+    assert files.fingerprint
+    describer = SmallDescriber(batch=lambda _: does())
+    return RoleRunner(bound("describer", describer, files=files, batch_size=2), store)
+
+
+def describe(role: RoleRunner, count: int = 4) -> None:
+    """Ask for so many texts."""
+    steps = [
+        # mypy does not see the default
+        Step(f"{i:064x}", 0, lambda i=i: Image.fromarray(noise(4, 4, seed=i)))  # type: ignore[misc]
+        for i in range(count)
+    ]
+    role.ask("describe", steps, "describe")
+
+
+def test_what_is_written_during_the_first_answers_is_refused(weights: Path, store: Store) -> None:
+    """Either of the two may have been read, so nothing is stored."""
+    role = runner(weights, store, lambda: weights.write_text("B"))
+    with pytest.raises(IdentityError, match="while the first answers were made"):
+        describe(role)
+    assert len(store) == 0
+    with pytest.raises(IdentityError, match="before the first answers were made"):
+        describe(role)
+    assert len(store) == 0
+
+
+def test_an_exception_of_half_a_file_is_told_as_what_it_is(weights: Path, store: Store) -> None:
+    """It would be counted as a failure of the model otherwise."""
+
+    def fail() -> None:
+        weights.write_text("")
+        raise OSError("unexpected end of file")
+
+    with pytest.raises(IdentityError, match="while the first answers were made"):
+        describe(runner(weights, store, fail))
+
+
+def test_a_model_that_has_answered_is_left_alone(weights: Path, store: Store) -> None:
+    """It has read what it needs: a trainer may go on."""
+    calls: list[None] = []
+
+    def write_later() -> None:
+        calls.append(None)
+        if len(calls) > 1:
+            weights.write_text("B")
+
+    describe(runner(weights, store, write_later))
+    assert len(calls) == 2
+    assert len(store) == 4
+
+
+def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its answers would be stored as those to the photo before."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(Image.fromarray(noise(seed=1)), "PNG"))
+    runners = make_runners(store)
+    chains = start_chains(PLAN, [Sample("a", ("c",), image=FileImage(path))], store)
+    store.artifact_cache.clear()
+    path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
+    with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
+        grow_generation(PLAN, 1, chains, ChainModels(runners.describer, runners.generator, store))
+    assert len(store) == 0

@@ -13,22 +13,18 @@ import pytest
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.artifacts.modality import check_sound
 from pytest_cepbench.chains import ChainPlan
-from pytest_cepbench.chains.chain import load_link
 from pytest_cepbench.chains.features import Trace, trace
 from pytest_cepbench.chains.growth import ChainGroup, ChainModels
 from pytest_cepbench.chains.role_runner import RoleRunner
-from pytest_cepbench.datasets.sample import FileSound, Sample
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.tones import load_tones, parse_sound, parse_text
-from pytest_cepbench.errors import DatasetError, ModelError, SoundError
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import list_files
-from pytest_cepbench.store.remote.location import FolderObjects, open_objects
-from pytest_cepbench.store.remote.object_store import artifact_names
-from pytest_cepbench.store.remote.sync import inspect_objects
 from tests.chains.roles import bound, outcomes
 
 pytest.importorskip("soundfile")
@@ -120,48 +116,6 @@ def test_lost_sounds_are_made_again(store: Store, spoil: Callable[[Path], Any]) 
     assert any("damaged or gone" in note for note in store.damage)
 
 
-def test_shared_stores_have_sounds(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder of another store, and a published one: copied from there by one request."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    with Store(tmp_path / "first", publish=shared) as first:
-        expected = outcomes(Run(first).traces)
-        first.flush()
-        assert first.remarks == []
-    with Store(tmp_path / "second", [tmp_path / "first"]) as second:
-        run = Run(second)
-        assert (outcomes(run.traces), run.asked) == (expected, [0, 0, 0])
-        made = run.traces[0].chain.links[2].digest
-        assert isinstance(second.get_artifact(made), Sound)
-    asked: list[str] = []
-    read = FolderObjects._read
-
-    def noted(objects: FolderObjects, name: str, seconds: float) -> bytes:
-        asked.append(name)
-        return read(objects, name, seconds)
-
-    monkeypatch.setattr(FolderObjects, "_read", noted)
-    with Store(tmp_path / "third", [shared]) as third:
-        run = Run(third)
-        assert run.asked == [0, 0, 0]
-        chain = run.traces[0].chain
-        assert load_link(chain, 2, third) is not None
-        assert [name for name in asked if name.startswith("images")] == [artifact_names(made)[1]]
-        copied = third.artifact_path(made)
-        assert copied.suffix == ".flac"
-        assert copied.is_relative_to(third.root)
-        assert isinstance(third.get_artifact(made), Sound)
-    objects = open_objects(shared, "test", writing=False)
-    assert objects is not None
-    assert inspect_objects(objects).sound
-    (flac,) = [path for path in shared.rglob("*.flac") if path.stem == made]
-    flac.write_bytes(b"no sound")
-    assert not inspect_objects(objects).sound
-    objects.close()
-
-
 # -- what models return --------------------------------------------------------------------------
 
 
@@ -233,34 +187,3 @@ def test_a_model_that_makes_another_kind_is_an_error(
 
 
 # -- sounds outside of the store -------------------------------------------------------------------
-
-
-def test_a_file_that_is_overwritten_after_it_was_digested_is_refused(
-    tmp_path: Path, store: Store
-) -> None:
-    """Its answers would be stored as those of the sound before."""
-    path = tmp_path / "beep.flac"
-    path.write_bytes(_steady(800).to_flac())
-    sample = Sample("beep", ("all",), sound=FileSound(path))
-    models = ChainModels(runner(store, "describer"), runner(store, "generator"), store)
-    group = ChainGroup(PLAN, [sample], models)
-    group.grow(0)
-    store.artifact_cache.clear()
-    path.write_bytes(_steady(900).to_flac())
-    with pytest.raises(SoundError, match="the sound changed after the run had read it"):
-        group.grow(1)
-
-
-def test_samples_without_a_usable_sound_are_named(tmp_path: Path, store: Store) -> None:
-    """All of them, in one message."""
-    (tmp_path / "empty.wav").write_bytes(b"RIFF")
-    samples = [
-        Sample("broken", ("all",), sound=FileSound(tmp_path / "empty.wav")),
-        Sample("text", ("all",), text="a low short sine"),
-    ]
-    models = ChainModels(runner(store, "describer"), runner(store, "generator"), store)
-    with pytest.raises(DatasetError) as caught:
-        _ = ChainGroup(PLAN, samples, models).chains
-    assert "2 of 2 samples cannot be used" in str(caught.value)
-    assert "broken: damaged" in str(caught.value)
-    assert "'text' has no sound: a sound-first chain cannot start from it" in str(caught.value)

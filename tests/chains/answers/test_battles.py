@@ -277,21 +277,6 @@ def test_what_failed_is_asked_once_more_and_fills_the_gaps(store: Store) -> None
     assert len(judge.asked) == 4
 
 
-def test_what_fails_twice_is_a_failure_and_no_zero(store: Store) -> None:
-    """Of the criterion alone, or of all of them where there was no reply to be read."""
-    judge = SmallScorer(
-        lambda answered, _: (
-            Failure("no-score", "nothing")
-            if "mute" in in_words(answered.answer)
-            else SEVEN | {"quality": -1}
-        )
-    )
-    mute, partly = _score(store, [_answer(store, 0, "mute"), _answer(store, 1, "partly")], judge)
-    assert [mute.value(name) for name in CRITERIA] == [None] * 7
-    assert [name for name in CRITERIA if partly.value(name) is None] == ["quality"]
-    assert len(judge.asked) == 4
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [(7, "CriteriaScores or numbers by criterion .* returned 7"),
