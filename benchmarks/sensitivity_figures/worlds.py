@@ -143,12 +143,6 @@ _KNOBS = {
     "collapse": "the answer is always the same scene",
 }
 
-_PRIORS = {
-    "prior": "objects are red, whatever they were",
-    "left": "objects right of the center go to the left of it",
-}
-"""Further knobs of describers and generators."""
-
 _ALWAYS = 0.01  # of the knobs of objects: models without any loss have no noise to be told from
 
 _RARE = ("blank", "collapse")
@@ -178,7 +172,7 @@ def instrument(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, .
             f"{about}, {_MORE:g} more",
             _with_role(base, "describer", _knobs({knob: _MORE})),
         )
-        for knob, about in (_KNOBS | _PRIORS).items()
+        for knob, about in _KNOBS.items()
     ]
     control = Damage(UNCHANGED, "the same models", base)
     return World("instrument", base, (control, *damages), sampling, seeds, damaged)

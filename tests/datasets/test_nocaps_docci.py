@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
@@ -19,8 +18,6 @@ from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
 
 PNG = encoded(Image.new("RGB", (2, 2), "red"), "PNG")
-
-CAPTIONS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 
 
 def images(root: Path, *names: str) -> Path:

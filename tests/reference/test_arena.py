@@ -59,11 +59,3 @@ def test_the_early_writer_regresses(place: Path) -> None:
     for name in ("failures", "judge_failures"):
         assert (judged[name]["difference"], judged[name]["verdict"]) == (0.0, "inconclusive")
     assert {case["suite"] for case in report["cases"]} == {"arena"}
-
-
-def test_without_torch_the_instrument_runs(tmp_path: Path) -> None:
-    """It has a module of its own: one whose suite needs torch is not collected without it."""
-    place = copy_suite("arena", tmp_path)
-    (place / "no_torch.py").write_text('import sys\n\nsys.modules["torch"] = None\n')
-    code, report = gate(place, "-p", "no_torch", "suites/arena/test_arena_instrument.py", *FEW)
-    assert (code, report["counts"]) == (0, {"held": 4, "informational": 23})

@@ -64,27 +64,3 @@ def test_what_the_samples_do_not_tell_goes_on_and_is_not_accepted(
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert (verdict.stops, verdict.accepted) == (False, first)
     assert {path: path.read_text() for path in (tmp_path / "baselines").rglob("*.toml")} == before
-
-
-def test_a_mistake_stops_with_what_pytest_said(tmp_path: Path) -> None:
-    """A wrong parameter ends the training with pytest's exit code; nothing is accepted."""
-    verdict = reference_gate(tmp_path, TEST)(Path("shapes:?mis=0.1"))
-
-    assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 4, True)
-    assert "Did you mean 'miss'" in verdict.output
-    assert verdict.accepted is None
-    assert "report: none was written" in verdict.summary
-
-
-def test_what_cannot_be_compared_stops_and_is_not_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other samples than the accepted checkpoint's end the training, which is no regression."""
-    reference_gate(tmp_path, TEST)(model(0.1))
-    monkeypatch.setenv("CEPBENCH_SAMPLES", "2")
-
-    verdict = reference_gate(tmp_path, TEST)(model(0.05))
-
-    assert (verdict.outcome, verdict.code, verdict.stops) == (Outcome.FAILED, 1, True)
-    assert "incomparable" in verdict.output
-    assert verdict.accepted == model(0.1)

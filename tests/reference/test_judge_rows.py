@@ -12,7 +12,6 @@ import pytest
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes.arena import (
     TASKS,
-    AnswerDegradation,
     load_shapes_arena,
     score_answer,
     solve,
@@ -68,43 +67,6 @@ def test_battles_are_labelled_by_truth() -> None:
     tasks = {read_question(battle.question).instruction.task for battle in battles}
     assert len(tasks) > 5
     assert tasks <= {*TASKS}
-
-
-@pytest.mark.slow
-def test_differences_of_truth_are_spread() -> None:
-    """Up to 0.4 about evenly; at first those under 0.15 are rare."""
-    even = [abs(battle.apart) for battle in drawn(150, reference_share=0.0)]
-    easy = [abs(battle.apart) for battle in drawn(150, reference_share=0.0, ease=1.0)]
-    for low in (0.0, 0.1, 0.2):
-        assert 0.1 < np.mean([low < own <= low + 0.1 for own in even]) < 0.5
-    assert np.mean([own < 0.1 for own in easy]) < np.mean([own < 0.1 for own in even])
-
-
-def test_a_twin_with_a_quarter_of_the_faults_wins_by_assumption() -> None:
-    """It is the better one but in a few cases, and never the same."""
-    battles = drawn(40, reference_share=1.0)
-    assert {battle.source for battle in battles} == {"reference"}
-    leads = [battle.apart if battle.place == 0 else -battle.apart for battle in battles]
-    assert np.mean([lead > 0 for lead in leads]) > 0.9
-    assert {battle.place for battle in battles} == {0, 3}
-    assert not [b for b in battles if b.first.contents == b.second.contents]
-
-
-def test_only_the_faults_that_are_named_occur() -> None:
-    """Of unseen kinds none is among the seen; answers of `no_text` have all of their images."""
-    from battles import SEEN_FAULTS, UNSEEN_FAULTS, draw_knobs
-
-    assert not {*SEEN_FAULTS} & {*UNSEEN_FAULTS}
-    rng = np.random.default_rng(0)
-    for faults in (SEEN_FAULTS, UNSEEN_FAULTS):
-        kinds = {name for _ in range(80) for name in draw_knobs(rng, faults)}
-        # A drift needs a mistake to go on from.
-        assert kinds - {*faults} <= ({"miss"} if "drift" in faults else set())
-        assert kinds >= {*faults}
-        for _ in range(50):
-            AnswerDegradation(**draw_knobs(rng, faults))
-    for battle in drawn(8, "no_text"):
-        assert all(image is not None for _, image in battle.first.steps)
 
 
 def test_no_scene_of_a_suite_is_shown() -> None:
@@ -180,36 +142,6 @@ def test_the_tower_sees_all_images_at_once_as_one_by_one() -> None:
         assert torch.allclose(look(model, patches).flatten(0, 1), own, atol=1e-5)
 
 
-def test_what_is_known_stands_at_its_token() -> None:
-    """Of a hand-made answer: what is right, what is due, and how good each step is."""
-    from battles import Answered
-    from judge_rows import IGNORED, RowBuilder
-
-    from pytest_cepbench.datasets.shapes import parse_caption, render
-
-    told = "two shapes : small red circle top left , large blue square middle right"
-    right = parse_caption("two shapes : small red circle top left , large cyan cross middle right")
-    scene = parse_caption("one shape : small red circle top left")
-    truth = score_answer(solve(read_question(drawn(1)[0].question)), [(told, None)])
-    answer = Answered(
-        ((told, render(scene, 1)),), truth, (parse_caption(told),), (scene,), (right,)
-    )
-    builder = RowBuilder()
-    rows = builder.of_answers([(("make it so",), answer)])
-    names = builder.tokenizer.convert_ids_to_tokens(rows.ids[0].tolist())
-    circle = names.index("small red circle top left")
-    square = names.index("large blue square middle right")
-    assert (rows.right[0, circle], rows.right[0, square]) == (1, 0)
-    assert rows.due[0, square].tolist() == [4, 6, 2]  # a large cyan cross should be there
-    cells = (rows.slots[0] >= 0).nonzero().squeeze(1).tolist()
-    assert rows.right[0, cells].tolist() == [1, *[IGNORED] * 4, 0, *[IGNORED] * 3]
-    assert rows.due[0, cells[5]].tolist() == [4, 6, 2]
-    assert rows.due[0, cells[1]].tolist() == [0, 0, 0]
-    assert rows.figures[0].tolist() == pytest.approx([0.5, 2 / 3, 2 / 3])
-    assert rows.truths[0, 0, 0] == pytest.approx(truth.total)
-    assert rows.truths[0, 1].isnan().all()
-
-
 def test_people_teach_where_nothing_tells_the_truth(tmp_path: Path) -> None:
     """Their pairs give a verdict in both orders, and nothing that helpers could learn."""
     from battles import read_people
@@ -225,31 +157,6 @@ def test_people_teach_where_nothing_tells_the_truth(tmp_path: Path) -> None:
     assert (rows.right == IGNORED).all()
     assert rows.truths.isnan().all()
     assert len(rows.figures) == 0
-
-
-def test_losses_are_what_their_formulas_say() -> None:
-    """Of ranking and order, by hand; neither pulls where there is nothing to learn."""
-    import torch
-    from judge_losses import order_loss, ranking_loss
-
-    scores = torch.tensor([[2.0, 1.0], [0.0, 3.0]])
-    expected = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(3.0))) / 2
-    assert ranking_loss(scores, torch.tensor([1.0, 1.0])).item() == pytest.approx(expected)
-    assert ranking_loss(scores, torch.zeros(2)).item() == 0.0
-    assert order_loss(torch.tensor([1.5, -1.5, 2.0, -1.0])).item() == pytest.approx(0.5)
-
-
-def test_every_verdict_and_object_is_one_token() -> None:
-    """So that verdicts are told apart by one number each, and no text is unknown."""
-    from qwen import OBJECTS, VERDICTS, build_tokenizer
-
-    tokenizer = build_tokenizer()
-    for text in (*VERDICTS, *OBJECTS, "three shapes :", *JUDGE_PROMPTS["criteria"].headings):
-        (token,) = tokenizer(text, add_special_tokens=False).input_ids
-        assert token != tokenizer.unk_token_id
-        assert tokenizer.decode([token]) == text
-    words = tokenizer.tokenize("make the small red circle top left blue")
-    assert words == ["make", "the", "small red circle top left", "blue"]
 
 
 def test_battles_of_the_suite_are_those_of_its_script() -> None:

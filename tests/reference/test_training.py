@@ -184,56 +184,6 @@ def test_judge_sees_marks_and_judges_and_goes_on_where_it_was_stopped(
     assert len(reply.provenance["probabilities"].split()) == 4
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--from=nowhere.pt", "--from: 'nowhere.pt' cannot be read: No such file"),
-        ("--from=text.pt", "--from: 'text.pt' is no file of torch's"),
-        ("--from=other.pt", "--from: 'other.pt' has no weights of a judge"),
-        ("--people=nowhere", "--people: 'nowhere' is no ratings folder"),
-    ],
-)
-def test_what_the_judge_cannot_learn_from_is_refused_before_it_begins(
-    train: Train,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    option: str,
-    message: str,
-) -> None:
-    """In a line of the command's own, and nothing is written."""
-    import torch
-
-    monkeypatch.chdir(tmp_path)
-    Path("text.pt").write_text("x")
-    torch.save({"model": {}}, "other.pt")
-    with pytest.raises(SystemExit) as ended:
-        train("train_judge", option, "--out=out", "--sight-steps=1", "--mark-steps=1", "--steps=1")
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
-    assert not Path("out").exists()
-
-
-def test_judge_of_more_layers_begins_as_the_one_it_starts_from(tmp_path: Path) -> None:
-    """The layers that it has more pass on what they get."""
-    import torch
-    from judge_losses import LossWeights
-    from judge_rows import RowBuilder
-    from train_judge import Trainer, mark_rows
-
-    torch.manual_seed(0)
-    trainer = Trainer(LossWeights(), width=64, layers=2, depth=1)
-    state = {"model": trainer.model.state_dict(), "heads": trainer.heads.state_dict()}
-    torch.save(state, tmp_path / "state.pt")
-    rows = mark_rows(RowBuilder(), 0, 1, 2)
-    larger = Trainer(LossWeights(), width=64, layers=4, depth=1)
-    assert larger.start_from(tmp_path / "state.pt") == "mark"
-    with torch.no_grad():
-        before, after = (own.read(rows).last for own in (trainer, larger))
-    kept = rows.mask.bool()
-    assert torch.allclose(before[kept], after[kept], atol=1e-4)
-
-
 EMBEDDINGS = "language_model.model.embed_tokens.weight"
 
 

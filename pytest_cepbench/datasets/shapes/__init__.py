@@ -5,9 +5,7 @@ A scene has one exact caption and as many images as there are seeds; both can be
 
 from pytest_cepbench.datasets.shapes.degrade import (
     Degradation,
-    SceneKnobs,
     degrade_scene,
-    degrade_with_priors,
     is_blank,
 )
 from pytest_cepbench.datasets.shapes.parser import (
@@ -32,11 +30,9 @@ __all__ = [
     "Degradation",
     "LocatedObject",
     "Scene",
-    "SceneKnobs",
     "SceneObject",
     "caption",
     "degrade_scene",
-    "degrade_with_priors",
     "features",
     "is_blank",
     "known_scene",

@@ -8,7 +8,7 @@ same way, and two settings differ by what was added only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import combinations
 from typing import TypeVar
@@ -18,7 +18,6 @@ import numpy as np
 from pytest_cepbench.datasets.shapes.scene import (
     CELLS,
     COLORS,
-    GRID,
     SHAPES,
     SIZES,
     FloatArray,
@@ -139,46 +138,3 @@ def another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
     """Another one of the words than the current one. draw: in [0, 1), decides which."""
     step = 1 + int(draw * (len(words) - 1))
     return words[(words.index(current) + step) % len(words)]
-
-
-_PRIOR_STREAM = 6  # apart from the other draws, which may have the same seeds
-
-
-@dataclass(frozen=True)
-class SceneKnobs(Degradation):
-    """The knobs of `Degradation`, which act first, and two priors; probabilities in [0, 1].
-
-    A model with a prior says what it usually sees, whatever is there. Unlike the other mistakes
-    these do not move when the scene does: such a model is consistent with itself, and an edit of
-    the scene is lost on it.
-
-    prior: that an object has the first of the world's colors, red, whatever its color is.
-    left: that an object right of the center is left of it, where that cell is free: a model that
-        does not tell an image from its mirror image.
-    """
-
-    prior: float = 0.0
-    left: float = 0.0
-
-
-def degrade_with_priors(scene: Scene, knobs: Degradation, seed: int) -> Scene:
-    """The scene after all knobs but `blank` have acted on it, priors last.
-
-    seed: any non-negative integer. Decisions are drawn for (seed, knob, cell), as in `degrade`.
-    """
-    scene = degrade_scene(scene, knobs, seed)
-    if not isinstance(knobs, SceneKnobs) or not (knobs.prior or knobs.left):
-        return scene
-    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _PRIOR_STREAM))))
-    prior, left = source.random((2, CELLS))
-    colored = tuple(
-        replace(own, color=COLORS[0]) if prior[own.cell] < knobs.prior else own
-        for own in scene.objects
-    )
-    taken = {own.cell for own in colored}
-    placed = []
-    for own in colored:
-        opposite = own.cell - (GRID - 1)
-        turned = own.column == GRID - 1 and left[own.cell] < knobs.left
-        placed.append(replace(own, cell=opposite) if turned and opposite not in taken else own)
-    return Scene(tuple(placed))

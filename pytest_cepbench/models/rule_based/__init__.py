@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Modality, digest_json
-from pytest_cepbench.datasets.shapes import WORLD_VERSION, SceneKnobs
+from pytest_cepbench.datasets.shapes import WORLD_VERSION, Degradation
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
@@ -79,7 +79,7 @@ class _WorldRole:
 
 _ROLES: dict[RoleName, _WorldRole] = {
     "describer": _WorldRole(DescriberKnobs, ShapesDescriber),
-    "generator": _WorldRole(SceneKnobs, ShapesGenerator, always_seeded=True),
+    "generator": _WorldRole(Degradation, ShapesGenerator, always_seeded=True),
     "encoder": _WorldRole(Knobs, lambda _: ShapesEncoder()),
     "detector": _WorldRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
     "vqa": _WorldRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),

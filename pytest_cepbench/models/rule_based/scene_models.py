@@ -20,9 +20,8 @@ from pytest_cepbench.artifacts.answer import read_objects
 from pytest_cepbench.datasets.shapes import (
     Degradation,
     Scene,
-    SceneKnobs,
     caption,
-    degrade_with_priors,
+    degrade_scene,
     features,
     is_blank,
     object_boxes,
@@ -57,9 +56,7 @@ class ShapesDescriber:
         """Caption of each image; the empty text where the answer is blank."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [
-            ""
-            if is_blank(self.knobs, seed)
-            else caption(degrade_with_priors(scene, self.knobs, seed))
+            "" if is_blank(self.knobs, seed) else caption(degrade_scene(scene, self.knobs, seed))
             for scene, seed in zip(scenes, seeds, strict=True)
         ]
 
@@ -76,7 +73,7 @@ class ShapesDescriber:
         return [
             ""
             if is_blank(self.knobs, seed)
-            else name_patterns(degrade_with_priors(scene, self.knobs, seed), mislabel, schema, seed)
+            else name_patterns(degrade_scene(scene, self.knobs, seed), mislabel, schema, seed)
             for scene, seed in zip(scenes, seeds, strict=True)
         ]
 
@@ -92,7 +89,7 @@ class ShapesGenerator:
         return [
             np.zeros((SIDE, SIDE, 3), np.uint8)
             if is_blank(self.knobs, seed)
-            else render(degrade_with_priors(parse_caption(text), self.knobs, seed), seed).pixels
+            else render(degrade_scene(parse_caption(text), self.knobs, seed), seed).pixels
             for text, seed in zip(texts, seeds, strict=True)
         ]
 
@@ -142,7 +139,7 @@ _STREAM = 5  # apart from the draws of scenes, answers and verdicts, which may h
 
 
 @dataclass(frozen=True)
-class DescriberKnobs(SceneKnobs):
+class DescriberKnobs(Degradation):
     """The knobs of scenes, and one of labels; probabilities in [0, 1].
 
     mislabel: that a pattern of the world which an image has is left out, and that one which it has

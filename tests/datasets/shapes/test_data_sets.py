@@ -81,16 +81,6 @@ def test_a_smaller_data_set_is_a_prefix_of_a_larger_one(name: str) -> None:
 
 
 @EACH
-def test_seeds_give_other_samples(name: str) -> None:
-    """The seed decides them, and is part of the identity, which no other data set has."""
-    first, second = content(name, 5), content(name, 5, seed=1)
-    assert not [a for a, b in zip(first, second, strict=True) if a == b]
-    identities = [digest_json(LOADERS[other](5).identity) for other in LOADERS]
-    assert digest_json(LOADERS[name](5, seed=1).identity) not in identities
-    assert len(set(identities)) == len(LOADERS)
-
-
-@EACH
 def test_the_default_data_set_never_changes(name: str) -> None:
     """Texts, clauses and pixels: where this fails, the version of its world has to be raised."""
     assert digest_json(content(name)) == DIGESTS[name]
@@ -120,10 +110,3 @@ def test_impossible_numbers_are_refused(name: str, number: int) -> None:
     """The message says what is possible."""
     with pytest.raises(DatasetError, match=rf"1\.\.10,000, got {number}"):
         LOADERS[name](number)
-
-
-@EACH
-def test_a_negative_seed_is_refused(name: str) -> None:
-    """The message says what was given."""
-    with pytest.raises(DatasetError, match="must not be negative, got -3"):
-        LOADERS[name](seed=-3)

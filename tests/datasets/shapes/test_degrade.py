@@ -1,9 +1,9 @@
-"""Knobs: what each makes worse, also of priors."""
+"""Knobs: what each makes worse."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from pytest_cepbench.datasets.shapes import (
     Degradation,
     Scene,
-    SceneKnobs,
     SceneObject,
     degrade_scene,
-    degrade_with_priors,
     is_blank,
 )
 from pytest_cepbench.datasets.shapes.degrade import ATTRACTOR, KNOB_NAMES
-from pytest_cepbench.datasets.shapes.scene import CELLS, GRID
+from pytest_cepbench.datasets.shapes.scene import CELLS
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
 
 PER_OBJECT = ("miss", "recolor", "reshape", "resize", "move")
@@ -83,13 +81,6 @@ def test_all_knobs_together_give_a_scene(scene: Scene, seed: int, values: dict[s
     assert result == degrade_scene(scene, Degradation(**values), seed)
 
 
-@given(scenes(), SEEDS, PROBABILITIES)
-def test_a_collapse_is_to_one_scene_or_not_at_all(scene: Scene, seed: int, value: float) -> None:
-    """Whatever the scene; at 1 always."""
-    assert degrade_scene(scene, knobs("collapse", value), seed) in (scene, ATTRACTOR)
-    assert degrade_scene(scene, knobs("collapse", 1.0), seed) == ATTRACTOR
-
-
 @given(scenes(at_least=1), SEEDS)
 def test_full_knobs_change_every_object_in_their_own_respect(scene: Scene, seed: int) -> None:
     """At 1 each knob changes all objects, and only what its name says."""
@@ -132,74 +123,9 @@ def test_knobs_act_at_their_rate(name: str, value: float) -> None:
     assert np.mean(hits) == pytest.approx(value, abs=4 * math.sqrt(value * (1 - value) / rounds))
 
 
-@pytest.mark.slow
-def test_knobs_draw_independently() -> None:
-    """Whether one knob acts on an object says nothing of whether another does."""
-    both, single = 0, 0
-    for seed in range(4000):
-        first = degrade_scene(FOUR, knobs("recolor", 0.5), seed) != FOUR
-        missed = len(degrade_scene(FOUR, knobs("miss", 0.5), seed).objects) < 4
-        both, single = both + (first and missed), single + first
-    assert both / single == pytest.approx(15 / 16, abs=0.02)
-
-
 @pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf])
 @pytest.mark.parametrize("name", KNOB_NAMES)
 def test_what_is_no_probability_is_refused_by_name(name: str, value: float) -> None:
     """The message names the knob, the range and the value."""
     with pytest.raises(ValueError, match=rf"{name} is a probability in \[0, 1\], got {value}"):
         knobs(name, value)
-
-
-@given(scenes(), SEEDS, st.builds(Degradation, miss=PROBABILITIES, move=PROBABILITIES))
-def test_without_priors_nothing_is_added(scene: Scene, seed: int, knobs: Degradation) -> None:
-    """The other knobs act as they always have: no draw of theirs depends on the new ones."""
-    expected = degrade_scene(scene, knobs, seed)
-    assert degrade_with_priors(scene, knobs, seed) == expected
-    assert degrade_with_priors(scene, SceneKnobs(**asdict(knobs)), seed) == expected
-
-
-@given(scenes(), SEEDS)
-def test_a_full_prior_makes_everything_red(scene: Scene, seed: int) -> None:
-    """At 1 every object is red, and as it was in all other respects."""
-    changed = degrade_with_priors(scene, SceneKnobs(prior=1.0), seed).objects
-    assert [(own.cell, own.size, "red", own.shape) for own in scene.objects] == [
-        (own.cell, own.size, own.color, own.shape) for own in changed
-    ]
-
-
-@given(drawn_scenes(at_least=1), SEEDS)
-def test_a_full_left_does_not_tell_an_object_from_its_mirror_image(scene: Scene, seed: int) -> None:
-    """At 1 a scene of one object is the same as its mirror image."""
-    (alone,) = scene.objects[:1]
-    mirrored = replace(alone, cell=alone.cell + GRID - 1 - 2 * alone.column)
-    first, second = (
-        degrade_with_priors(Scene((own,)), SceneKnobs(left=1.0), seed) for own in (alone, mirrored)
-    )
-    assert first == second
-
-
-@given(scenes(), SEEDS, PROBABILITIES, PROBABILITIES)
-def test_a_higher_prior_keeps_what_a_lower_one_did(
-    scene: Scene, seed: int, low: float, high: float
-) -> None:
-    """Objects that are red at the lower setting are so at the higher."""
-    low, high = sorted((low, high))
-    weak = degrade_with_priors(scene, SceneKnobs(prior=low), seed).objects
-    strong = degrade_with_priors(scene, SceneKnobs(prior=high), seed).objects
-    reds = {own.cell for own in weak if own.color == "red"}
-    assert reds <= {own.cell for own in strong if own.color == "red"}
-
-
-def test_objects_do_not_share_a_cell() -> None:
-    """An object stays on the right where the left is taken."""
-    pair = Scene(
-        (SceneObject(0, "small", "red", "cross"), SceneObject(2, "large", "blue", "cross"))
-    )
-    assert degrade_with_priors(pair, SceneKnobs(left=1.0), 0) == pair
-
-
-def test_a_prior_is_a_probability() -> None:
-    """Another number is refused by the name of its knob."""
-    with pytest.raises(ValueError, match="left is a probability"):
-        SceneKnobs(left=2.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import dist
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -22,17 +21,9 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
-from pytest_cepbench.datasets.shapes.parser import read_picture, sightings
+from pytest_cepbench.datasets.shapes.parser import read_picture
 from pytest_cepbench.datasets.shapes.scene import (
-    AREA,
     CELLS,
-    COLORS,
-    RADII,
-    SHAPES,
-    SIZES,
-    Color,
-    Shape,
-    Size,
     draw,
 )
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
@@ -59,17 +50,6 @@ def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:
 def test_extreme_jitter_is_seen_exactly(scene: Scene, jitter: list[float]) -> None:
     """Objects that touch their neighbors' cells as far as they ever do are still told apart."""
     assert parse_image(draw(scene, np.array(jitter).reshape(CELLS, 3))) == scene
-
-
-@pytest.mark.parametrize("color", COLORS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("size", SIZES)
-def test_coverage_is_that_of_the_drawn_object(size: Size, shape: Shape, color: Color) -> None:
-    """Whatever its color, an object covers the area of its shape at its radius."""
-    scene = Scene((SceneObject(4, size, color, shape),))
-    ((_, cover, left, top),) = sightings(draw(scene, np.zeros((CELLS, 3))))
-    assert (left, top) == (21, 21)
-    assert cover.sum() == pytest.approx(AREA[shape] * RADII[SIZES.index(size)] ** 2, rel=0.04)
 
 
 @given(scenes(), SEEDS, st.sampled_from((128, 192, 512)))
@@ -104,12 +84,6 @@ def test_no_image_is_refused(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uin
     """Any image of any size has a scene, the same at every look."""
     image = ImageArtifact(pixels)
     assert parse_image(image) == parse_image(image)
-
-
-@pytest.mark.parametrize("level", [0, 26, 40])
-def test_an_even_dark_image_shows_nothing(level: int) -> None:
-    """Neither black nor a slightly lighter ground is an object."""
-    assert parse_image(ImageArtifact(np.full((64, 64, 3), level, np.uint8))) == Scene()
 
 
 def drawn_box(located: SceneObject, seed: int) -> tuple[float, ...]:
@@ -171,19 +145,6 @@ def test_what_no_world_draws_has_a_box_too() -> None:
     assert boxes.box == (1.0, 1.0, 20.0, 20.0)
 
 
-@given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 90), st.integers(1, 90), st.just(3))))
-def test_boxes_of_any_image_are_found(pixels: npt.NDArray[np.uint8]) -> None:
-    """Whatever is perceived has a box inside the image, in images that show no scene at all too."""
-    image = ImageArtifact(pixels)
-    width, height = image.size
-    boxes = object_boxes(image)
-    assert tuple(located.what for located in boxes) == parse_image(image).objects
-    for located in boxes:
-        left, top, right, bottom = located.box
-        assert 0 <= left < right <= width + 1e-9
-        assert 0 <= top < bottom <= height + 1e-9
-
-
 SCENE = parse_caption("small red circle top left , large blue cross middle center")
 
 
@@ -218,13 +179,6 @@ def test_black_and_noise_are_not_explained() -> None:
     assert read_picture(ImageArtifact(noise)).residual > 0.2
     assert read_picture(ImageArtifact(np.zeros((64, 64, 3), np.uint8))).residual > 0.09
     assert read_picture(render(Scene(), 0)).residual < 0.01
-
-
-def test_a_picture_of_another_size_is_read_the_same() -> None:
-    """It is brought to the world's size first, and centers are in its pixels."""
-    image = render(SCENE, 3)
-    large = ImageArtifact.from_pil(image.to_pil().resize((256, 256), Image.Resampling.NEAREST))
-    assert read_picture(large) == read_picture(image)
 
 
 def test_blur_shows_in_the_residual_before_it_shows_in_the_scene() -> None:

@@ -14,17 +14,14 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import (
-    Degradation,
     Scene,
     caption,
-    degrade_scene,
     parse_caption,
     parse_image,
     render,
 )
 from pytest_cepbench.datasets.shapes.arena import (
     CRITERIA,
-    WEIGHTS,
     AnswerDegradation,
     ArenaQuestion,
     ArenaStep,
@@ -38,9 +35,8 @@ from pytest_cepbench.datasets.shapes.arena import (
     solve_sample,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import choose
-from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
 from tests.datasets.shapes.arena.strategies import QUESTIONS, draw_question, gold_steps
-from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
+from tests.datasets.shapes.strategies import SEEDS
 
 RED, BLUE, GREEN = (
     "small red circle top left",
@@ -86,18 +82,6 @@ def test_gold_answers_are_the_whole_truth() -> None:
         truth = score_answer(solve_sample(sample), gold_steps(sample))
         assert scores(truth) == PERFECT
         assert truth.total == pytest.approx(1.0)
-
-
-def test_the_weights_are_those_of_the_criteria() -> None:
-    """OpenING's seven criteria in its order; weights add up to 1."""
-    assert CRITERIA == (
-        "correctness", "coherency", "consistency", "quality", "preference", "completeness",
-        "richness",
-    )  # fmt: skip
-    assert sum(WEIGHTS) == pytest.approx(1.0)
-    for place, weight in enumerate(WEIGHTS):
-        truth = Truth(*(float(place == other) for other in range(len(CRITERIA))))
-        assert truth.total == pytest.approx(weight)
 
 
 # With two right steps, {blue, green} and {green}.
@@ -203,13 +187,6 @@ def test_an_object_that_jumps_inside_its_place_is_not_consistent() -> None:
     assert np.mean([truth.consistency for truth in truths]) == pytest.approx(0.483, abs=0.15)
 
 
-@given(QUESTIONS, SEEDS)
-def test_right_answers_are_right_in_any_jitter(question: ArenaQuestion, seed: int) -> None:
-    """The whole truth does not depend on how the scenes are drawn, as long as they look alike."""
-    solution = solve(question)
-    assert score_answer(solution, right_steps(solution, seed)).total == pytest.approx(1.0)
-
-
 @given(SEEDS)
 def test_any_choice_is_as_good_as_the_reference(seed: int) -> None:
     """Where the first step is free, the answer's own drawing decides what is right after it."""
@@ -236,23 +213,6 @@ def test_a_choice_without_a_picture_is_read_from_its_text() -> None:
     following = Scene(choice.objects[1:])
     truth = score_answer(OWN, [(caption(choice), None), (caption(following), render(following, 5))])
     assert truth.correctness == pytest.approx(0.75)
-
-
-@given(
-    QUESTIONS,
-    st.lists(
-        st.tuples(
-            st.one_of(drawn_scenes(at_least=0).map(caption), st.text(max_size=20)),
-            st.one_of(st.none(), st.builds(render, drawn_scenes(at_least=0), SEEDS)),
-        ),
-        max_size=5,
-    ),
-)
-def test_truth_is_a_share(question: ArenaQuestion, steps: list[ArenaStep]) -> None:
-    """Whatever is answered, each score and their sum lie in [0, 1]."""
-    truth = score_answer(solve(question), steps)
-    assert all(0.0 <= score <= 1.0 for score in asdict(truth).values())
-    assert 0.0 <= truth.total <= 1.0 + 1e-12
 
 
 PROBABILITIES = st.floats(0, 1)
@@ -382,35 +342,6 @@ def shown_scene(step: ArenaStep) -> Scene:
     return parse_image(step[1])
 
 
-@pytest.mark.slow
-def test_drift_makes_answers_that_err_consistently_wrong() -> None:
-    """By itself it changes nothing; errors that stay are less correct and more consistent."""
-    sure = [truth_of(BUILD, answer) for answer in answers(BUILD, 10, drift=1.0)]
-    assert sure == pytest.approx([1.0] * 10)
-    anew = [score_answer(BUILD, answer) for answer in answers(BUILD, 120, miss=0.1)]
-    lasting = [score_answer(BUILD, answer) for answer in answers(BUILD, 120, miss=0.1, drift=1.0)]
-    correctness = fmean(truth.correctness for truth in lasting)
-    assert correctness < fmean(truth.correctness for truth in anew) - 0.02
-    consistency = fmean(truth.consistency for truth in lasting)
-    assert consistency > fmean(truth.consistency for truth in anew) + 0.02
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("knob", [*KNOB_NAMES, "no_image", "no_text", "stop", "surplus"])
-def test_more_of_a_knob_is_less_truth(knob: str) -> None:
-    """The mean over all tasks falls strictly with each knob by itself."""
-    solutions = [solve_sample(sample) for sample in load_shapes_arena(3).samples]
-    means = [
-        fmean(
-            truth_of(solution, degraded_answer(solution, AnswerDegradation(**{knob: value}), seed))
-            for seed, solution in enumerate(solutions)
-        )
-        for value in (0.0, 0.2, 0.6)
-    ]
-    assert means[0] == pytest.approx(1.0)
-    assert means[0] > means[1] + 0.005 > means[2] + 0.01
-
-
 @given(QUESTIONS, KNOBS, SEEDS)
 def test_the_same_seed_gives_the_same_answer(
     question: ArenaQuestion, knobs: AnswerDegradation, seed: int
@@ -454,20 +385,3 @@ def test_a_higher_knob_keeps_what_a_lower_one_did(
     assert not [
         step for step, other in zip(strong, weak, strict=True) if step[1] and other[1] is None
     ]
-
-
-@given(scenes(), SEEDS, st.fixed_dictionaries(dict.fromkeys(KNOB_NAMES, PROBABILITIES)))
-def test_the_knobs_of_answers_leave_those_of_scenes_as_they_are(
-    scene: Scene, seed: int, values: dict[str, float]
-) -> None:
-    """A describer's mistakes of a seed are the same whatever knobs there are besides."""
-    alone = degrade_scene(scene, Degradation(**values), seed)
-    beside = AnswerDegradation(**values, no_text=0.5, no_image=0.5, stop=0.5, surplus=1, drift=1)
-    assert degrade_scene(scene, beside, seed) == alone
-
-
-@pytest.mark.parametrize("knob", ["no_image", "no_text", "stop", "surplus", "drift", "miss"])
-def test_what_is_no_probability_is_refused_by_name(knob: str) -> None:
-    """The message names the knob, the range and the value."""
-    with pytest.raises(ValueError, match=rf"{knob} is a probability in \[0, 1\], got 1.5"):
-        AnswerDegradation(**{knob: 1.5})
