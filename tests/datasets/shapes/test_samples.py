@@ -16,7 +16,7 @@ from pytest_cepbench.construction.patterns import (
     read_pattern_reply,
     summary_schema,
 )
-from pytest_cepbench.datasets.sample import Sample, load_seed_image
+from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes import (
     Scene,
     SceneObject,
@@ -134,12 +134,6 @@ def found_in(image: ImageArtifact) -> dict[str, list[Detection]]:
         detection = Detection(item.what.shape, 1.0, item.box, color=item.what.color)
         objects.setdefault(item.what.shape, []).append(detection)
     return objects
-
-
-def is_right(sample: Sample, scene: Scene, seed: int = 0) -> bool:
-    """Whether a drawing of the scene is what the sample asks for."""
-    objects = found_in(render(scene, seed))
-    return judge(parse_prompt(sample.metadata), objects, {}).correct
 
 
 def test_an_honest_generator_gets_everything_right() -> None:
