@@ -225,16 +225,6 @@ class Dataset:
         )
         return replace(self, samples=kept, whole=self.whole or self)
 
-    def without(self, first: int) -> Dataset | None:
-        """All samples but the first so many that `limited` would choose; None if none is left.
-
-        So what is chosen of these is never among the first ones, also of samples in several
-        categories.
-        """
-        chosen = {sample.id for sample in self.limited(first).samples} if first else set()
-        kept = tuple(sample for sample in self.samples if sample.id not in chosen)
-        return replace(self, samples=kept, whole=self.whole or self) if kept else None
-
     def repeated(self, times: int) -> Dataset:
         """Every sample so many times: itself and replicates with ids, hence seeds, of their own."""
         if times == 1:
@@ -286,18 +276,6 @@ def load_seed_image(sample: Sample) -> ImageArtifact:
     return image
 
 
-@dataclass(frozen=True)
-class SampleChoice:
-    """Which samples of a data set are used; see `Dataset.limited` and `Dataset.without`.
-
-    skip: samples of each category that are left out.
-    most: samples of each category after these; all of them where None.
-    """
-
-    skip: int = 0
-    most: int | None = None
-
-
 class Candidate(NamedTuple):
     """A row that may become a sample.
 
@@ -313,38 +291,35 @@ class Candidate(NamedTuple):
 
 def choose(
     read: Callable[[], Iterable[Candidate]],
-    choice: SampleChoice,
+    most: int | None,
     refuse: Callable[[str, list[Row]], DatasetError],
     *,
     repeated: bool = False,
-) -> tuple[list[Candidate], set[str]]:
-    """The chosen rows sorted by id, and all categories that there are.
+) -> list[Candidate]:
+    """The chosen rows sorted by id.
 
     read: all rows, each time anew; only chosen ones, and 8 bytes of each other row, are held.
+    most: rows of each category; all of them where None.
     refuse: makes the error of an id that is there twice, and its rows.
     repeated: whether rows of one id are one sample, the first of them, instead.
     """
-    skipped = set(_first_ranked(read(), choice.skip)) if choice.skip else set()
     digests = array("Q")
-    categories: set[str] = set()
     seen: set[str] = set()
 
     def rest() -> Iterator[Candidate]:
         for candidate in read():
-            categories.update(candidate.categories)
             if repeated and candidate.id in seen:
                 continue
             if repeated:
                 seen.add(candidate.id)
             else:
                 digests.append(_digest(candidate.id) >> 192)
-            if candidate.id not in skipped:
-                yield candidate
+            yield candidate
 
-    if choice.most is None:
+    if most is None:
         chosen = {candidate.id: candidate for candidate in rest()}
     else:
-        chosen = _first_ranked(rest(), choice.most)
+        chosen = _first_ranked(rest(), most)
     ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
     twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     rows: dict[str, Row] = {}
@@ -353,7 +328,7 @@ def choose(
             if candidate.id in rows:
                 raise refuse(candidate.id, [rows[candidate.id], candidate.row])
             rows[candidate.id] = candidate.row
-    return [chosen[name] for name in sorted(chosen)], categories
+    return [chosen[name] for name in sorted(chosen)]
 
 
 def _digest(name: str) -> int:

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, SampleChoice, choose
+from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, choose
 from pytest_cepbench.datasets.sources.files import SUFFIXES, some_of
 from pytest_cepbench.datasets.sources.shards import open_shard
 from pytest_cepbench.datasets.sources.table import CellImage, Row, SourceTable, label_names
@@ -32,13 +32,13 @@ class TableReader:
     table: the rows.
     columns: key of `[data]` -> column that the suite names for it; without one, the loader's own
         names are looked for.
-    choice: of samples.
+    most: samples of each category; all of them where None.
     side_file: finds a file of the data set by its name, such as a label index.
     """
 
     table: SourceTable
     columns: Mapping[str, str | None] = field(default_factory=dict)
-    choice: SampleChoice = field(default_factory=SampleChoice)
+    most: int | None = None
     side_file: Callable[[str], Path] = Path
 
     def _column(
@@ -167,13 +167,7 @@ class TableReader:
                 f"{self.table.name}: the id {name!r} is there twice ({places}): {remedy}"
             )
 
-        chosen, categories = choose(read, self.choice, refuse, repeated=repeated)
-        left = {name for candidate in chosen for name in candidate.categories}
-        if gone := sorted(categories - left):
-            raise DatasetError(
-                f"{self.table.name}: [data] skip = {self.choice.skip} leaves no sample of "
-                f"{', '.join(gone[:3])}: skip fewer, or add samples"
-            )
+        chosen = choose(read, self.most, refuse, repeated=repeated)
         rows = sorted(candidate.row for candidate in chosen)
         together: dict[tuple[int, int], tuple[int, ...]] = {}
         texts: dict[int, str] = {}
@@ -196,7 +190,7 @@ class TableReader:
         return tuple(
             Sample(own.id, own.categories, image(own.row), texts.get(own.row.position))
             for own in chosen
-        ), categories
+        ), {name for own in chosen for name in own.categories}
 
     def dataset(
         self, name: str, identity: Mapping[str, Any], samples: tuple[Sample, ...]

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import SkipTest
 
 from pytest_cepbench.datasets.questions import METADATA, with_questions
-from pytest_cepbench.datasets.sample import Dataset, SampleChoice
+from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.datasets.sources.hub import (
     DataPlace,
@@ -94,24 +94,22 @@ def load_data(
     parameter = inspect.signature(loader).parameters.get("path")
     if parameter is None:
         refuse_table_settings(suite)
-        return _chosen(suite, _extended(suite, _call(suite, loader)), most)
+        return _limited(_extended(suite, _call(suite, loader)), most)
     place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, run_folder)
     if source.table is not None:
         data = suite.table.data
-        choice = SampleChoice(data.skip, most)
         columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
-        reader = TableReader(source.table, columns, choice, source.side_file)
+        reader = TableReader(source.table, columns, most, source.side_file)
         read = _call(suite, TABLE_LOADERS[suite.table.data.loader][0], reader=reader)
-        whole = most is None and not suite.table.data.skip
-        return _extended(suite, read, source.side_file, whole=whole)
+        return _extended(suite, read, source.side_file, whole=most is None)
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:
         identity = {**dataset.identity, "source": source.identity}
         dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
     beside = None if source.path is None else partial(side_file, source.path)
-    return _chosen(suite, _extended(suite, dataset, beside), most)
+    return _limited(_extended(suite, dataset, beside), most)
 
 
 def _extended(
@@ -201,17 +199,7 @@ def _no_exit(what: str) -> Iterator[None]:
         ) from error
 
 
-def _chosen(suite: Suite, dataset: Dataset, most: int | None) -> Dataset:
-    if suite.table.data.skip:
-        skip = suite.table.data.skip
-        left = dataset.without(skip)
-        gone = [name for name in dataset.categories if left is None or name not in left.categories]
-        if left is None or gone:
-            raise SuiteError(
-                f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of "
-                f"{', '.join(gone[:3])}: skip fewer, or add samples"
-            )
-        dataset = left
+def _limited(dataset: Dataset, most: int | None) -> Dataset:
     return dataset if most is None else dataset.limited(most)
 
 

@@ -56,8 +56,6 @@ class DataTable(_Strict, frozen=True):
     questions: name of a JSON Lines file of questions about the samples, beside the data, or in the
         suite's folder where the data is not read from a path; "metadata" for those that GenEval's
         clauses, or generated scenes, make.
-    skip: samples of each category that are left out: those that `--cep-samples` of as many would
-    choose.
     """
 
     loader: str
@@ -73,7 +71,6 @@ class DataTable(_Strict, frozen=True):
     text: str | None = None
     category: str | None = None
     questions: str | None = None
-    skip: int = 0
 
 
 class ChainTable(_Strict, frozen=True):
@@ -362,8 +359,6 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
     yield from _chain_problems(table) if table.answer is None else _answer_problems(table)
-    if table.data.skip < 0:
-        yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
     for name, case in table.cases.items():
         yield from (f"case {name!r}: {problem}" for problem in number_problems(case))

@@ -329,17 +329,6 @@ def test_one_identity_that_answers_in_two_ways_is_battled(tmp_path: Path, store:
     assert "a python: model" in warning
 
 
-def test_labels_that_are_needed_are_needed_of_any_identity(tmp_path: Path, store: Store) -> None:
-    """People are asked about other answers, whatever the baseline says of the model."""
-    text = ANSWERS + '[gate]\nlabels = "needed"\n'
-    worse = prepare(tmp_path, store, text, WORSE)
-    prepare(tmp_path, store, text).accept(identity=worse.run.model_record()["identity"])
-    judgement = worse.judge()
-    assert judgement.verdict is Verdict.INCOMPARABLE
-    assert "this suite needs people's labels" in judgement.reasons[0]
-    assert prepare(tmp_path, store, text).judge().verdict is Verdict.HELD
-
-
 @pytest.mark.parametrize(("levels", "verdict"), [(2, Verdict.HELD), (3, Verdict.INCONCLUSIVE)])
 def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
     tmp_path: Path, store: Store, levels: int, verdict: Verdict

@@ -221,47 +221,6 @@ def test_fewer_are_always_among_more(dataset: Dataset, most: int, more: int) -> 
     assert _members(dataset.limited(len(dataset.samples))) == _members(dataset)
 
 
-@given(DATASETS, st.integers(0, 6), st.integers(1, 6))
-def test_what_is_held_out_was_never_chosen(dataset: Dataset, first: int, most: int) -> None:
-    """Not one of the first samples of any category is among those that follow, in any category."""
-    chosen = {sample.id for sample in dataset.limited(first).samples} if first else set()
-    rest = dataset.without(first)
-    left = set() if rest is None else {sample.id for sample in rest.samples}
-    assert left == {sample.id for sample in dataset.samples} - chosen
-    if rest is not None:
-        assert not chosen & {sample.id for sample in rest.limited(most).samples}
-        assert rest.whole == dataset
-
-
-def test_a_suite_leaves_out_the_first_samples(tmp_path: Path) -> None:
-    """`[data] skip`: what runs of so many samples look at is left out; as many others are there."""
-    text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 5")
-    path = tmp_path / "suite.toml"
-    path.write_text(text)
-    first = _members(load_data(load_suite(path), {}, 2))
-    path.write_text(text.replace("[chain]", "skip = 2\n[chain]"))
-    second = _members(load_data(load_suite(path), {}, 2))
-    assert all(len(members) == 2 for members in second.values())
-    assert not any(first[name] & second[name] for name in first)
-    assert {len(members) for members in _members(load_data(load_suite(path), {})).values()} == {3}
-
-
-@pytest.mark.parametrize(
-    ("skip", "message"),
-    [
-        (-1, r"data.skip = -1: at least 0 is expected"),
-        (5, r"\[data\] skip = 5 leaves no sample of"),
-    ],
-)
-def test_leaving_out_too_many_is_a_mistake(tmp_path: Path, skip: int, message: str) -> None:
-    """A category without samples is named, and a number that is none."""
-    text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 5")
-    path = tmp_path / "suite.toml"
-    path.write_text(text.replace("[chain]", f"skip = {skip}\n[chain]"))
-    with pytest.raises(SuiteError, match=message):
-        load_data(load_suite(path), {})
-
-
 @pytest.mark.slow
 def test_a_run_over_few_samples(project: Project) -> None:
     """So many per category, with the same numbers on two workers, and a baseline of their own."""

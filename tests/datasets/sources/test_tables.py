@@ -22,7 +22,7 @@ from benchmarks.table_listing import SAMPLES, measure, write_shards
 from pytest_cepbench.artifacts import decode_image
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.folder import CATEGORIES
-from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, SampleChoice, choose
+from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, choose
 from pytest_cepbench.datasets.sources.table import Row
 from pytest_cepbench.errors import CepError, DatasetError, ImageError, SuiteError
 from pytest_cepbench.store import Store
@@ -60,49 +60,30 @@ def table() -> pa.Table:
 def test_a_limit_chooses_the_samples_that_it_chooses_of_files(
     tmp_path: Path, table: pa.Table
 ) -> None:
-    """`--cep-samples` and `skip` on a table are those of a data set that is held whole."""
+    """`--cep-samples` on a table are those of a data set that is held whole."""
     write_parquet(tmp_path / "data" / "t.parquet", table)
     whole = load(tmp_path, tmp_path / "data")
-    for skip in (0, 2):
-        for most in (1, 2, 3, 100):
-            part = load(tmp_path, tmp_path / "data", f'loader = "folder"\nskip = {skip}', most)
-            rest = whole.without(skip)
-            assert rest is not None
-            expected = rest.limited(most)
-            assert [(s.id, s.categories) for s in part.samples] == [
-                (s.id, s.categories) for s in expected.samples
-            ]
-
-
-def test_a_skip_that_leaves_nothing_of_a_category_is_refused(
-    tmp_path: Path, table: pa.Table
-) -> None:
-    """As of files: the category would vanish from the cases."""
-    path = write_parquet(tmp_path / "t.parquet", table)
-    with pytest.raises(DatasetError, match=r"skip = 5 leaves no sample of even, odd: skip fewer"):
-        load(tmp_path, path, 'loader = "folder"\nskip = 5', 2)
+    for most in (1, 2, 3, 100):
+        part = load(tmp_path, tmp_path / "data", most=most)
+        expected = whole.limited(most)
+        assert [(s.id, s.categories) for s in part.samples] == [
+            (s.id, s.categories) for s in expected.samples
+        ]
 
 
 @given(
     labels=st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=1, max_size=40),
-    skip=st.integers(0, 3),
     most=st.integers(1, 5),
 )
-def test_choosing_from_a_stream_is_choosing_from_all(
-    labels: list[set[str]], skip: int, most: int
-) -> None:
-    """Samples in several categories too: with every limit, what `limited` and `without` choose."""
+def test_choosing_from_a_stream_is_choosing_from_all(labels: list[set[str]], most: int) -> None:
+    """Samples in several categories too: with every limit, what `limited` chooses."""
     rows = [
         Candidate(f"s{k:02}", tuple(sorted(own)), Row(0, 0, k, k, k, ()))
         for k, own in enumerate(labels)
     ]
     whole = Dataset("d", {}, tuple(Sample(row.id, row.categories, text="t") for row in rows))
-    rest = whole.without(skip)
-    chosen, categories = choose(
-        lambda: rows, SampleChoice(skip, most), lambda name, _: DatasetError(name)
-    )
-    assert categories == set(whole.categories)
-    expected = () if rest is None else rest.limited(most).samples
+    chosen = choose(lambda: rows, most, lambda name, _: DatasetError(name))
+    expected = whole.limited(most).samples
     assert [(c.id, c.categories) for c in chosen] == [(s.id, s.categories) for s in expected]
 
 
