@@ -366,19 +366,14 @@ class DeviceSwap:
     """The models on each device.
 
     swap: one model at a time on each device, where it cannot hold several.
-    begin: called once, before the first model is loaded.
     """
 
-    def __init__(self, *, swap: bool = False, begin: Callable[[], None] | None = None) -> None:
+    def __init__(self, *, swap: bool = False) -> None:
         self.swap = swap
-        self._begin = begin
         self._resident: list[ModelHandle] = []
 
     def make_room(self, handle: ModelHandle) -> None:
         """Unload others where a model needs the device; called before it is loaded or moved."""
-        begin, self._begin = self._begin, None
-        if begin is not None:
-            begin()
         for other in filter(handle.shares_device, list(self._resident) if self.swap else ()):
             other.unload()
             self._resident.remove(other)

@@ -1,4 +1,4 @@
 """Evaluation of a run's cases in one process: settings, suites, models, verdicts; without pytest.
 
-The plugin, xdist's workers, helper processes and `gate_checkpoint` all evaluate cases with it.
+The plugin, xdist's workers and `gate_checkpoint` all evaluate cases with it.
 """

@@ -1,4 +1,4 @@
-"""Suites, store and models of one process: the only one of a run, a worker, or a helper process."""
+"""Suites, store and models of one process: the only one of a run, or a worker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.errors import CepError, StoreError, UnreadError
-from pytest_cepbench.evaluation.helpers import HelperProcesses, count_helpers
-from pytest_cepbench.evaluation.run_context import RunContext, StopFlag, identities_of
+from pytest_cepbench.evaluation.run_context import RunContext, StopFlag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
@@ -101,7 +100,6 @@ class Evaluator:
         self.opened: dict[str, Any] = {}
         self.errors: dict[str, CepError] = {}
         self._agree = agree
-        self._helpers = HelperProcesses(context)
         self._plan_store: TemporaryDirectory[str] | None = None
         self._runs: dict[Path, SuiteRun] = {}
         self._shown_remarks: set[str] = set()
@@ -154,10 +152,7 @@ class Evaluator:
         return ModelPool(
             self.store,
             max(1, usable_cores() // workers) if divided else None,
-            residency=DeviceSwap(
-                swap=self.settings.residency == "swap",
-                begin=self._start_helpers if engine is None else None,
-            ),
+            residency=DeviceSwap(swap=self.settings.residency == "swap"),
             progress=self.progress,
             place=None if engine is None else engine.place,
             agree=self._agree,
@@ -295,18 +290,6 @@ class Evaluator:
 
     # -- other processes and the cluster -----------------------------------------------------------
 
-    def _start_helpers(self) -> None:
-        """Start the wanted helper processes when the first model is about to be loaded."""
-        shards: WorkQueue | None = self.opened.get("shards")
-        # Workers of xdist help one another, and a test may use a model before any case.
-        if shards is None or self.context.is_worker:
-            return
-        count = count_helpers(self.settings, self.suites, self.models, shards, self.suite_run)
-        if count:
-            shards.processes = count + 1
-            models = identities_of(runner.bound for runner in self.runners)
-            self._helpers.start(count, shards.cases, models)
-
     def plan_pools(self) -> str | None:
         """Divide the cluster among the collected cases' models; in a line. Raises SpecError."""
         if self.engine is None:
@@ -334,14 +317,12 @@ class Evaluator:
 
     @property
     def infrastructure(self) -> list[str]:
-        """What happened to helpers or the cluster and was made good, a sentence each."""
+        """What happened to the cluster and was made good, a sentence each."""
         engine: RayEngine | None = self.opened.get("engine")
-        return [*self._helpers.messages, *([] if engine is None else engine.messages())]
+        return [] if engine is None else engine.messages()
 
-    def dismiss_helpers(self) -> None:
-        """End the helper processes, and the threads and actors of a cluster."""
-        for report in self._helpers.close():
-            self.store.damage.extend(report.damage)
+    def leave_cluster(self) -> None:
+        """End the threads and actors of a cluster."""
         engine: RayEngine | None = self.opened.get("engine")
         if engine is not None:
             engine.close()
@@ -389,12 +370,8 @@ class Evaluator:
 
     @property
     def background_usage(self) -> UsageTotals:
-        """Usage outside of this process's cases: for cases of others, in tests of the engineer, and
-        that of helper processes.
-        """
-        own = usage_between(self._charged, self.usage, 0.0, self.context.worker)
-        helpers = self._helpers.usage
-        return total_usage([own, *helpers]) if helpers else own
+        """Usage outside of this process's cases: for cases of others, in tests of the engineer."""
+        return usage_between(self._charged, self.usage, 0.0, self.context.worker)
 
     def drain_messages(self) -> list[str]:
         """New remarks on memory and models since the last call."""
@@ -430,8 +407,8 @@ class Evaluator:
         return self.store.damage if "store" in self.opened else []
 
     def close(self) -> None:
-        """End helpers, cluster and servers, and release the store."""
-        self.dismiss_helpers()
+        """Leave the cluster, end servers, and release the store."""
+        self.leave_cluster()
         if "_servers" in self.opened:
             self._servers.close()
         if "store" in self.opened:

@@ -102,7 +102,6 @@ class GateOptions(TypedDict, total=False):
     pairing: str
     attribute: int
     residency: str
-    helpers: int | str
     engine: str
     ray_address: str
     ray_pool: str | Sequence[str]
@@ -397,7 +396,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         CaseRunner(evaluator, path, "all" if update else "none")(case, name, Overrides())
         for name, (path, case) in cases.items()
     ]
-    evaluator.dismiss_helpers()
+    evaluator.leave_cluster()
     remarks = [*([] if recovered is None else [recovered]), *evaluator.publish(None, None)]
     problems += two_identities(results, ", ".join)
     changed: list[Path] = []

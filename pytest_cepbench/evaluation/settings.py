@@ -416,11 +416,6 @@ class RunSettings:
         "s3://BUCKET/PREFIX, gs://..., or a folder that machines mount",
         _place,
     )
-    helpers: int | None = _option(
-        "[workers] helpers N|auto: Processes that grow chains for this one: auto (default) starts "
-        "them where all models are small, on the CPU, and have enough to do",
-        partial(_count, least=0, what="processes is expected, 0 for none"),
-    )
     engine: str = _option(
         "[workers] engine ENGINE: Where models run: local, in pytest's own processes (default), or "
         "ray, on a Ray cluster",

@@ -1,25 +1,14 @@
-"""Work of a process that has no case, or none left: it grows what the cases of others need.
-
-Run as a module this is a helper process. Its task comes over standard input, whose end says that
-the run is over, however it ended.
-"""
+"""Work of a process that has no case, or none left: it grows what the cases of others need."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-import msgspec
-
 from pytest_cepbench.evaluation.case_evaluation import prepared_shards
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.evaluation.helpers import HelperReport, HelperTask
-from pytest_cepbench.evaluation.run_context import IdentityAgreement
 
 _INTERVAL = 0.2  # seconds
 
@@ -68,37 +57,3 @@ def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
     finally:
         if handler == signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def main() -> None:
-    """Work as a helper process until the run is over, then write a report to standard output."""
-    report_file = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no report
-    task: HelperTask = pickle.load(sys.stdin.buffer)  # noqa: S301 # from the process that began it
-    over = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        over.set()
-
-    threading.Thread(target=wait, name="cepbench-over", daemon=True).start()
-    evaluator = Evaluator(task.context, IdentityAgreement(task.context, task.models).check)
-    evaluator.say = lambda _: None  # the run says it
-    try:
-        # The process that judges the case meets the same error and reports it.
-        with suppress(Exception), interrupted(over.is_set):
-            for needed in task.needed:
-                evaluator.shards.add(*needed)
-            evaluator.shards.compute_others()
-    except KeyboardInterrupt:
-        pass  # by the run, or by its engineer, who ends both
-    report = HelperReport(evaluator.usage, evaluator.drain_messages(), list(evaluator.damage))
-    with os.fdopen(report_file, "wb") as stream:
-        stream.write(msgspec.json.encode(report))
-    evaluator.close()
-    sys.stdout.flush()
-    os._exit(0)  # the thread that waits holds standard input
-
-
-if __name__ == "__main__":
-    main()

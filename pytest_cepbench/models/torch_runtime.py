@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from packaging.version import Version
 
 from pytest_cepbench.errors import MissingDependencyError, ModelError
-from pytest_cepbench.models.devices import usable_cores, visible_devices
+from pytest_cepbench.models.devices import visible_devices
 
 if TYPE_CHECKING:
     import torch
@@ -121,15 +121,6 @@ def check_device(device: str) -> None:
         )
 
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS")
-"""Variables with which users set the number of torch's threads."""
-
-
-def threads_set_by_user() -> bool:
-    """True where the user set the number of torch's threads, by a variable or in torch itself."""
-    torch = sys.modules.get("torch")
-    fewer = torch is not None and torch.get_num_threads() < usable_cores()
-    return fewer or any(name in os.environ for name in _THREAD_VARIABLES)
 
 
 _wanted_threads: list[int] = []

@@ -304,7 +304,7 @@ class Run:
         if controller is not None:
             controller.pytests_code = exitstatus
             if controller.ledger.active:
-                self.evaluator().dismiss_helpers()
+                self.evaluator().leave_cluster()
             controller.mark_junit(self.config)
         elif evaluator is not None:  # what is not sent is lost, as where the worker dies
             import msgspec

@@ -32,8 +32,8 @@ QUIET_SECONDS = 3.0
 
 _POLL_SECONDS = 0.05
 
-_STARTERS = ("exec(eval(sys.stdin.readline()))", "pytest_cepbench.evaluation.work_stealing")
-"""In the command line of a worker of xdist, and of a helper: the parent is the run."""
+_STARTER = "exec(eval(sys.stdin.readline()))"
+"""In the command line of a worker of xdist: the parent is the run."""
 
 _HEARTBEAT_SECONDS = 5.0  # far below the patience of others; a system call for each lock
 
@@ -299,7 +299,7 @@ def _describe(process: str) -> tuple[str, str]:
         host = space.split(":")[1] if ":" in space else ""
         return f"process {number}{f' on {host}' if host else ''}", "end that process there"
     pid, command = int(number), _command(int(number))
-    if any(starter in command for starter in _STARTERS):
+    if _STARTER in command:
         with suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
             pid = int(status.rpartition(")")[2].split()[1])

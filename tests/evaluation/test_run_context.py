@@ -104,7 +104,7 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
         ({"budget": ["800,900"]}, "a number of samples, of seconds, or both"),
         ({"budget": ["0"]}, "a number of samples, of seconds, or both"),
         ({"alpha": ["0.6"]}, "over 0 and at most 0.5"),
-        ({"helpers": ["-1"]}, "auto or a number of processes"),
+        ({"devices-per-worker": ["0"]}, "auto or a number of devices"),
         ({"ray-pool": ["describer:actors=0"]}, "actors (1 or more)"),
         ({"ray-pool": ["describer:actors=1.5"]}, "'actors=1.5' is not understood"),
         ({"ray-pool": ["describer:actors=2,actors=2"]}, "'actors=2' is not understood"),
@@ -143,10 +143,10 @@ def test_pools_take_parts_of_one_device(text: str, pool: dict[str, float]) -> No
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
-    [("alpha", "0.5", 0.5), ("tolerance", "0", 0.0), ("attribute", "3", 3), ("helpers", "0", 0)],
+    [("alpha", "0.5", 0.5), ("tolerance", "0", 0.0), ("attribute", "3", 3)],
 )
 def test_the_ends_of_a_range_belong_to_it(name: str, text: str, value: float) -> None:
-    """The largest alpha, no tolerance at all, no helper."""
+    """The largest alpha, no tolerance at all."""
     assert getattr(read_settings({name: [text]}, {name: "here"}, Path()), name) == value
 
 
@@ -186,7 +186,6 @@ def test_settings_are_read_from_texts(tmp_path: Path) -> None:
         "data": ["photos=x"],
         "shared": ["s3://bucket/p", "folder"],
         "budget": ["800,60s"],
-        "helpers": ["auto"],
         "attribute": ["0"],
         "ray-pool": ["describer:actors=4,gpus=0.5"],
     }
@@ -200,7 +199,7 @@ def test_settings_are_read_from_texts(tmp_path: Path) -> None:
     assert settings.data == {"photos": Path("x").absolute()}
     assert settings.shared == ("s3://bucket/p", Path("folder").absolute())
     assert (settings.budget.samples, settings.budget.seconds) == (800, 60.0)
-    assert (settings.helpers, settings.attribute) == (None, 0)
+    assert settings.attribute == 0
     assert settings.ray_pools == {"describer": {"actors": 4, "gpus": 0.5}}
     assert settings.baselines == tmp_path / "baselines"
     assert settings.names_models

@@ -24,7 +24,6 @@ from pytest_cepbench.models.torch_runtime import (
     resolve_device,
     resolve_dtype,
     set_threads,
-    threads_set_by_user,
 )
 from tests.models.binding import bind_text
 from tests.models.files import VIT, write_checkpoint
@@ -62,15 +61,6 @@ def test_precision_follows_device_and_checkpoint(
     assert resolve_dtype(name, device, config) == expected
 
 
-@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"])
-def test_threads_are_the_users_to_say(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Whoever says how many threads there are is not overruled."""
-    for known in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"):
-        monkeypatch.delenv(known, raising=False)
-    monkeypatch.setitem(sys.modules, "torch", None)  # as before its import
-    assert not threads_set_by_user()
-    monkeypatch.setenv(name, "1")
-    assert threads_set_by_user()
 
 
 @pytest.fixture

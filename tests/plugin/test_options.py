@@ -49,7 +49,6 @@ VALUES = {
     "attribute": ("0", "3", "32"),
     "residency": ("swap", "all", "swap"),
     "devices-per-worker": ("1", "2", "4"),
-    "helpers": ("0", "1", "2"),
     "engine": ("ray", "local", "ray"),
     "ray-address": ("one:6379", "two:6379", "auto"),
     "ray-pool": ("encoder:actors=1", "encoder:gpus=0.5", "encoder:gpus=2"),

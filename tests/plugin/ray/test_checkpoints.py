@@ -54,8 +54,8 @@ def test_numbers_are_those_of_one_process(project: Project, assignments: tuple[s
     """LLaVA, Stable Diffusion and CLIP, asked one by one: what they make is the same to the bit."""
 
     def run(*args: str) -> pytest.RunResult:
-        # Untrained weights score as chance does; helpers would make other batches.
-        arguments = (*assignments, "--cep-accept-insensitive", "--cep-helpers=0", *args)
+        # Untrained weights score as chance does.
+        arguments = (*assignments, "--cep-accept-insensitive", *args)
         return project.pytester.runpytest_subprocess(*arguments, timeout=SECONDS)
 
     project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 1"))
