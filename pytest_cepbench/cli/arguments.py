@@ -76,30 +76,6 @@ class Command:
     groups: Mapping[str, Sequence[Command]] = field(default_factory=dict)
 
 
-RENAMED: Mapping[str, str] = {
-    "leaderboard": "`cepbench compare`",
-    "judge-card": "`cepbench agree judges`",
-    "agreement": "`cepbench agree people`",
-    "alignment": "`cepbench agree models`",
-    "arena agreement": "`cepbench agree judges`",
-    "arena export-training": "`cepbench arena training`",
-    "answers": "`cepbench store export --answers` and `cepbench store import`",
-    "answers export": "`cepbench store export --answers`",
-    "answers import": "`cepbench store import`",
-    "series": "`cepbench history --series`",
-    "view": "`cepbench history --html`",
-    "rate ...": "`cepbench rate ask`",
-    "ratings": "`cepbench rate export`, or `cepbench rate ask`, whose pages keep the votes",
-    "ratings export": "`cepbench rate export`",
-    "ratings import": "`cepbench rate ask`, whose pages keep the votes",
-    **{
-        f"study {name}": f"`cepbench study --vary={name}`"
-        for name in ("seeds", "generators", "encoders", "lengths", "weighting")
-    },
-}
-"""The beginning of a command line as it was written once -> the command that does it now."""
-
-
 # -- types of values -------------------------------------------------------------------------------
 #
 # They answer before any command is imported. What argparse shows is the option and the sentence.
@@ -347,9 +323,6 @@ class _Parser(argparse.ArgumentParser):
     def _answer(self, message: str) -> str:
         hint = ""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
-            command = self.prog.partition(" ")[2]
-            if now := RENAMED.get(f"{command} ..."):
-                return f"`{self.prog} {match[1]}` is now {now}"
             hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
         elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
             hint = did_you_mean(match[1], self._flags())
@@ -383,9 +356,6 @@ def parse(command: Command, argv: Sequence[str]) -> argparse.Namespace:
             import argcomplete
 
             argcomplete.autocomplete(parser)  # answers a shell that asks how a line can go on
-    for words in (2, 1):
-        if now := RENAMED.get(" ".join(argv[:words])):
-            parser.error(f"`{command.name} {' '.join(argv[:words])}` is now {now}")
     return parser.parse_args(argv)
 
 

@@ -105,10 +105,7 @@ def are_named(config: pytest.Config, args: Sequence[str]) -> bool:
 
 
 def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
-    """Have pytest's own message on an unknown option name our option that is most like it.
-
-    Raises pytest.UsageError for an option that was removed.
-    """
+    """Have pytest's own message on an unknown option name our option that is most like it."""
     given = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
     if given <= known_flags(parser):
         return

@@ -68,7 +68,6 @@ COMMAND_LINE = {
         ("--help", "models and people:"),
         ("study --help", "--seeds"),
         ("acept r.json", "Did you mean 'accept'?"),
-        ("leaderboard suites/a a.json", "is now `cepbench compare`"),
         ("accept none.json --reason=better", "results 'none.json' cannot be read"),
         ("prune none.json", "results 'none.json' cannot be read"),
         ("compare a.json b=b.json", "results 'a.json' cannot be read"),
@@ -172,31 +171,6 @@ def test_a_typo_answers_with_the_nearest_name(
         parse(CEPBENCH, line.split())
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("series run-1", "`cepbench series` is now `cepbench history --series`"),
-        ("judge-card a.json", "`cepbench judge-card` is now `cepbench agree judges`"),
-        ("arena agreement a b", "`cepbench arena agreement` is now `cepbench agree judges`"),
-        ("study seeds .", "`cepbench study seeds` is now `cepbench study --vary=seeds`"),
-        ("rate suites/arena", "`cepbench rate suites/arena` is now `cepbench rate ask`"),
-        ("answers export .", "`cepbench answers export` is now `cepbench store export --answers`"),
-        (
-            "ratings import ratings/may back.json",
-            "`cepbench ratings import` is now `cepbench rate ask`, whose pages keep the votes",
-        ),
-    ],
-)
-def test_what_was_removed_is_refused_by_name(
-    capsys: pytest.CaptureFixture[str], line: str, expected: str
-) -> None:
-    """With what takes its place; exit code 2."""
-    with pytest.raises(SystemExit) as ended:
-        parse(CEPBENCH, line.split())
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith(f"cepbench: {expected}\n")
 
 
 def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,7 +210,7 @@ def test_options_are_those_of_the_command_line() -> None:
         ({"model": "shapes:", "baselines": "x" * 5000}, SpecError, "no file has so long a name"),
         ({"model": "x/" * 5000}, SpecError, "or so long a path"),
     ],
-    ids=["name", "removed", "number", "choice", "spec", "long model", "long folder", "long path"],
+    ids=["name", "number", "choice", "spec", "long model", "long folder", "long path"],
 )
 def test_a_wrong_option_is_said(
     project: Path, options: Any, error: type[Exception], message: str
