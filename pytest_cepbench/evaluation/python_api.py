@@ -1,7 +1,4 @@
-"""`gate_checkpoint`: the gate without pytest, for scripts, notebooks and training loops.
-
-Its result has verdicts that print, and tables for notebooks.
-"""
+"""`gate_checkpoint`: the gate without pytest, for scripts, notebooks and training loops."""
 
 from __future__ import annotations
 
@@ -10,17 +7,14 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from html import escape
-from importlib import import_module
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from msgspec.structs import replace
 
 from pytest_cepbench.errors import (
     DataAbsentError,
     MeasurementError,
-    MissingDependencyError,
     SpecError,
     SuiteError,
     SuiteNotApplicableError,
@@ -50,7 +44,6 @@ from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import (
@@ -110,12 +103,6 @@ class GateOptions(TypedDict, total=False):
 
 _OUTCOMES = ("_pytest.outcomes", "unittest.case")
 """Modules of the exceptions that skip a test, or end the run."""
-
-_COLUMNS = (
-    "suite", "part", "metric", "verdict", "passes", "primary", "value", "baseline", "difference",
-    "low", "high", "tolerance", "alpha", "gate", "n", "units", "visible", "floor",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class GateResult:
@@ -203,37 +190,6 @@ class GateResult:
         yield from self.unshown
         yield from (f"INCOMPLETE: {problem}" for problem in self.problems)
         yield f"verdict: {self.verdict}"
-
-    def to_frame(self) -> Any:
-        """A pandas DataFrame, one row per case. Raises MissingDependencyError without pandas."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise MissingDependencyError(
-                "GateResult.to_frame() needs the package pandas: pip install pandas"
-            ) from error
-        rows = [
-            {name: numbers[name] if name in numbers else getattr(case, name) for name in _COLUMNS}
-            for case in self.cases
-            for numbers in (case.numbers,)
-        ]
-        return pandas.DataFrame(rows, columns=list(_COLUMNS))
-
-    def _repr_html_(self) -> str:
-        """The table of verdicts for notebooks."""
-        opening = f"<div><b>{_shown(self.headline)}</b></div>"
-        heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
-        rows = ""
-        for result in self.cases:
-            color = "green" if result.accepted else result.presentation.color
-            shade = "darkgoldenrod" if color == "yellow" else color
-            first, *cells = map(_shown, cells_of(result))  # the verdict comes first
-            rows += f'<tr><td style="color: {shade}">{first}</td>'
-            rows += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-        notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
-        return (
-            f"{opening}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
-        )
 
 
 def gate_checkpoint(
@@ -432,7 +388,3 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         changed=tuple(changed),
         unshown=tuple(unshown_lines(results, evaluator.settings.show, option="show")),
     )
-
-
-def _shown(text: Any) -> str:
-    return escape(visible(str(text)))

@@ -126,13 +126,6 @@ def _tolerance(given: GivenValue) -> float:
     return value
 
 
-def _price(given: GivenValue) -> float:
-    value = _number(given.last)
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{given}: the price of a device for an hour is expected, such as 2.50")
-    return value
-
-
 def _alpha(given: GivenValue) -> float:
     value = _number(given.last)
     if not 0 < value <= 0.5:
@@ -227,7 +220,6 @@ class RunOption(NamedTuple):
     choices: the values that it can have, where they are a list.
     short: whether `--NAME` is offered as well.
     multiple: whether it may be given several times.
-    in_ini: whether its place is the ini file: `--help` does not list the flag, which is still read.
     """
 
     group: str
@@ -239,7 +231,6 @@ class RunOption(NamedTuple):
     choices: tuple[str, ...] | None = None
     short: bool = False
     multiple: bool = False
-    in_ini: bool = False
 
     @property
     def name(self) -> str:
@@ -381,11 +372,6 @@ class RunSettings:
         below="baselines",
     )
     plan: bool = _option("[gate] plan: Print what would be measured, and how well, and stop")
-    price: float | None = _option(
-        "[gate] price PER_HOUR: Price of a device for an hour: --cep-plan prints what the run "
-        "would cost",
-        _price,
-    )
     data: Mapping[str, DataPlace] = _option(
         "[data] data NAME=PATH: Where a data set of a suite is (several allowed)",
         _data,
@@ -460,33 +446,28 @@ class RunSettings:
         "[advanced] series-length N: Checkpoints of a --cep-series for which half of alpha is "
         "spent (default: 40); set when it begins",
         _series_length,
-        in_ini=True,
     )
     budget: SampleBudget = _option(
         "[advanced] budget N,SECONDSs: Most that --cep-inconclusive=more may spend: samples of a "
         "case, seconds of the run, or both (800,3600s)",
         _budget,
         default=SampleBudget(),
-        in_ini=True,
     )
     pairing: str = _option(
         "[advanced] pairing MODE: exact: baselines of other samples are incomparable (default); "
         "common: compare the samples that both have",
         choices=("exact", "common"),
         default="exact",
-        in_ini=True,
     )
     attribute: int = _option(
         "[advanced] attribute N: Samples on which a regression is followed through the chain "
         "(default: 16; 0: none)",
         _attributed,
         default=16,
-        in_ini=True,
     )
     ray_address: str | None = _option(
         "[advanced] ray-address HOST:PORT: Cluster of --cep-engine=ray (default: RAY_ADDRESS, else "
         "one is started here)",
-        in_ini=True,
     )
     ray_pools: Mapping[str, Mapping[str, float]] = _option(
         "[advanced] ray-pool ROLE:K=V,...: Actors and gpus of a role's pool with "
@@ -494,7 +475,6 @@ class RunSettings:
         _pools,
         default={},
         multiple=True,
-        in_ini=True,
     )
 
     @property

@@ -16,7 +16,7 @@ from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.options import notes_on_options
+from pytest_cepbench.plugin.options import mistyped_variables
 from pytest_cepbench.plugin.run_settings import usage_errors
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
@@ -204,7 +204,7 @@ class Controller:
     def header_lines(self, *, verbose: bool) -> Iterator[str]:
         """What pytest's header says of this run. verbose: with whole specs."""
         yield from (line.full if verbose else line.short for line in self.header)
-        yield from notes_on_options(self.settings.sources)
+        yield from mistyped_variables()
 
     @property
     def identities(self) -> dict[str, str]:

@@ -5,9 +5,8 @@ Standard library and pytest only: this runs in every pytest that has the plugin 
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import pytest
@@ -24,7 +23,7 @@ _GROUPS = {
     "data": "cepbench: data and stored results",
     "workers": "cepbench: workers and devices",
     "reports": "cepbench: reports",
-    "advanced": "cepbench: advanced (more in the ini file: {ini})",
+    "advanced": "cepbench: advanced",
 }
 """Name of a group -> its title in `pytest --help`, in the order of the page."""
 
@@ -34,16 +33,14 @@ _LIKENESS = 0.85
 
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini key."""
-    in_ini = ", ".join(option.ini for option in OPTIONS if option.in_ini)
     previous = None
     for name, title in _GROUPS.items():
-        parser.getgroup(f"cepbench-{name}", title.format(ini=in_ini), after=previous)
+        parser.getgroup(f"cepbench-{name}", title, after=previous)
         previous = f"cepbench-{name}"
     for option in OPTIONS:
-        _add_flag(parser, option, option.flag, argparse.SUPPRESS if option.in_ini else option.help)
-        about = option.help if option.in_ini else f"Twin of {option.flag}"
+        _add_flag(parser, option, option.flag, option.help)
         kind = "linelist" if option.multiple else "string"
-        parser.addini(option.ini, about, type=kind)  # type: ignore[arg-type]
+        parser.addini(option.ini, f"Twin of {option.flag}", type=kind)  # type: ignore[arg-type]
 
 
 def _add_flag(parser: pytest.Parser, option: RunOption, flag: str, help_: str) -> None:
@@ -136,16 +133,10 @@ def check_names(config: pytest.Config) -> None:
                 raise pytest.UsageError(f"ini {name}: there is no such setting.{hint}")
 
 
-def notes_on_options(sources: Mapping[str, str]) -> Iterator[str]:
-    """Sentences for the header: flags whose place is the ini file, variables that are mistyped.
-
-    sources: option name -> flag, variable or ini key that gave its value.
-    """
+def mistyped_variables() -> Iterator[str]:
+    """A sentence for the header for each variable that is named nearly as one of ours."""
     from pytest_cepbench.errors import nearest_name
 
-    for option in OPTIONS:
-        if option.in_ini and sources.get(option.name) == option.flag:
-            yield f"{option.flag} is still read; its place is the ini file: {option.ini}"
     known = [option.env for option in OPTIONS]
     for name in sorted(os.environ):
         if name.startswith("CEPBENCH_") and name not in known:

@@ -40,7 +40,6 @@ VALUES = {
     "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
     "alpha": ("0.01", "0.02", "0.5"),
-    "price": ("1.5", "2.5", "3.5"),
     "inconclusive": ("more", "fail", "pass"),
     "series": ("run-1", "run-2", "run-3"),
     "series-length": ("10", "20", "300"),
@@ -213,21 +212,6 @@ def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch)
 def test_short_names_of_specs(spec: str, short: str) -> None:
     """A short spec is its own name; of a longer one the path's end, and a sign of parameters."""
     assert short_name(spec) == short
-
-
-def test_flags_whose_place_is_the_ini_file_are_read_with_a_note(accepted: Project) -> None:
-    """One line in the header says where the setting belongs; `--help` does not list the flag."""
-    arguments = ("--cep-pairing=common", "--cep-attribute=0", "-k", "color")
-    result = accepted.run_here(*arguments)
-    result.stdout.fnmatch_lines(
-        ["cepbench: --cep-pairing is still read; its place is the ini file: cepbench_pairing"]
-    )
-    accepted.write("pytest.ini", "[pytest]\ncepbench_pairing = common\n")
-    result = accepted.run_here("-k", "color")
-    result.stdout.no_fnmatch_line("*is still read*")
-    shown = accepted.run_here("--help")
-    shown.stdout.no_fnmatch_line("  --cep-pairing*")
-    shown.stdout.fnmatch_lines(["cepbench: advanced (*cepbench_pairing*", "  cepbench_pairing (*"])
 
 
 @pytest.mark.slow

@@ -64,7 +64,6 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
         ["--model=python:user_models:describer", "--describer=shapes:"],
         ["--model=python:user_models:describer", "--describer is given as well: drop one"],
     ),
-    "free-devices": (["--cep-price=0"], ["--cep-price '0'", "for an hour", "2.50"]),
     "no-shared-store": (
         ["--model=shapes:", "--cep-shared=elsewhere"],
         ["--cep-shared elsewhere: no such folder"],

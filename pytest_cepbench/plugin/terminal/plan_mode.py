@@ -204,11 +204,9 @@ def _total_lines(
         if given.get("CUDA_VISIBLE_DEVICES")
     ]
     own = len({need.bound.device for need in busy} - {"cpu", "server"})
-    held, price = seconds * (max(leased, default=own) or 1), evaluator.settings.price
-    if {need.bound.device.partition(":")[0] for need in busy} - {"cpu"} or price is not None:
+    held = seconds * (max(leased, default=own) or 1)
+    if {need.bound.device.partition(":")[0] for need in busy} - {"cpu"}:
         cost = f", {held / 60:.1f} device minutes"
-    if price is not None:
-        cost += f", {held / 3600 * price:.2f} at {price:g} an hour"
     yield f"about {_time(seconds / workers)}{cost}, loading not counted"
 
 
