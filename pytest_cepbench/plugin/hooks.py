@@ -53,7 +53,7 @@ class Run:
 
     records: the tests of this process.
     controller: in the process that the user started, else None.
-    tickers: threads that show or write the progress of the run: "live" and "status".
+    ticker: the thread that writes of the progress of the run; None where there is none.
     gating: held while a case is judged; some plugins run tests in threads.
     """
 
@@ -69,7 +69,7 @@ class Run:
         self.config = config
         self.records = Records()
         self.controller: Controller | None = None
-        self.tickers: dict[str, Ticker] = {}
+        self.ticker: Ticker | None = None
         self.gating = threading.Lock()
         self._making = threading.RLock()
         self._evaluator: Evaluator | None = None
@@ -234,19 +234,17 @@ class Run:
         sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist adds it
         with suppress(OSError):  # a folder that cannot be made has no reader
             folder = evaluator.context.make_folder()
-            self.tickers["live"] = live.write_snapshots(
-                evaluator.progress, folder, sent["workerid"], sent["cepbench_progress"]
-            )
+            self.ticker = live.write_snapshots(evaluator.progress, folder, sent["workerid"])
 
     def show_progress(self, snapshots: Any) -> None:
-        """Show progress on the terminal until the run ends.
+        """Write lines on the progress until the run ends.
 
         snapshots: gives the progress of each process.
         """
         from pytest_cepbench.plugin.terminal import live
 
-        if "live" not in self.tickers and (shown := live.show(self.config, snapshots)) is not None:
-            self.tickers["live"] = shown
+        if self.ticker is None:
+            self.ticker = live.show(self.config, snapshots)
 
     def print_plan(self) -> bool | None:
         """Print the plan, if that is all that was asked for; None else."""
@@ -293,9 +291,9 @@ class Run:
     # -- the end -----------------------------------------------------------------------------------
 
     def clear_terminal(self) -> None:
-        """Show nothing more of the progress, and write no more messages on it."""
-        if "live" in self.tickers:
-            self.tickers["live"].close()
+        """Write nothing more of the progress."""
+        if self.ticker is not None:
+            self.ticker.close()
 
     def prepare_end(self, session: pytest.Session, exitstatus: int) -> None:
         """Before other plugins end the session; a worker sends what it did outside of cases."""
@@ -334,7 +332,6 @@ class Run:
 
             write_files(controller)
             config.pluginmanager.register(QuietSections(), "cepbench_quiet_sections")
-        self._remove_status()
         outcome = controller.outcome
         if outcome is None or not all(result.passes for result in outcome.results):
             return
@@ -370,14 +367,9 @@ class Run:
             refused = exitstatus == pytest.ExitCode.USAGE_ERROR
             write_nothing_found(config, reporter, refused=refused)
 
-    def _remove_status(self) -> None:
-        if "status" in self.tickers:
-            self.tickers["status"].close()
-
     def close(self) -> None:
         """Release the store, and clear away what the processes of the run told one another."""
         self.clear_terminal()
-        self._remove_status()
         try:
             if self._evaluator is not None:
                 self._evaluator.close()

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from _pytest.terminal import TerminalReporter  # a public name since pytest 8.4
 
 
 def known_flags(parser: pytest.Parser) -> set[str]:
@@ -20,16 +19,6 @@ def names_in_ini(config: pytest.Config) -> Iterable[str]:
     settings = vars(config)
     names: Iterable[str] = settings.get("_inicfg") or settings.get("inicfg") or ()
     return names
-
-
-def writing_of(writer: Any) -> str:
-    """The method of pytest's terminal writer that all of its writing goes through."""
-    return "write_raw" if hasattr(writer, "write_raw") else "write"  # pytest 9.0 parted the two
-
-
-def draws_on_terminal(reporter: Any) -> bool:
-    """Whether pytest's own reporter, and no other plugin's, writes to a terminal."""
-    return type(reporter) is TerminalReporter and bool(reporter.isatty)
 
 
 def rename_count(reporter: Any, old: str, new: str) -> None:

@@ -80,8 +80,6 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker which run it belongs to."""
-    from pytest_cepbench.plugin.terminal import live
-
     controller = _controller(node.config)
     sent = node.workerinput
     sent["cepbench_run"] = controller.context.run_id
@@ -93,7 +91,6 @@ def pytest_configure_node(node: Any) -> None:
         sent["cepbench_unleased"] = {
             name: os.environ[name] for name in (*DEVICE_VARIABLES, THREADS) if name in os.environ
         }
-    sent["cepbench_progress"] = live.PAUSE if live.is_wanted(node.config) else live.WORKER_PAUSE
 
 
 @pytest.hookimpl(optionalhook=True)
