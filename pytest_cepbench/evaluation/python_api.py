@@ -104,6 +104,7 @@ class GateOptions(TypedDict, total=False):
 _OUTCOMES = ("_pytest.outcomes", "unittest.case")
 """Modules of the exceptions that skip a test, or end the run."""
 
+
 @dataclass(frozen=True)
 class GateResult:
     """The verdicts of one checkpoint; true where it passed.

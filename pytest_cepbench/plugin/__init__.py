@@ -13,7 +13,6 @@ import pytest
 
 from pytest_cepbench.plugin.empty_suites import EmptySuites
 from pytest_cepbench.plugin.fixtures import (
-    BareFixtures,
     cep_case,
     cep_describer,
     cep_detector,
@@ -64,7 +63,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Register `--cep-...` and the ini keys, and the hooks of xdist."""
     add_options(parser)
     pluginmanager.register(workers_hooks, "cepbench_workers")
-    pluginmanager.register(BareFixtures(), "cepbench_bare_names")
 
 
 @pytest.hookimpl(wrapper=True)

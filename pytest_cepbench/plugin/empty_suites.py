@@ -22,6 +22,8 @@ from pytest_cepbench.plugin.hooks import MISTAKE, RUN, is_case, run_of, stands_f
 
 _SUITE = "suite.toml"
 
+_MODELS = {f"cep_{role}" for role in ROLE_NAMES}
+
 _KEYS = {"name", "version", "data", "prompts", "metrics"}
 """What every suite file has; other tools have files of this name too."""
 
@@ -138,8 +140,7 @@ class EmptySuites:
         suites = {suite for _, suite in given}
         in_use = set()  # folders with a case, or a test that takes a model of its suite
         for item in items:
-            names = {name.removeprefix("cep_") for name in getattr(item, "fixturenames", ())}
-            if is_case(item) or not names.isdisjoint(ROLE_NAMES):
+            if is_case(item) or not _MODELS.isdisjoint(getattr(item, "fixturenames", ())):
                 in_use.add(item.path.parent)
         for wanted in self._wanted(session):
             skipped = self._skipped.get(wanted.module)
@@ -260,7 +261,9 @@ def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
             name
             for name in below
             if is_kept(folder / name)
-            and not any(fnmatch(name, p) or fnmatch(f"{folder}/{name}", f"*/{p}") for p in unentered)
+            and not any(
+                fnmatch(name, p) or fnmatch(f"{folder}/{name}", f"*/{p}") for p in unentered
+            )
         )
         yield folder, sorted(name for name in names if is_kept(folder / name))
 

@@ -6,12 +6,10 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.hooks import run_of
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ def _count(
         raise BaselineError(f"the new baseline {path.name} could not be compared{why}")
 
 
-def _model_fixture(role: RoleName, name: str) -> Any:
+def _model_fixture(role: RoleName) -> Any:
     """A fixture that gives the loaded model of a role."""
 
     def loaded(request: pytest.FixtureRequest) -> Any:
@@ -134,33 +132,15 @@ def _model_fixture(role: RoleName, name: str) -> Any:
         f"The loaded {role} of the run (see `pytest_cepbench.{role.capitalize()}`), "
         "one per process."
     )
-    return pytest.fixture(name=name)(loaded)
+    return pytest.fixture(name=f"cep_{role}")(loaded)
 
 
-cep_describer = _model_fixture("describer", "cep_describer")
-cep_generator = _model_fixture("generator", "cep_generator")
-cep_encoder = _model_fixture("encoder", "cep_encoder")
-cep_detector = _model_fixture("detector", "cep_detector")
-cep_judge = _model_fixture("judge", "cep_judge")
-cep_writer = _model_fixture("writer", "cep_writer")
-cep_editor = _model_fixture("editor", "cep_editor")
-cep_interleaver = _model_fixture("interleaver", "cep_interleaver")
-cep_vqa = _model_fixture("vqa", "cep_vqa")
-
-
-class BareFixtures:
-    """The same fixtures as `describer`, `generator` and so on, but for names another plugin has.
-
-    Fixtures of conftest files and test modules go before these in any case.
-    """
-
-    @pytest.hookimpl(trylast=True)  # after pytest has collected the fixtures of all plugins
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Register the names that are free."""
-        # pytest has no public call that says whether a fixture of a name is registered.
-        manager = session._fixturemanager  # noqa: SLF001
-        owner = ModuleType("cepbench_bare_fixtures")
-        for role in ROLE_NAMES:
-            if not manager.getfixturedefs(role, session):
-                setattr(owner, role, _model_fixture(role, role))
-        session.config.pluginmanager.register(owner, owner.__name__)
+cep_describer = _model_fixture("describer")
+cep_generator = _model_fixture("generator")
+cep_encoder = _model_fixture("encoder")
+cep_detector = _model_fixture("detector")
+cep_judge = _model_fixture("judge")
+cep_writer = _model_fixture("writer")
+cep_editor = _model_fixture("editor")
+cep_interleaver = _model_fixture("interleaver")
+cep_vqa = _model_fixture("vqa")

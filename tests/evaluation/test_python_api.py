@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from pytest_cepbench import CepError, GateResult, gate_checkpoint
-from pytest_cepbench.errors import MissingDependencyError, SpecError, SuiteError
+from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import GateOptions
 from pytest_cepbench.evaluation.settings import OPTIONS
 from tests.plugin.project import run_plainly

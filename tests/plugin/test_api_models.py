@@ -247,8 +247,8 @@ JUDGING = """\
 from PIL import Image
 from pytest_cepbench import Battle
 
-def test_the_judge_prefers_the_first(judge):
-    (reply,) = judge.judge([Battle(["draw"], [Image.new("RGB", (8, 8))], ["no"])], [0])
+def test_the_judge_prefers_the_first(cep_judge):
+    (reply,) = cep_judge.judge([Battle(["draw"], [Image.new("RGB", (8, 8))], ["no"])], [0])
     assert reply.value == "A"
 """
 

@@ -18,9 +18,9 @@ JUDGING = """\
 from PIL import Image
 from pytest_cepbench import Battle
 
-def test_the_judge_has_an_opinion(judge):
+def test_the_judge_has_an_opinion(cep_judge):
     image = Image.new("RGB", (40, 40), "red")
-    (reply,) = judge.judge([Battle(["a", image], ["red", image], ["blue"])], [0])
+    (reply,) = cep_judge.judge([Battle(["a", image], ["red", image], ["blue"])], [0])
     assert reply.value in ("A", "Tie(A)", "Tie(B)", "B")
     assert len(reply.provenance["probabilities"].split()) == 4
 """

@@ -148,8 +148,8 @@ def test_the_detector_fixture(tasks: Project) -> None:
     play = """\
 from PIL import Image
 
-def test_play(detector):
-    assert not detector.detect([Image.new("RGB", (64, 64))], [["circle"]])[0].found
+def test_play(cep_detector):
+    assert not cep_detector.detect([Image.new("RGB", (64, 64))], [["circle"]])[0].found
 """
     tasks.write("test_own.py", play)
     tasks.run_here("test_own.py").assert_outcomes(passed=1)

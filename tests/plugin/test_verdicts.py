@@ -263,14 +263,14 @@ def test_an_expected_failure_is_a_failure(accepted: Project) -> None:
 
 
 def test_the_fixtures_give_the_loaded_models(toy: Project) -> None:
-    """`describer`, `generator` and `encoder` are the run's models, in a suite and without one."""
+    """`cep_describer` and the others are the run's models, in a suite and without one."""
     play = """\
-def test_play(describer, generator, encoder):
-    image = generator.generate(["a large red circle at the top left"], [1])[0]
+def test_play(cep_describer, cep_generator, cep_encoder):
+    image = cep_generator.generate(["a large red circle at the top left"], [1])[0]
     from PIL import Image
     picture = Image.fromarray(image)
-    assert describer.describe([picture], "", [2])
-    assert encoder.encode_images([picture]).shape[0] == 1
+    assert cep_describer.describe([picture], "", [2])
+    assert cep_encoder.encode_images([picture]).shape[0] == 1
 """
     toy.write("test_models.py", play)
     toy.run("test_models.py").assert_outcomes(passed=1)

@@ -125,7 +125,7 @@ def show(
     except (OSError, ValueError, AttributeError):  # another plugin put another kind of file there
         return None
     encoding = getattr(writer._file, "encoding", None)  # noqa: SLF001
-    file = open(log, "w", encoding=encoding or "utf-8", errors="replace")  # noqa: SIM115
+    file = os.fdopen(log, "w", encoding=encoding or "utf-8", errors="replace")
 
     def write() -> None:
         # By pytest's writer, which has to know where its line is.
