@@ -338,7 +338,7 @@ def test_help_lists_options_in_groups(project: Project) -> None:
             "cepbench: data and stored results:",
             "cepbench: workers and devices:",
             "cepbench: reports:",
-            "cepbench: advanced *",
+            "cepbench: advanced:",
             "  --cep-accept-insensitive",
             "  cepbench_tolerance (string):*",
         ]
