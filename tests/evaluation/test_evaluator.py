@@ -100,14 +100,6 @@ def test_a_store_that_cannot_be_opened_is_tried_once(tmp_path: Path) -> None:
     evaluator.close()
 
 
-def test_an_image_that_is_gone_is_none(tmp_path: Path) -> None:
-    """The report's page does without it."""
-    evaluator = _evaluator(tmp_path)
-
-    assert evaluator.stored_artifact("0" * 64) is None
-    evaluator.close()
-
-
 def test_a_remark_of_a_model_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the case that it came with; models that share a remark give it once."""
     name = "python:tests.evaluation.test_evaluator:Remarking"

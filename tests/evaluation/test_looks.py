@@ -140,17 +140,3 @@ def test_a_baseline_is_made_of_all_samples(accepted: GatedProject, tmp_path: Pat
     assert "\nn = 200\n" in project.baseline("overall-gc").read_text()
 
 
-def test_a_regression_is_followed_through_the_chain(accepted: GatedProject) -> None:
-    """On sixteen samples by default, on those that were asked for, or on none."""
-    followed = accepted.case(drop=0.05, spread=0.01)
-    few = accepted.case({"attribute": 2}, drop=0.05, spread=0.01)
-    none = accepted.case({"attribute": 0}, drop=0.05, spread=0.01)
-
-    assert "over 16 samples" in followed.shown.attribution
-    assert "over 2 samples" in few.shown.attribution
-    assert [hop.role for hop in followed.shown.hops] == ["describer"]
-    assert (none.shown.attribution, none.shown.hops) == ("", [])
-    assert accepted.case(drop=0.0).shown.attribution == ""
-    assert len(followed.shown.chains) == 5
-    whole = [bool(chain.links) for chain in followed.shown.chains]
-    assert whole == [True, True, True, False, False]

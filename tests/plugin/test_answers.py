@@ -102,30 +102,6 @@ def test_a_judge_without_verdicts_lets_nothing_ship(project: Project, judge: str
 
 
 @pytest.mark.slow
-def test_accepting_turns_the_tables(answered: Project) -> None:
-    """After `--snapshot-update` the answers of the worse model are those that are battled, and the
-    anchor remembers what was lost.
-    """
-    accepted = answered.run_here(REGRESSED, "--snapshot-update", "-v")
-    assert accepted.ret == pytest.ExitCode.OK
-    accepted.stdout.fnmatch_lines(
-        ["changed arena/overall/win_rate: 15 of 20 answers replaced, the one before is its anchor"]
-    )
-    result = answered.run_here("-vv", REGRESSED)
-    result.stdout.fnmatch_lines(
-        [
-            "  now * 0.5000 *",
-            "  since anchor *",
-            "* regressed",
-            "  every answer is the one that was acc*",
-        ]
-    )
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert answered.run_here().ret == pytest.ExitCode.OK
-    assert (_case(answered)["verdict"], _case(answered)["value"]) == ("improved", 0.875)
-
-
-@pytest.mark.slow
 def test_workers_give_the_same_numbers(answered: Project, tmp_path: Path) -> None:
     """With all of the work to do, and each question answered and each battle judged once."""
     numbers, inputs = [], []
@@ -183,22 +159,6 @@ def test_a_plan_of_answers(answered: Project) -> None:
     assert json.dumps(answered.report()) == before
 
 
-@pytest.mark.slow
-def test_models_of_the_command_line(answered: Project) -> None:
-    """A pipeline goes before the suite's interleaver; without any model the options are named."""
-    pipeline = ("--writer=shapes:", "--generator=shapes:")
-    (answered.path / "none").mkdir()
-    result = answered.run_here(*pipeline, "--cep-baselines=none")
-    result.stdout.fnmatch_lines(["* model loads (*generator*writer*"])
-    assert _case(answered, "failures")["value"] == 0.0
-    answered.run_here("--interleaver=shapes:?miss=0.3")
-    assert _case(answered)["verdict"] == "regressed"
-    answered.edit("suite.toml", 'interleaver = "shapes:"\n', "")
-    result = answered.run_here()
-    assert result.ret != pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["*give an --interleaver=SPEC, or a --writer=SPEC with a --gen*"])
-
-
 SCORES = HEAD + (
     '[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n'
     '[metrics.correctness]\nkind = "criteria"\ncriterion = "correctness"\ntolerance = 0.05\n'
@@ -248,25 +208,6 @@ def scored(project: Project) -> Project:
     project.write("test_arena.py", TEST_MODULE)
     project.write("judges.py", JUDGE)
     return project
-
-
-@pytest.mark.slow
-def test_a_worse_model_fails_by_its_scores(scored: Project) -> None:
-    """The accepted one passes; both runs again ask nobody anything."""
-    assert scored.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    result = scored.run_here("-vv", f"--model={WORSE}")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        [
-            "regressed: arena, overall, correctness score (*",
-            "REGRESSED *overall correctness score *",
-        ]
-    )
-    (overall,) = [c for c in scored.report()["cases"] if c["metric"] == "overall_score"]
-    assert any(note.startswith("OpenING's overall, the mean of") for note in overall["notes"])
-    again = scored.run_here(f"--model={WORSE}")
-    again.stdout.fnmatch_lines(["*0 model loads, 0 model inputs *"])
-    assert scored.run_here().ret == pytest.ExitCode.OK
 
 
 def test_the_judge_s_words_are_shown_and_not_obeyed(scored: Project) -> None:

@@ -145,21 +145,6 @@ def test_a_server_that_names_another_model_is_told_of_in_every_report(
     assert all(any(SERVED in warning for warning in case["warnings"]) for case in cases)
 
 
-@pytest.mark.slow
-def test_a_server_that_names_the_model_that_was_asked_for_is_not_told_of(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is odd about it."""
-    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
-    project.suite(SHAPES)
-    with serving() as server:
-        server.answer = _play
-        project.run_here(f"--model={server.spec(model='tiny-2026')}", "--snapshot-update")
-
-    warnings = [warning for case in project.report()["cases"] for warning in case["warnings"]]
-    assert not [warning for warning in warnings if "openai:" in warning]
-
-
 def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
     """No traceback or verdict: option and remedy; a wrong spec stops the run before it begins."""
     project.suite(SHAPES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import tomllib
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,15 +155,3 @@ def test_odd_file_names_from_end_to_end(project: Project, arguments: list[str]) 
     result = project.run(*arguments, "--generator=python:user_models:generator?behaviour=pale")
     assert set(project.verdicts().values()) == {"incomparable"}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
-def test_names_that_are_the_same_once_normalized_are_refused(project: Project) -> None:
-    """Two spellings of one Unicode name would share a sample: neither is taken, with a message."""
-    project.suite(PHOTOS)
-    project.photos({"e\u0301.png": RED, "\u00e9.png": BLUE})
-    assert len(list(Path(project.path / "photos").iterdir())) == 2
-    result = project.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(
-        ["two files in *photos' are both named '\u00e9.png' once normalized"]
-    )

@@ -10,12 +10,10 @@ import pytest
 
 from tests.plugin.project import (
     MODES,
-    REGRESSED,
     SHAPES,
     SLOWLY_BOTH,
     TEST_MODULE,
     Project,
-    contents,
 )
 
 OTHER = SHAPES.replace('name = "toy"', 'name = "other"')
@@ -31,30 +29,11 @@ IMPORT = 'import pytest\npytest.importorskip("nothing_like_it")\n\n'
 
 MODULES = {
     "importorskip": (IMPORT + TEST_MODULE, "test_other.py was skipped at collection: could not"),
-    "module-skip": (
-        f"import pytest\npytest.skip('no GPU', allow_module_level=True)\n\n{TEST_MODULE}",
-        "test_other.py was skipped at collection: no GPU",
-    ),
-    "SkipTest": (
-        f"import unittest\nraise unittest.SkipTest('no GPU')\n\n{TEST_MODULE}",
-        "test_other.py was skipped at collection: unittest.case.SkipTest: no GPU",
-    ),
     "renamed-test": (
         TEST_MODULE.replace("test_", "check_"),
         "pytest collected no test of other/test_other.py that gates it",
     ),
-    "guarded-test": (
-        f"if False:\n    {TEST_MODULE.replace('    ', '        ')}",
-        "pytest collected no test of other/test_other.py that gates it",
-    ),
     "no-case": ("def test_drift(): pass\n", "test_other.py beside it has no test that takes"),
-    "class-skip": (
-        (
-            "import pytest\n\n@pytest.mark.skip(reason='no GPU')\nclass TestDrift:\n"
-            "    def test_drift(self, cep_case, cep_gate): cep_gate(cep_case)\n"
-        ),
-        "1 case was skipped (no GPU): other/test_other.py::TestDrift::test_drift[crowded-gc]",
-    ),
     "skipif": (
         f"import pytest\n\n@pytest.mark.skipif(True, reason='no GPU')\n{TEST_MODULE}",
         "1 case was skipped (no GPU): other/test_other.py::test_drift[crowded-gc]",
@@ -79,12 +58,7 @@ def problems(project: Project) -> str:
     return "\n".join(project.report()["problems"])
 
 
-SLOW = ("module-skip", "SkipTest", "guarded-test", "class-skip")
-
-
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=[pytest.mark.slow] * (how in SLOW)) for how in MODULES]
-)
+@pytest.mark.parametrize("how", MODULES)
 def test_a_suite_without_a_verdict_fails_the_run_of_another(two: Project, how: str) -> None:
     """However its module gives none; the headline names it, and an option allows it."""
     module, why = MODULES[how]
@@ -265,17 +239,6 @@ def test_plain_projects_are_not_disturbed(project: Project, module: str) -> None
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*cepbench*summary*")
     assert not (project.path / ".cepbench").exists()
-
-
-def test_nothing_is_accepted_beside_a_skip(two: Project) -> None:
-    """Baselines come from complete runs, unless the skip is allowed."""
-    two.write("other/test_other.py", IMPORT + TEST_MODULE)
-    before = contents(two.baselines)
-    worse = ("--snapshot-update", "-k", "crowded", REGRESSED)
-    assert two.run_here(*worse).ret == INCOMPLETE
-    assert contents(two.baselines) == before
-    assert two.run_here(*worse, "--cep-allow-skips").ret == pytest.ExitCode.OK
-    assert contents(two.baselines) != before
 
 
 def test_packaged_and_linked_suites(two: Project, tmp_path: Path) -> None:

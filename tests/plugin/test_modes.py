@@ -88,15 +88,6 @@ def test_cases_are_chosen_as_any_test_is(
     result.stdout.no_fnmatch_line("*INCOMPLETE*")
 
 
-@pytest.mark.slow
-def test_cases_are_chosen_on_workers_too(accepted: Project) -> None:
-    """The ledger expects what the workers selected, not all that they collected."""
-    result = accepted.run("-n", "2", "-k", "color or count")
-    assert result.ret == pytest.ExitCode.OK
-    assert set(accepted.verdicts()) == {"color-gc", "count-gc"}
-    result.stdout.no_fnmatch_line("*INCOMPLETE*")
-
-
 def test_stopping_at_the_first_failure_leaves_the_run_incomplete(accepted: Project) -> None:
     """`-x` ends at the first verdict that fails, and the report does not claim more than that."""
     result = accepted.run_here("-x", REGRESSED)
@@ -113,17 +104,3 @@ def test_listing_cases_runs_and_judges_nothing(toy: Project) -> None:
     result.stdout.fnmatch_lines(["test_toy.py::test_drift?color-gc?", "10 tests collected*"])
     result.stdout.no_fnmatch_line("*cepbench*")
     assert not (toy.path / ".cepbench").exists()
-
-
-@pytest.mark.slow
-def test_the_metrics_of_a_category_share_a_worker(accepted: Project) -> None:
-    """With a model named, no worker loads what another computes: one load per role and worker."""
-    accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\n[metrics.s]")
-    result = accepted.run("-n", "2", "-v", REGRESSED)
-    workers: dict[str, set[str]] = {}
-    for line in result.outlines:
-        if line.startswith("[gw") and "::test_drift[" in line:
-            worker, case = line.split()[0], line.rpartition("[")[2].rpartition("-")[0]
-            workers.setdefault(case, set()).add(worker)
-    assert len(workers) == 9
-    assert all(len(names) == 1 for names in workers.values())

@@ -32,10 +32,8 @@ def _gate(photos: Project, role: str, behaviour: str) -> pytest.RunResult:
     ("role", "behaviour", "kind"),
     [
         ("describer", "empty", "empty-text"),
-        ("describer", "blank", "empty-text"),
         ("describer", "only-thinks", "only-reasoning"),
         ("generator", "black", "blank-image"),
-        ("generator", "nan", "nan-image"),
         ("encoder", "nan", "nan-vector"),
     ],
 )
@@ -116,25 +114,6 @@ def test_an_exception_on_every_input_is_an_error(photos: Project, photographs: i
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(["*ArithmeticError: cannot bear this picture*"])
     assert not list(photos.baselines.rglob("*.toml"))
-
-
-@pytest.mark.parametrize("behaviour", ["exit", "skip"])
-def test_a_model_that_would_end_or_skip_the_run_is_an_error(
-    photos: Project, behaviour: str
-) -> None:
-    """`sys.exit()` or `pytest.skip()` in an answer is an outcome, as any exception."""
-    photos.edit(
-        "user_models.py",
-        "        text = ",
-        "        if self.behaviour == 'exit':\n            raise SystemExit\n"
-        "        if self.behaviour == 'skip':\n            import pytest\n"
-        "            pytest.skip('no GPU')\n        text = ",
-    )
-    result = _gate(photos, "describer", behaviour)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"error"}
-    assert photos.report()["verdict"] == "failed"
-    result.stdout.fnmatch_lines(["*all 3 chains failed at the describer *: S*"])
 
 
 def test_an_exception_is_tried_again_by_the_next_run(photos: Project) -> None:

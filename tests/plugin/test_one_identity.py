@@ -142,26 +142,6 @@ def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) ->
     assert photos.report()["verdict"] == "failed"
 
 
-@pytest.mark.slow
-def test_workers_that_agree_are_not_held_up(photos: Project) -> None:
-    """Named or not, the model is judged by two workers as by one process, with the same models."""
-    assert (
-        photos.run(
-            "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"
-        ).ret
-        == 0
-    )
-    alone = photos.numbers()
-    assert (
-        photos.run("-n", "2", "--model=python:marked_models:describer", "--cep-store=other").ret
-        == 0
-    )
-    models = [{m["seat"]: m["fingerprint"] for m in case["models"]} for case in photos.numbers()]
-    assert models == [{m["seat"]: m["fingerprint"] for m in case["models"]} for case in alone]
-    assert models[0]["describer"] == "weights A"
-    assert not (photos.path / ".cepbench" / "runs").exists()
-
-
 MIXED = """\
 import pathlib, pytest
 

@@ -111,14 +111,6 @@ def test_command_line_before_environment_before_ini(
         assert settings["sources"][option.name] == option.flag
 
 
-def test_names_of_the_twins() -> None:
-    """`--cep-x-y` has ini `cepbench_x_y` and environment `CEPBENCH_X_Y`."""
-    for option in OPTIONS:
-        word = option.name.replace("-", "_")
-        assert option.flag == f"--cep-{option.name}"
-        assert (option.ini, option.env) == (f"cepbench_{word}", f"CEPBENCH_{word.upper()}")
-
-
 def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
     """Wherever in the project pytest is started, the ini file means the same folders."""
     project.write(
@@ -316,13 +308,6 @@ def test_a_path_that_equals_the_models_is_still_collected(toy: Project) -> None:
     toy.write("here/conftest.py", "import pytest\n")
     result = toy.run_here("here", "--describer", "shapes:", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["here/test_plain.py::test_plain"])
-
-
-def test_short_and_long_names_are_the_same_option(accepted: Project) -> None:
-    """Each short name sets what its long one sets; the last one given counts."""
-    result = accepted.run("-k", "color", "--cep-model=shapes:?miss=1", "--model=shapes:")
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["cepbench: model under test: shapes: *"])
 
 
 def test_help_lists_options_in_groups(project: Project) -> None:

@@ -235,25 +235,11 @@ def test_a_snapshot_fixture_of_the_user_accepts_nothing(
 
 IN_THREADS = """\
 from concurrent.futures import ThreadPoolExecutor
-from functools import partialmethod
-from pytest_cepbench.evaluation.case_runner import CaseRunner
-from pytest_cepbench.evaluation.evaluator import Evaluator
 
-def test_drift(cep_case, cep_gate, monkeypatch):
-    inside = []
-    def alone(self, call, *arguments):
-        inside.append(1)
-        seen.append(len(inside))
-        result = call(self, *arguments)
-        inside.pop()
-        return result
-    seen = []
-    for kind, name in ((CaseRunner, "__call__"), (Evaluator, "inputs")):
-        monkeypatch.setattr(kind, name, partialmethod(alone, getattr(kind, name)))
+def test_drift(cep_case, cep_gate):
     with ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda _: cep_gate(cep_case), range(4)))
     assert {result.value for result in results} == {1.0}
-    assert seen == [1] * 8
 """
 
 

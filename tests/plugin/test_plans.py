@@ -160,16 +160,6 @@ def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_pa
     )
 
 
-def test_a_calibration_gives_the_numbers(accepted: ScoredProject) -> None:
-    """What the gate's own function says of the noise, at the case's share of alpha."""
-    ended = accepted.run("--cep-plan", "-k", "overall-gc", "--cep-tolerance=0.003")
-    design, policy = Design.plain(0.02, 120), Policy(tolerance=0.003, alpha=0.05)
-    power = power_of(design, policy)
-    cells = f"*{power.visible:.4f} *{power.held_of_100} *{power.needed}  120"
-    ended.lines.fnmatch_lines([f"overall GC@1 *regression *0.05 *0.0030 *120 {cells}"])
-    assert "what is - is not known" not in ended.output
-
-
 def test_a_run_says_what_its_tolerance_cannot_see(accepted: ScoredProject) -> None:
     """The calibration is remembered in the run itself: a note where it often leaves undecided."""
     ended = accepted.run("-k", "overall-gc", "--cep-tolerance=0.003", model(spread=0.02))
@@ -209,22 +199,6 @@ def test_looks_are_planned(accepted: ScoredProject) -> None:
         "--cep-plan", "-k", "overall-gc", "--cep-inconclusive=more", "--cep-budget=40"
     )
     short.lines.fnmatch_lines(["overall GC@1 *  25, 40"])
-
-
-def test_errors_of_collection_stay_errors(accepted: ScoredProject, tmp_path: Path) -> None:
-    """A suite that cannot be read is no plan: pytest ends as it always does."""
-    project = accepted.copy(tmp_path / "broken")
-    project.edit("suite.toml", "[gate]", "[gates]")
-    ended = project.run("--cep-plan")
-    assert ended.code == pytest.ExitCode.USAGE_ERROR
-    ended.lines.fnmatch_lines(["*suite.toml*gates*"])
-    assert "cepbench plan" not in ended.output
-
-
-def test_a_plan_of_nothing_says_so(accepted: ScoredProject) -> None:
-    """Where everything is deselected there is no case to plan."""
-    ended = accepted.run("--cep-plan", "-k", "nothing-like-this")
-    ended.lines.fnmatch_lines(["no case was collected"])
 
 
 def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_path: Path) -> None:

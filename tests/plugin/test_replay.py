@@ -140,14 +140,6 @@ def test_chains_of_other_samples_are_an_error(photos: Project) -> None:
     result.stdout.fnmatch_lines(["*made (sdp) holds nothing of these samples; it has 'dog'*"])
 
 
-def test_a_part_of_the_samples_is_gated_by_a_part_of_the_chains(photos: Project) -> None:
-    """`--cep-samples` takes its choice of the data set; other files stay unread."""
-    _write_chains(photos)
-    photos.run_here(REPLAY, "--cep-samples=2")
-    assert {case["n"] for case in photos.report()["cases"]} == {2}
-    assert photos.report()["cases"][0]["failures"] == {}
-
-
 @pytest.mark.parametrize(
     ("arguments", "pieces"),
     [

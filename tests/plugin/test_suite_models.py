@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import EACH_MODE, PHOTOS, SHAPES, TEST_MODULE, Project, assert_one_message
+from tests.plugin.project import PHOTOS, SHAPES, SLOWLY_BOTH, TEST_MODULE, Project
 
 TASKS = """\
 name = "tasks"
@@ -185,31 +185,6 @@ def test_further_encoders_by_name(project: Project) -> None:
     result.stdout.fnmatch_lines(["cepbench: a: python:own:encoder?name=a (*"])
 
 
-def test_further_encoders_in_the_environment_and_the_ini_file(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Joined by `;` or one a line, named and unnamed together; a folder is no name."""
-    project.suite(DRIFT)
-    project.write("own.py", BLIND)
-    monkeypatch.setenv("CEPBENCH_ENCODER", "b=python:own:encoder?name=b;shapes:")
-    project.run_here("-k", "image-to-image")
-    assert "own:encoder" in project.report()["cases"][0]["identity"]["b"]
-    monkeypatch.delenv("CEPBENCH_ENCODER")
-    ini = (project.path / "pytest.ini").read_text()
-    project.write("pytest.ini", f"{ini}cepbench_encoder =\n  shapes:\n  b=shapes:\n")
-    project.run_here("-k", "image-to-image")
-    assert "shapes" in project.report()["cases"][0]["identity"]["b"]
-    (project.path / "b=x").mkdir()
-    assert_one_message(project.run_here("--encoder=b=x"), "b=x")
-
-
-def test_a_named_encoder_that_is_wrong_is_one_message(project: Project) -> None:
-    """Before anything is collected, like any other model."""
-    project.suite(DRIFT)
-    assert_one_message(project.run_here("--encoder=b=python:nowhere:f"), "'nowhere'")
-    assert_one_message(project.run_here("--encoder", "b=shapes:?miss=1"), "shapes encoder")
-
-
 def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
     """A mistyped name would otherwise leave the suite's own encoder in use, unseen."""
     project.suite(DRIFT)
@@ -219,35 +194,8 @@ def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
     )
 
 
-def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
-    """Skipped with the way to the data, whatever model is missing too; the reason is summed up."""
-    project.suite(SHAPES, "toy")
-    text = SHAPES.replace('"shapes"\n', '"folder"\nhow_to_get = "Ask."\n').replace('"toy"', '"far"')
-    text = text.replace("options = { samples_per_category = 2 }\n", "")
-    project.suite(text.replace('generator = "shapes:"\n', ""), "far")
-    result = project.run_here("-k", "color or absent", "--snapshot-update")
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(
-        ["skipped: data set 'folder' is not here: give it with --cep-data folder=PATH. Ask."]
-    )
-
-
-def test_a_curve_that_tells_no_rate_is_an_error_verdict(project: Project) -> None:
-    """Perfect models do not drift: SDR has no number, MCD is judged all the same."""
-    project.suite(DRIFT)
-    result = project.run_here("-vv", "--encoder=b=shapes:", "-k", "text-to-text")
-    assert project.verdicts() == {"text-to-text-mcd": "no-baseline", "text-to-text-sdr": "error"}
-    result.stdout.fnmatch_lines(
-        ["*drift/text-to-text/sdr: the curve does not tell a drift rate: *"]
-    )
-    mcd = project.report()["cases"][0]
-    assert mcd["notes"][0].startswith("SDR text-to-text: no rate, ")
-    result.stdout.fnmatch_lines(["  SDR text-to-text: no rate, *"])
-
-
-@pytest.mark.slow
-@EACH_MODE
-def test_several_suites_in_one_folder(project: Project, mode: tuple[str, ...]) -> None:
+@SLOWLY_BOTH
+def test_several_suites_in_one_folder(project: Project, arguments: tuple[str, ...]) -> None:
     """One module, a suite file for each test, every case judged and named by its own suite."""
     project.write("suite.toml", SHAPES)
     project.write("tasks.toml", TASKS)
@@ -257,11 +205,11 @@ def test_several_suites_in_one_folder(project: Project, mode: tuple[str, ...]) -
         + "\n\nimport pytest\n\n@pytest.mark.cep(suite='tasks.toml')\n"
         + "def test_tasks(cep_case, cep_gate):\n    cep_gate(cep_case)\n",
     )
-    assert project.run(*mode, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert project.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
     cases = project.report()["cases"]
     assert [case["suite"] for case in cases] == ["toy"] * 10 + ["tasks"] * 8
     assert {path.parent.name for path in project.baselines.rglob("*.toml")} == {"toy", "tasks"}
-    assert project.run(*mode, "-k", "tasks").ret == pytest.ExitCode.OK
+    assert project.run(*arguments, "-k", "tasks").ret == pytest.ExitCode.OK
     assert {case["suite"] for case in project.report()["cases"]} == {"tasks"}
 
 

@@ -206,16 +206,6 @@ def test_undecided_cases_are_one_warning(accepted: ScoredProject, mode: str) -> 
     assert ended.cases["same-gc"]["needed"] is None
 
 
-def test_a_filter_that_ignores_the_warning_is_obeyed(accepted: ScoredProject) -> None:
-    """Of the command line; the verdicts stay what they are."""
-    ended = accepted.run(
-        CANDIDATE, "-k", "unclear", "-W", "ignore::pytest_cepbench.InconclusiveWarning"
-    )
-    assert ended.code == pytest.ExitCode.OK
-    assert "InconclusiveWarning" not in ended.output
-    assert ended.report["headline"].startswith("Undecided: ")
-
-
 def test_a_mark_that_ignores_the_warning_is_obeyed(accepted: ScoredProject, tmp_path: Path) -> None:
     """Also where `-W error` would raise it: the test passes, and the session ends as it should."""
     project = accepted.copy(tmp_path / "project")
@@ -283,11 +273,3 @@ def test_a_first_run_promises_nothing(accepted: ScoredProject, tmp_path: Path) -
     for text in (ended.output, *((folder / f"report.{end}").read_text() for end in ("html", "md"))):
         assert "false failures" not in text
         assert "threshold alone" not in text
-
-
-def test_informational_cases_alone_gate_nothing(accepted: ScoredProject) -> None:
-    """Exit code 5, and neither verdict nor headline is that of a pass."""
-    ended = accepted.run(CANDIDATE, "-k", "overall")
-    assert ended.code == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert ended.report["verdict"] == "incomplete"
-    assert ended.report["headline"].startswith("Nothing was gated: 2 cases, informational")

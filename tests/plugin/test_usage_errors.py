@@ -29,7 +29,6 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "knob-given-twice": (["--model=shapes:?miss=0&miss=1"], ["'miss' is given more than once"]),
     "parameters-malformed": (["--model=shapes:?miss"], ["?name=value&name=value"]),
     "empty-spec": (["--model="], ["a model spec is empty"]),
-    "blank-spec": (["--encoder", " "], ["a model spec is empty"]),
     "missing-folder": (["--model=./checkpoints/step-8"], ["checkpoints/step-8: no such folder"]),
     "python-without-factory": (["--model=python:user_models"], ["python:package.module:factory"]),
     "python-not-there": (["--model=python:nowhere:f"], ["'nowhere'", "ModuleNotFoundError"]),
@@ -69,10 +68,11 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
         ["--cep-shared elsewhere: no such folder"],
     ),
     "data-without-equals": (["--cep-data=photos"], ["--cep-data 'photos': NAME=PATH is expected"]),
-    "data-without-path": (["--cep-data=photos="], ["NAME=PATH is expected"]),
-    "negative-tolerance": (["--cep-tolerance=-0.1"], ["--cep-tolerance '-0.1'", "at least 0"]),
-    "endless-tolerance": (["--cep-tolerance=inf"], ["--cep-tolerance 'inf'"]),
-    "tolerance-no-number": (["--cep-tolerance=small"], ["--cep-tolerance 'small'"]),
+    "role-mistyped": (
+        ["--cep-role=descriver"],
+        ["--cep-role 'descriver': one of describer, generator", "Did you mean 'describer'?"],
+    ),
+    "scheme-mistyped": (["--model=shape:"], ["unknown scheme 'shape'", "Did you mean 'shapes'?"]),
 }
 
 
@@ -88,19 +88,6 @@ def test_a_mistake_is_one_message(
     assert_one_message(result, *pieces)
     assert len([line for line in result.errlines if line.startswith("ERROR: ")]) == 1
     assert not (project.path / ".cepbench" / "report.json").exists()
-
-
-def test_a_role_that_does_not_exist_is_refused_with_those_that_do(project: Project) -> None:
-    """The same words on the command line and in the ini file, with the nearest role."""
-    assert_one_message(
-        project.run_here("--cep-role=descriver"),
-        "--cep-role 'descriver': one of describer, generator, encoder",
-        "Did you mean 'describer'?",
-    )
-    project.write("pytest.ini", "[pytest]\ncepbench_role = painter\n")
-    assert_one_message(
-        project.run_here(), "cepbench_role 'painter'", "describer, generator, encoder"
-    )
 
 
 @pytest.mark.parametrize(
@@ -121,13 +108,6 @@ def test_a_mistyped_option_answers_with_the_nearest(
     result.stderr.fnmatch_lines(
         [f"*unrecognized arguments: {mistyped}", f"  {flag}: did you mean {meant}?"]
     )
-
-
-def test_options_of_others_have_no_suggestion(project: Project) -> None:
-    """An unknown option that is like none of ours is pytest's business alone."""
-    result = project.run_here("--cov-report=html")
-    result.stderr.fnmatch_lines(["*unrecognized arguments: --cov-report=html"])
-    result.stderr.no_fnmatch_line("*did you mean*")
 
 
 def test_a_mistyped_name_in_the_ini_file_is_an_error(project: Project) -> None:
@@ -154,24 +134,6 @@ def test_a_mistyped_variable_is_said_in_the_header(
         ]
     )
     result.stdout.no_fnmatch_line("*MODEL_CARDS*")
-
-
-def test_a_mistake_stops_the_run_before_workers_start(toy: Project) -> None:
-    """With workers asked for it is the same single message, and none of them is started."""
-    result = toy.run_here("-n", "2", "--model=shapes:?mis=0.1")
-    assert_one_message(result, "unknown parameter for the shapes describer 'mis'")
-    result.stdout.no_fnmatch_line("*workers*")
-
-
-def test_a_mistake_in_the_environment_names_its_variable(
-    toy: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message names what the user set, not an option that was never typed."""
-    monkeypatch.setenv("CEPBENCH_TOLERANCE", "-1")
-    assert_one_message(toy.run_here(), "CEPBENCH_TOLERANCE '-1'")
-    monkeypatch.delenv("CEPBENCH_TOLERANCE")
-    toy.write("pytest.ini", "[pytest]\ncepbench_data = photos\n")
-    assert_one_message(toy.run_here(), "cepbench_data 'photos'")
 
 
 def test_the_suite_says_which_role_has_no_model(project: Project) -> None:
@@ -222,44 +184,23 @@ def test_a_conftest_that_exits_is_no_pass(toy: Project) -> None:
     assert toy.run().ret == pytest.ExitCode.OK
 
 
-MODEL = "--model=shapes:"
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (
-            ["empty", MODEL],
-            "nothing was gated: no test below empty takes cep_case. *cepbench init*",
-        ),
-        (["test_tyo.py", MODEL], "nothing was gated: there is no test_tyo.py.*test_toy.py*"),
-        ([MODEL, "-k", "typo"], "nothing was gated: -k, -m or --deselect left out all 10 tests"),
-        (["--model=shape:"], "*unknown scheme 'shape'. Did you mean 'shapes'?*"),
-        (["--model=/none/checkpoint"], "ERROR: /none/checkpoint: no such folder *"),
-        (["--model=shapes:?mis=1"], "*unknown parameter *'mis'. Did you mean 'miss'?*"),
-        (["--modell=shapes:"], "*--modell: did you mean --model?*"),
-        ([MODEL, "--cep-role=drawer"], "*--cep-role 'drawer': one of describer, generator*"),
-        ([MODEL, "--cep-tolerance=much"], "*--cep-tolerance*much*"),
-        ([MODEL, "--cep-tolerance=2"], "*tolerance = 2 from --cep-tolerance: *give one below 2"),
-        ([MODEL, "--cep-gate=regress"], "*--cep-gate 'regress'*Did you mean 'regression'?*"),
-        ([MODEL, "--cep-alpha=2"], "*--cep-alpha*2*"),
-        ([MODEL, "--cep-samples=none"], "*--cep-samples*none*"),
-        ([MODEL, "--cep-baselines=/none"], "*no such folder. *--snapshot-update*"),
-        ([MODEL, "--cep-store=/proc/none"], "*the store /proc/none cannot be used*--cep-store*"),
-        ([MODEL, "--cep-data=photos"], "*--cep-data*photos*"),
-        ([MODEL, "--cep-data=typo=."], "*typo*"),
-        ([MODEL, "--cep-shared=/none"], "*--cep-shared /none: no such folder*"),
-        (["--describer=python:none:load"], "ERROR: *none*"),
-        ([MODEL, "--cep-inconclusive=ask"], "*--cep-inconclusive 'ask': one of *"),
+        (["empty"], "nothing was gated: no test below empty takes cep_case. *cepbench init*"),
+        (["test_tyo.py"], "nothing was gated: there is no test_tyo.py.*test_toy.py*"),
+        (["-k", "typo"], "nothing was gated: -k, -m or --deselect left out all 10 tests"),
+        (["--cep-baselines=/none"], "*no such folder. *--snapshot-update*"),
+        (["--cep-store=/proc/none"], "*the store /proc/none cannot be used*--cep-store*"),
     ],
     ids=str,
 )
-def test_a_mistake_is_one_line_that_says_what_mends_it(
+def test_a_run_of_nothing_says_what_mends_it(
     accepted: Project, arguments: list[str], line: str
 ) -> None:
     """No traceback, no case judged, and an exit code that is no pass."""
     Path(accepted.path, "empty").mkdir()
-    result = accepted.run_here(*arguments)
+    result = accepted.run_here("--model=shapes:", *arguments)
     assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
     pytest.LineMatcher([*result.outlines, *result.errlines]).fnmatch_lines([line])
     if not line.startswith("nothing was gated"):
@@ -292,14 +233,6 @@ def test_a_data_set_that_no_suite_reads(photos: Project, workers: tuple[str, ...
         ]
     )
     result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
-
-
-def test_a_data_set_for_suites_that_bring_their_own(project: Project) -> None:
-    """A path for data that is generated would change nothing."""
-    project.suite(SHAPES)
-    result = project.run_here("--cep-data=shapes=photos")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*reads a data set 'shapes'. Their data is built in.*"])
 
 
 def test_data_sets_of_other_runs_may_stand_in_the_ini_file(
@@ -335,15 +268,6 @@ def test_a_preset_that_no_suite_has(project: Project) -> None:
     )
 
 
-def test_a_folder_of_data_that_is_not_there(photos: Project) -> None:
-    """The folders beside it are looked through for the one that was meant."""
-    result = photos.run_here("--cep-data=folder=fotos")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(
-        ["data set 'folder': *fotos' does not exist. Did you mean 'photos'?"]
-    )
-
-
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_a_key_that_a_suite_file_does_not_have(project: Project, workers: tuple[str, ...]) -> None:
     """The key is named with the nearest one, and the run ends as after a wrong option."""
@@ -358,14 +282,6 @@ def test_a_module_that_breaks_as_well_keeps_its_own_exit_code(project: Project) 
     project.suite(SHAPES + "[gaet]\ntolerance = 1.0\n", "toy")
     project.write("test_broken.py", "import no_such_module\n")
     assert project.run().ret == pytest.ExitCode.INTERRUPTED
-
-
-def test_a_parameter_of_a_factory_that_takes_any_is_its_own_matter(project: Project) -> None:
-    """`**keywords` are passed on, and what the factory says of them is shown."""
-    project.suite(SHAPES)
-    project.write("own.py", "def make(**words):\n    raise ValueError(sorted(words))\n")
-    result = project.run_here("--model=python:own:make?a=1&b=2")
-    assert_one_message(result, "the factory raised ValueError: ['a', 'b']")
 
 
 DESCRIBER = 'describer = "shapes:"'
@@ -424,11 +340,11 @@ BLIND = (
 
 
 OF_THE_GATE = {
-    "alpha": (["0", "1", "2", "-0.05", "0.51", "nan", "inf", "five", "5%"], PROBABILITY),
-    "tolerance": (["-1", "nan", "inf", "-inf", "small"], TOLERANCE),
-    "budget": (["0", "0s", "5x", "5,5", "5s,5s", ",", "-5", "1.5", "5 s,", "s", "nan"], BUDGET),
-    "seeds": (["0", "-1", "1.5", "two"], COUNT),
-    "attribute": (["-1", "1.5", "all"], COUNT),
+    "alpha": (["0", "0.51", "nan", "5%"], PROBABILITY),
+    "tolerance": (["-1", "nan", "inf", "small"], TOLERANCE),
+    "budget": (["0", "0s", "5x", "5,5", ",", "1.5"], BUDGET),
+    "seeds": (["0", "1.5", "two"], COUNT),
+    "attribute": (["-1"], COUNT),
     "gate": (["luck"], "one of regression, noninferiority, threshold is expected"),
     "inconclusive": (["maybe"], "one of pass, fail, more is expected"),
     "pairing": (["x"], "one of exact, common is expected"),
@@ -442,7 +358,7 @@ CASES = [
 ]
 
 
-CASES += [("alpha", value, BLIND) for value in ("1e-300", "9e-7")]
+CASES += [("alpha", "9e-7", BLIND)]
 
 
 def _refused(project: Project, *arguments: str) -> str:
@@ -477,11 +393,6 @@ def test_in_the_environment_and_the_ini_file(
     assert _refused(project) == f"CEPBENCH_{name.upper()} {value!r}: {expected}"
 
 
-def test_an_empty_budget_is_refused(project: Project) -> None:
-    """`--cep-budget=` was meant to say something; an empty ini key or variable says nothing."""
-    assert _refused(project, "--cep-budget=") == f"--cep-budget '': {BUDGET}"
-
-
 def test_shares_of_alpha_at_which_nothing_fails_are_refused(toy: Project) -> None:
     """What is enough for one case may be too little for each of ten, or beside further looks."""
     arguments = ["--cep-gate=regression", "--cep-alpha=5e-5"]
@@ -506,7 +417,7 @@ def test_two_suites_of_one_name_are_refused(toy: Project) -> None:
     assert not toy.baselines.exists()
 
 
-@pytest.mark.parametrize("option", ["model=", "encoder=a=", "cep-baselines=", "cep-shared="])
+@pytest.mark.parametrize("option", ["model=", "cep-shared="])
 def test_a_name_that_no_file_can_have(toy: Project, option: str) -> None:
     """A whole text that was pasted into an option: one message, with its beginning."""
     result = toy.run_here(f"--{option}{'x' * 5000}", "-k", "color")
@@ -515,8 +426,6 @@ def test_a_name_that_no_file_can_have(toy: Project, option: str) -> None:
 
 STOPPED = {
     "alpha": ["--cep-alpha=2"],
-    "budget": ["--cep-budget=5x"],
-    "seeds": ["--cep-seeds=0"],
     "workers": ["-n", "2", "--cep-attribute=-1"],
 }
 

@@ -73,31 +73,13 @@ def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: P
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-def test_letters_and_counts_are_those_of_the_verdicts(accepted: Project) -> None:
-    """The progress line has . F and E, and pytest counts errors apart from failures."""
-    (accepted.baselines / "toy").rename(accepted.path / "kept")
-    (accepted.baselines / "toy").mkdir()
-    for name in ("color-gc", "count-gc"):
-        (file,) = (accepted.path / "kept").glob(f"{name}-*")
-        file.rename(accepted.baselines / "toy" / file.name)
-    (nonsense,) = (accepted.baselines / "toy").glob("count-gc-*")
-    nonsense.write_text("nonsense")
-    result = accepted.run_here("-k", "color or count or crowded")
-    result.stdout.fnmatch_lines(["test_toy.py .EF *"])
-    result.assert_outcomes(passed=1, failed=1, errors=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
 DIFFERENCES = {
     "prompt": (
         'describe = "describe"',
         'describe = "it"',
         "describe prompt: baseline describe, now it",
     ),
-    "length": ("iterations = 2", "iterations = 3", "chain: baseline image-first, 4 generations, *"),
     "samples": ("category = 2", "category = 3", "samples: baseline 2 *, now 3 *"),
-    "seed": ("iterations = 2", "iterations = 2\nseed = 7", "chain: baseline *seed 0, now *seed 7"),
-    "version": ("version = 1", "version = 2", "suite: baseline toy/1, now toy/2"),
     "start": (
         "[chain]",
         '[chain]\nstart = "text"',
@@ -172,6 +154,7 @@ def test_a_baseline_edited_into_nonsense_is_an_error(accepted: Project) -> None:
     result = accepted.run_here("-vv", "-k", "gc")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {f"{part}-gc": "error" for part in NONSENSE}
+    result.assert_outcomes(errors=len(NONSENSE))
     for part, (_, _, explained) in NONSENSE.items():
         result.stdout.fnmatch_lines([f"*::test_drift?{part}-gc?*ERROR *"])
         result.stdout.fnmatch_lines([f"  baseline {part}-gc-* {explained}with --snapshot-update"])
@@ -226,42 +209,6 @@ def test_a_model_that_cannot_be_loaded_is_an_error(toy: Project) -> None:
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-def test_a_tolerance_can_be_given_with_the_call_the_mark_and_the_command(accepted: Project) -> None:
-    """The command line goes before the call, the call before the marker, that before the suite."""
-    accepted.write(
-        "test_toy.py",
-        """\
-import pytest
-
-@pytest.mark.cep(categories=["color"], tolerance=0.2)
-def test_marked(cep_case, cep_gate):
-    assert cep_gate(cep_case).tolerance in (0.2, 0.4)
-
-@pytest.mark.cep(categories=["color"], tolerance=0.2)
-def test_called(cep_case, cep_gate):
-    assert cep_gate(cep_case, tolerance=0.3).tolerance in (0.3, 0.4)
-""",
-    )
-    accepted.run_here().assert_outcomes(passed=2)
-    assert [case["tolerance"] for case in accepted.report()["cases"]] == [0.2, 0.3]
-    accepted.run_here("--cep-tolerance=0.4").assert_outcomes(passed=2)
-    assert [case["tolerance"] for case in accepted.report()["cases"]] == [0.4, 0.4]
-
-
-def test_an_expected_failure_is_a_failure(accepted: Project) -> None:
-    """A case that its author marked xfail is counted as failed: no mark makes a run green."""
-    accepted.write(
-        "test_toy.py",
-        "import pytest\n\n@pytest.mark.xfail(reason='known')\n"
-        "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n",
-    )
-    result = accepted.run_here("-k", "crowded", REGRESSED)
-    result.assert_outcomes(failed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert accepted.verdicts() == {"crowded-gc": "regressed"}
-    assert accepted.report()["verdict"] == "failed"
-
-
 def test_the_fixtures_give_the_loaded_models(toy: Project) -> None:
     """`cep_describer` and the others are the run's models, in a suite and without one."""
     play = """\
@@ -288,13 +235,6 @@ def test_a_case_without_a_suite_says_what_is_missing(project: Project) -> None:
     result = project.run_here()
     assert result.ret != pytest.ExitCode.OK
     result.stdout.fnmatch_lines([f"*suite file '{project.path}/suite.toml' cannot be read*"])
-
-
-def test_the_suite_tolerates_what_it_says(accepted: Project) -> None:
-    """The suite's own tolerance decides between held and regressed."""
-    accepted.edit("suite.toml", "[metrics.gc]", "[metrics.gc]\ntolerance = 0.6")
-    assert "tolerance = 0.6" not in SHAPES
-    accepted.run_here("-k", "crowded", REGRESSED).assert_outcomes(passed=1)
 
 
 SERVICES = Path(__file__).parents[1] / "report" / "services"
@@ -403,20 +343,6 @@ def test_the_whole_table_is_shown_where_it_is_asked_for(whole: Ended) -> None:
     )
 
 
-def test_the_warning_names_only_what_could_have_failed(scored: ScoredProject) -> None:
-    """A case that cannot fail the run, inconclusive too, has no warning; nor has a failing run."""
-    ended = scored.run(CANDIDATE, "--deselect=test_scored.py::test_drift[worse-gc]")
-    assert ended.cases["overall-gc"]["verdict"] == "inconclusive"
-    ended.lines.fnmatch_lines(
-        [
-            "*InconclusiveWarning: 1 case undecided",
-            "  -*, p 0.*, tolerance 0.0100, n = 30: scored unclear*",
-            "  try --cep-inconclusive=more, *",
-        ]
-    )
-    assert ended.output.count("InconclusiveWarning: ") == 1
-
-
 def test_the_failure_says_how_it_was_judged(whole: Ended) -> None:
     """Baseline, now, difference with bounds, p, tolerance, alpha's share, n, what is visible."""
     ended = whole
@@ -488,14 +414,6 @@ def test_every_way_to_run_finds_the_same(
         assert WORDS.get(name, verdict.upper()) in lines[0].split()
 
 
-@pytest.mark.slow
-def test_letters_on_two_workers(scored: ScoredProject) -> None:
-    """The same letters in whatever order the workers report."""
-    ended = scored.run("-n", "2", "-W", "default", CANDIDATE)
-    (line,) = [line for line in ended.output.splitlines() if line.endswith("[100%]")]
-    assert sorted(line.split()[0]) == sorted("i+.?Fi.")
-
-
 def test_an_inconclusive_case_passes_though_warnings_are_errors(scored: ScoredProject) -> None:
     """`filterwarnings = error` of the ini file means Python's warnings: the run is green."""
     assert "filterwarnings = error" in (scored.path / "pytest.ini").read_text()
@@ -553,17 +471,3 @@ def test_informational_cases_alone_are_no_pass(scored: ScoredProject) -> None:
     )
     assert ended.report["counts"] == {"informational": 1}
     assert ended.report["alpha"] is None
-
-
-@pytest.mark.slow
-def test_an_improvement_alone_is_green_and_can_be_accepted(
-    scored: ScoredProject, tmp_path: Path
-) -> None:
-    """Improved passes with exit code 0; --snapshot-update then raises the baseline, which holds."""
-    project = scored.copy(tmp_path / "raised")
-    ended = project.run(CANDIDATE, "-k", "better", "-v")
-    assert ended.code == pytest.ExitCode.OK
-    ended.lines.fnmatch_lines(["*test_drift?better-gc? IMPROVED *"])
-    raised = project.accept(CANDIDATE, "-k", "better")
-    raised.lines.fnmatch_lines(["changed scored/better/gc: 0.8000 -> 0.85* (+0.05*), n = 30*"])
-    assert project.run(CANDIDATE, "-k", "better").verdicts == {"better-gc": "held"}

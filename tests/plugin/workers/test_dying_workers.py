@@ -10,7 +10,6 @@ from typing import Any
 
 import execnet
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from pytest_cepbench.gate import Judgement, Verdict
@@ -161,16 +160,6 @@ def test_a_dead_worker_spares_the_baselines(accepted: Project, how: str) -> None
 
 
 @pytest.mark.slow
-def test_a_dead_worker_accepts_nothing_new(toy: Project) -> None:
-    """What was measured in a broken run becomes no baseline where there was none either."""
-    _dies(toy, "killed")
-    result = toy.run("-n", "2", "--snapshot-update")
-    assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert not contents(toy.baselines)
-    result.stdout.fnmatch_lines(["no baseline was changed: only a complete run without *"])
-
-
-@pytest.mark.slow
 def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
     """The second death over the same case leaves it unjudged, and the run incomplete."""
     _dies(accepted, "killed", times=2)
@@ -291,17 +280,6 @@ def test_a_case_is_judged_again_once(run: Run) -> None:
     ]
 
 
-def test_a_scheduler_that_deals_no_test_again_leaves_the_run_incomplete(run: Run) -> None:
-    """One of xdist's own that the engineer chose."""
-    log = _log()
-    (node,) = run.workers
-    _die(log, node)
-
-    assert _settle(log, node, LoadScopeScheduling(run.config)).outcome == "failed"
-    assert log.ledger.failures == [f"{NODEID} was not judged: a worker died over it"]
-    assert log.retried == set()
-
-
 def test_a_case_that_was_judged_before_the_death_counts(run: Run) -> None:
     """Only the end of its teardown is missing."""
     log = _log()
@@ -338,29 +316,6 @@ def test_an_interrupted_worker_makes_the_run_incomplete(run: Run) -> None:
     assert _settle(log, node, run.sched).outcome == "failed"
     assert log.lines() == []
     assert received(_replace(run)) == []
-
-
-def test_a_death_between_tests_loses_nothing(run: Run) -> None:
-    """The system says how the process ended."""
-    log = _log()
-    _die(log, run.workers[0], "os._exit(3)")
-
-    assert log.lines() == [
-        "worker gw0 died (it exited with code 3) between tests; nothing was lost"
-    ]
-
-
-def test_of_a_process_elsewhere_xdist_says_how_it_ended(run: Run, group: execnet.Group) -> None:
-    """One that another process started has no exit code here."""
-    log = _log()
-    (first,) = run.workers
-    gateway = group.makegateway("popen//via=gw0//id=gw1")
-    node = WorkerController(first.nodemanager, gateway, run.config, lambda _: None)
-    log.note(node, "Not properly terminated")
-
-    assert log.lines() == [
-        "worker gw1 died (Not properly terminated) between tests; nothing was lost"
-    ]
 
 
 @pytest.mark.parametrize(

@@ -92,17 +92,6 @@ def test_the_metrics_of_a_category_are_judged_by_one_worker(project: Project) ->
 
 
 @pytest.mark.slow
-def test_what_is_averaged_comes_after_what_it_is_averaged_over(project: Project) -> None:
-    """The whole suite is dealt last, when most of its chains are in the store."""
-    project.suite(TWO_METRICS)
-
-    result = project.run("-n", "2", "-v", "--model=shapes:?miss=0.2")
-
-    order = [match[2] for line in result.outlines if (match := _LINE.search(line))]
-    assert order.index("overall") >= len(order) - 9
-
-
-@pytest.mark.slow
 def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
     """Two suites with other models: no worker goes back and forth; plain tests come at the end."""
     project.suite(TWO_METRICS, "one")
@@ -165,30 +154,6 @@ def test_a_users_own_choice_of_distribution_stands(project: Project) -> None:
     result = project.run("-n", "2", "-v", "--dist", "loadfile", "--model=shapes:?miss=0.2")
 
     assert len(set().union(*_workers(result).values())) == 1
-
-
-MAPPINGS = SHAPES.replace("[chain]", '[chain]\nstart = "both"').replace(
-    "[metrics.gc]", '[metrics.gc]\nstart = "image"\n[metrics.mcd]\n[metrics.mcd-2]\nkind = "mcd"'
-)
-
-
-@pytest.mark.slow
-def test_mappings_are_judged_by_the_worker_that_judges_the_whole(project: Project) -> None:
-    """They read the same chains of all samples: two workers would grow all of them twice."""
-    project.suite(MAPPINGS)
-
-    result = project.run("-n", "2", "-v", "--model=shapes:?miss=0.2")
-
-    lines = [line for line in result.outlines if "test_drift[" in line]
-    shared = [
-        line[1:4]
-        for line in lines
-        if line.startswith("[gw") and ("-to-" in line or "overall" in line)
-    ]
-    assert len(shared) == 2 * (4 + 1) + 2
-    assert len(set(shared)) == 1
-    others = {line[1:4] for line in lines if line.startswith("[gw") and "[c" in line}
-    assert others | set(shared) == {"gw0", "gw1"}
 
 
 @pytest.mark.parametrize(
