@@ -18,7 +18,6 @@ from pytest_cepbench.cli.arguments import (
     image_folder,
     number_from,
     options,
-    suite_file,
 )
 from pytest_cepbench.cli.model_commands import AGREE, ARENA, DATASET, RATE, STUDY
 
@@ -167,17 +166,12 @@ _COMPARE = Command(
         runs [NAME=]REPORT|SPEC +
             two or more runs, the first one being compared with: a JSON report (--cep-report), or
             the spec of a model, whose latest report the history knows
-        --html FILE  write a page with plots and chains as well
+        --html FILE  write a page with plots as well
         --out DIR    write the ranks there, as JSON, Markdown and SVG
         @cases
         --[cep-]alpha X = 0.05  error of all bounds together, in each direction
-        --[cep-]store DIR|URL several
-            where the page's chains are read (several allowed); default: .cepbench/store
-        --suite-file FILE several
-            a suite of the page's chains (several allowed); default: beside the tests of the reports
-        @models data history
-        """,
-        suite_file={"type": suite_file},
+        @history
+        """
     ),
 )
 

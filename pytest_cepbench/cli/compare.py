@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
-from pytest_cepbench.cli.session import fixed_roles
 from pytest_cepbench.errors import HistoryError, SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.files import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
-from pytest_cepbench.option_values import LEAST_ALPHA, is_url, split_name
+from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report.case_table import battle_scores
 from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history import read_history, when
@@ -27,7 +26,6 @@ from pytest_cepbench.studies.comparison import (
     compare_runs,
     rank_common_cases,
 )
-from pytest_cepbench.suites import RoleChoices
 
 _MOST_SAMPLES = 3
 
@@ -51,7 +49,7 @@ def run(arguments: Namespace) -> int:
         from pytest_cepbench.report.writers import write_reports
 
         path: Path = arguments.html
-        page = _html(comparisons, reports, arguments)
+        page = comparison_page(comparisons, path.absolute().parent)
         pages = [f"written: {p}" for p in write_reports(path, {path.suffix or ".html": page})]
     suites = ", ".join(dict.fromkeys(CaseKey.parse(board.case).suite for board in boards))
     shown = [_overview(suites, boards)] if boards else []
@@ -186,32 +184,6 @@ def _board_section(board: CaseLeaderboard) -> Section:
     )
     head = ("model", "rank", "value", "to the best", "low", "high")
     return Section(f"{board.case}: {board.label}", (line, Table(head, rows)))
-
-
-def _html(
-    comparisons: Sequence[RunComparison],
-    reports: Mapping[str, RunReport],
-    arguments: Namespace,
-) -> str:
-    """The page, with chains as far as stores have them. Raises kinds of CepError."""
-    from pytest_cepbench.evaluation.compared_chains import ChainOptions, chains_of, read_only_store
-
-    default = Path(".cepbench/store")
-    for text in arguments.store:
-        if not is_url(text) and not Path(text).is_dir():
-            raise SpecError(f"--store {text!r}: the folder or URL of a store is expected")
-    roles, encoders = fixed_roles(arguments)
-    options = ChainOptions(
-        stores=arguments.store or [str(default)] * default.is_dir(),
-        files=arguments.suite_file,
-        choices=RoleChoices(roles=roles, encoders=encoders),
-        data=dict(arguments.data),
-    )
-    folder = arguments.html.absolute().parent
-    results = {name: report.cases for name, report in reports.items()}
-    with read_only_store(options.stores) as store:
-        chains = [chains_of(comparison, results, options, store) for comparison in comparisons]
-        return comparison_page(comparisons, folder, chains, store.get_artifact)
 
 
 def _section(comparison: RunComparison) -> Section:

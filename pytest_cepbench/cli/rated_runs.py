@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.evaluation.compared_chains import read_only_store
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import CaseKey, Measurement
@@ -18,6 +19,7 @@ from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_basel
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
+from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import (
     ItemDraw,
     RatedItems,
@@ -105,6 +107,20 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
             chains = require_chains(prepared.run(ModelPool(store)), "a rating of chains")
             rate = chain_grades if kind == "grades" else caption_pairs
             return rate(chains, prepared.cases, runs, store, source.draw)
+
+
+@contextmanager
+def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
+    """A store that has what those at some places have, and writes to none of them.
+
+    Raises StoreError.
+    """
+    shared = [text if is_url(text) else Path(text).absolute() for text in locations]
+    with (
+        TemporaryDirectory(prefix="cepbench-rate-") as folder,
+        Store(Path(folder), shared, writing=False) as store,
+    ):
+        yield store
 
 
 def named_runs(kind: Task, path: Path, source: RatedSource) -> list[RatedRun]:

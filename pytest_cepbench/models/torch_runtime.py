@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import re
 import sys
 import warnings
@@ -119,8 +118,6 @@ def check_device(device: str) -> None:
         raise ModelError(
             f"device 'mps': torch {torch.__version__} cannot use it here. Give device=cpu"
         )
-
-
 
 
 _wanted_threads: list[int] = []

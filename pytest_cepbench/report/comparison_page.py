@@ -12,15 +12,12 @@ from pytest_cepbench.gate.compare import Judgement
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.number_format import change_of, counted, number
-from pytest_cepbench.report.pages import ArtifactSource, PageImages, render
+from pytest_cepbench.report.pages import render
 from pytest_cepbench.report.plots import reach_of
-from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.view import (
     ForestRow,
-    PairedChain,
     change_of_judgement,
     interval_of,
-    paired_steps,
 )
 from pytest_cepbench.studies.comparison import ComparedCase, RunComparison
 
@@ -61,20 +58,13 @@ def headline(comparison: RunComparison) -> str:
 def comparison_page(
     comparisons: Sequence[RunComparison],
     folder: Path,
-    chains: Sequence[Sequence[CaseResult]] = (),
-    image: ArtifactSource = lambda _: None,
 ) -> str:
     """The page. Everything that models, files or users named is escaped, and `visible`.
 
     comparisons: of runs with the same first one, at least one.
     folder: in which the page will lie, for the addresses of reports.
-    chains: of each comparison, cases of the second run with chains; none where they are not shown.
-    image: gives a stored image by digest, or None when it is gone.
     """
-    shown = [
-        _shown(comparison, place, chains[place] if chains else ())
-        for place, comparison in enumerate(comparisons)
-    ]
+    shown = [_shown(comparison, place) for place, comparison in enumerate(comparisons)]
     runs = []
     for run in (comparisons[0].first, *(comparison.second for comparison in comparisons)):
         path = Path(run.report).absolute()
@@ -83,7 +73,6 @@ def comparison_page(
         runs.append((run, quote(os.fsencode(target))))
     return render(
         "comparison.html.jinja",
-        images=PageImages(image),
         title=f"cepbench: {shown[0]['headline']}",
         shown=shown,
         runs=runs,
@@ -91,7 +80,7 @@ def comparison_page(
     )
 
 
-def _shown(comparison: RunComparison, place: int, results: Sequence[CaseResult]) -> dict[str, Any]:
+def _shown(comparison: RunComparison, place: int) -> dict[str, Any]:
     """A comparison by the names that `comparison.html` reads.
 
     forest: the gating cases that were compared, the worst first.
@@ -118,19 +107,11 @@ def _shown(comparison: RunComparison, place: int, results: Sequence[CaseResult])
             )
             forest.append((order.get(judged.verdict, 2), change_in_tolerances(case), row))
     forest.sort(key=lambda own: own[:2])
-    chains = []
-    for at, result in enumerate(results, 1):
-        pairs = [
-            PairedChain(chain, f"sample-{place + 1}-{at}-{n}", steps=tuple(paired_steps(chain)))
-            for n, chain in enumerate(result.shown.chains, 1)
-        ]
-        chains.append((result, pairs))
     return {
         "comparison": comparison,
         "headline": headline(comparison),
         "forest": [row for *_, row in forest],
         "cases": cases,
-        "chains": chains,
     }
 
 

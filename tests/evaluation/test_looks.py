@@ -138,5 +138,3 @@ def test_a_baseline_is_made_of_all_samples(accepted: GatedProject, tmp_path: Pat
 
     assert (case.looks, case.accepted) == ([200], True)
     assert "\nn = 200\n" in project.baseline("overall-gc").read_text()
-
-

@@ -61,8 +61,6 @@ def test_precision_follows_device_and_checkpoint(
     assert resolve_dtype(name, device, config) == expected
 
 
-
-
 @pytest.fixture
 def torch() -> Iterator[Any]:
     """The library, whose number of threads is put back."""
