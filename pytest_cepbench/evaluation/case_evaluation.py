@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -16,7 +17,6 @@ from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_basel
 from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.series.file import SeriesFile
 from pytest_cepbench.gate.series.record import Entry, Place
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
@@ -24,40 +24,9 @@ from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
 from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
 
-
-@dataclass(frozen=True)
-class SeriesCase:
-    """A case that was entered in the record of its series.
-
-    file: the record.
-    run: that judges the case.
-    entry: the case, as it is there.
-    place: of the case in the series.
-    """
-
-    file: SeriesFile
-    run: str
-    entry: Entry
-    place: Place
-
-    def settle(self, verdict: Verdict, evaluated: EvaluatedCase | None = None) -> None:
-        """Record the verdict. evaluated: None where the case could not be measured.
-
-        Raises SeriesError and WriteError.
-        """
-        entry = msgspec.structs.replace(self.entry, verdict=verdict.value)
-        if evaluated is not None:
-            judgement, policy = evaluated.judgement, evaluated.policy
-            entry = msgspec.structs.replace(
-                entry,
-                spent=self.place.alpha * self.place.share,
-                baseline=self.place.baseline,
-                difference=judgement.difference,
-                tolerance=policy.tolerance,
-                anchor_tolerance=policy.since_anchor,
-                design=judgement.design,
-            )
-        self.file.settle(entry, self.run)
+Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
+"""Called with a measurement, its baseline's path, how it was judged, and whether it is to become
+the baseline; may raise BaselineError."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +39,7 @@ class EvaluatedCase:
     looks: samples at each look.
     partial: whether there are more samples.
     share: of alpha, at the last look.
-    series: its place in the series of the run; None where it has none.
+    place: in the series of the run; None where it has none.
     """
 
     case: Case
@@ -83,7 +52,7 @@ class EvaluatedCase:
     looks: tuple[int, ...]
     partial: bool
     share: float
-    series: SeriesCase | None = None
+    place: Place | None = None
 
     @property
     def lost_since_anchor(self) -> bool:
@@ -159,13 +128,14 @@ def evaluate_case(
     policy: Policy,
     *,
     accepting: bool = False,
+    observe: Observer = lambda *_: None,
 ) -> EvaluatedCase:
     """Measure and judge a case, and settle it in the series of the run where it has a part in it.
 
     accepting: whether the measurement is to become the baseline: it is measured whole then, and
     files that are about to be replaced need not be readable.
-    Raises what reading baselines, measuring and the record of the series raise; a case that was
-    entered in a series is settled as an error then.
+    Raises what reading baselines, measuring, `observe` and the record of the series raise; a case
+    that was entered in a series is settled as an error then.
     """
     baseline = anchor = None
     try:
@@ -173,10 +143,11 @@ def evaluate_case(
     except BaselineError:
         if not accepting:
             raise
+    check_policy = evaluator.suites.check_policy
     if not accepting:
-        evaluator.suites.check_policy(suite_file, case.key, policy, baseline, anchor)
-    run = evaluator.suite_run(suite_file)
-    series, file = None, evaluator.series
+        check_policy(suite_file, case.key, policy, baseline, anchor)
+    run, file, entry = evaluator.suite_run(suite_file), evaluator.series, None
+    run_id, place = evaluator.context.run_id, None
     # A case that cannot fail the run, or is judged without statistics, has no part in a series.
     if file is not None and policy.primary and policy.statistical:
         record = run.model_record()
@@ -187,7 +158,7 @@ def evaluate_case(
         place, entry = file.enter(
             Entry(
                 look=0,
-                run=evaluator.context.run_id,
+                run=run_id,
                 case=str(case.key),
                 model=record["identity"],
                 spec=record.get("spec", ""),
@@ -196,7 +167,6 @@ def evaluate_case(
             ),
             first,
         )
-        series = SeriesCase(file, evaluator.context.run_id, entry, place)
         policy = replace(policy, alpha=place.alpha, series=place.shares)
     try:
         if not accepting:
@@ -204,13 +174,29 @@ def evaluate_case(
         evaluated = _measured(
             evaluator, suite_file, case, policy, baseline, anchor, accepting=accepting
         )
-        if series is not None:
-            series.settle(evaluated.judgement.verdict, evaluated)
+        if accepting:
+            check_policy(suite_file, case.key, policy, evaluated.measurement)
+        path = baseline_path(evaluator.settings.baselines, case.key)
+        observe(evaluated.measurement, path, evaluated.judgement, accepting)
     except CepError:
-        if series is not None:
-            series.settle(Verdict.ERROR)
+        if file is not None and entry is not None:
+            file.settle(msgspec.structs.replace(entry, verdict=Verdict.ERROR.value), run_id)
         raise
-    return replace(evaluated, series=series)
+    if file is None or entry is None or place is None:
+        return evaluated
+    judgement, own = evaluated.judgement, evaluated.policy
+    entry = msgspec.structs.replace(
+        entry,
+        verdict=judgement.verdict.value,
+        spent=place.alpha * place.share,
+        baseline=place.baseline,
+        difference=judgement.difference,
+        tolerance=own.tolerance,
+        anchor_tolerance=own.since_anchor,
+        design=judgement.design,
+    )
+    file.settle(entry, run_id)
+    return replace(evaluated, place=place)
 
 
 def _measured(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,14 +13,11 @@ import msgspec
 from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.evaluation.case_evaluation import (
-    EvaluatedCase,
-    evaluate_case,
-)
+from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase, Observer, evaluate_case
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.evaluation.shown_chains import shown_chains, shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains, shown_facts
 from pytest_cepbench.files import parse_json
-from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, baseline_path
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import (
@@ -44,169 +41,163 @@ from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.suite_run import CaseMeasurement
+from pytest_cepbench.suites.suite_run import SuiteRun
 
 Acceptance = Literal["none", "new", "all"]
 """Measurements that are to become baselines: none, those of cases without one, or all."""
 
-Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
-"""Called with a measurement, its baseline's path, how it was judged, and whether it is accepted."""
 
+def judge_case(
+    evaluator: Evaluator,
+    suite_file: Path,
+    case: Case | PooledCase,
+    nodeid: str,
+    overrides: Overrides,
+    acceptance: Acceptance = "none",
+    observe: Observer = lambda *_: None,
+) -> CaseResult:
+    """Measure and judge a case of a suite. Every CepError on the way is the verdict `error`.
 
-@dataclass(frozen=True)
-class CaseRunner:
-    """Evaluates the cases of one suite in one process.
-
-    suite_file: the suite.
+    nodeid: of the case's test.
+    overrides: what the test says of how it is judged.
     acceptance: which measurements are to become baselines.
-    observe: called when a case was judged; may raise BaselineError.
     """
-
-    evaluator: Evaluator
-    suite_file: Path
-    acceptance: Acceptance = "none"
-    observe: Observer = lambda *_: None
-
-    def __call__(self, case: Case | PooledCase, nodeid: str, overrides: Overrides) -> CaseResult:
-        """Measure and judge a case. Every CepError on the way is the verdict `error`.
-
-        nodeid: of the case's test.
-        overrides: what the test says of how it is judged.
-        """
-        evaluator = self.evaluator
-        started = time.perf_counter()
-        usage_before = evaluator.usage
-        damage_before = len(evaluator.damage)
-        policy = evaluator.suites.claim(self.suite_file, case.key, overrides).policy
-        alphas = {name: own.policy.alpha for name, own in evaluator.assigned.items()}
+    started = time.perf_counter()
+    usage_before, damage_before = evaluator.usage, len(evaluator.damage)
+    policy = evaluator.suites.claim(suite_file, case.key, overrides).policy
+    alphas = {name: own.policy.alpha for name, own in evaluator.assigned.items()}
+    if isinstance(case, PooledCase):
+        policy = replace(policy, primary=True)
+    elif policy.primary and alphas:
+        # The whole alpha for a case that was not collected under this id would break the promise.
+        policy = replace(policy, alpha=alphas.get(nodeid, min(alphas.values())))
+    unmeasured = CaseResult(
+        nodeid=nodeid,
+        suite=case.key.suite,
+        part=case.key.part,
+        metric=case.key.metric,
+        label=case.label,
+        tolerance=policy.tolerance,
+        anchor_tolerance=policy.since_anchor,
+        judgement=Judgement(Verdict.ERROR),
+        of=len(evaluator.suites.get(suite_file).cases),
+        gate=policy.gate,
+        alpha=policy.alpha if policy.statistical else None,
+        primary=policy.primary,
+        strict=policy.gate == "noninferiority" or evaluator.settings.inconclusive == "fail",
+        origins=dict(policy.origins),
+    )
+    try:
+        evaluator.suites.check_policy(suite_file, case.key, policy)
         if isinstance(case, PooledCase):
-            policy = replace(policy, primary=True)
-        elif policy.primary and alphas:
-            # The whole alpha for a case that was not collected under this id would break the
-            # promise.
-            policy = replace(policy, alpha=alphas.get(nodeid, min(alphas.values())))
-        unmeasured = CaseResult(
-            nodeid=nodeid,
-            suite=case.key.suite,
-            part=case.key.part,
-            metric=case.key.metric,
-            label=case.label,
-            tolerance=policy.tolerance,
-            anchor_tolerance=policy.since_anchor,
-            judgement=Judgement(Verdict.ERROR),
-            of=len(evaluator.suites.get(self.suite_file).cases),
-            gate=policy.gate,
-            alpha=policy.alpha if policy.statistical else None,
-            primary=policy.primary,
-            strict=policy.gate == "noninferiority" or evaluator.settings.inconclusive == "fail",
-            origins=dict(policy.origins),
-        )
-        try:
-            evaluator.suites.check_policy(self.suite_file, case.key, policy)
-            if isinstance(case, PooledCase):
-                result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
-            else:
-                result = self._evaluate(case, policy, unmeasured)
-        except CepError as error:
-            judgement = Judgement(Verdict.ERROR, reasons=(str(error),))
-            result = replace_fields(unmeasured, judgement=judgement)
-        return replace_fields(
-            result,
-            effort=evaluator.charge(usage_before, time.perf_counter() - started),
-            damage=evaluator.damage[damage_before:],
-        )
-
-    def _evaluate(self, case: Case, policy: Policy, unmeasured: CaseResult) -> CaseResult:
-        evaluator = self.evaluator
-        path = baseline_path(evaluator.settings.baselines, case.key)
-        accepting = self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
-        evaluated = evaluate_case(evaluator, self.suite_file, case, policy, accepting=accepting)
-        measurement, series = evaluated.measurement, evaluated.series
-        try:
-            if accepting:
-                evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)
-            self.observe(measurement, path, evaluated.judgement, accepting)
-        except CepError:
-            if series is not None:
-                series.settle(Verdict.ERROR)
-            raise
-        refused = ""
-        # A case that cannot fail a run cannot let a worse checkpoint pass either.
-        if accepting and policy.primary and not evaluator.settings.accept_insensitive:
-            refused = why_not_accepted(measurement) or ""
-        accepted = accepting and not refused
-        if not accepting:
-            evaluator.judged[unmeasured.nodeid] = evaluated
-        shown = self._shown(evaluated, unmeasured.nodeid, accepted=accepted)
-        if policy.primary and not accepting:
-            shown = self._attributed(shown, evaluated)
-        judgement = evaluated.judgement
-        remarks = remarks_on_accepting(measurement) if accepted else ()
-        return replace_fields(
-            unmeasured,
-            alpha=unmeasured.alpha if series is None else evaluated.policy.alpha,
-            measurement=measurement.record,
-            judgement=replace(
-                judgement,
-                statements=(*judgement.statements, *_notes(evaluated)),
-                warnings=(*judgement.warnings, *remarks),
-            ),
-            shown=shown,
-            looks=list(evaluated.looks),
-            partial=evaluated.partial,
-            accepted=accepted,
-            refused=refused,
-            series=_series_shown(evaluated),
-        )
-
-    def _shown(self, evaluated: EvaluatedCase, nodeid: str, *, accepted: bool) -> Shown:
-        """What reports show of a case beside its numbers."""
-        evaluator, run = self.evaluator, self.evaluator.suite_run(self.suite_file)
-        messages = evaluator.drain_messages()
-        measurement, settings, reference = evaluated.measurement, evaluator.settings, ""
-        if isinstance(run, ChainRun):
-            shown = shown_chains(run, evaluated, evaluator.store, settings, nodeid)
+            result = pooled_verdict(evaluator, suite_file, case, unmeasured)
         else:
-            from pytest_cepbench.evaluation.shown_answers import shown_answers
+            exists = baseline_path(evaluator.settings.baselines, case.key).exists()
+            accepting = acceptance == "all" or (acceptance == "new" and not exists)
+            evaluated = evaluate_case(
+                evaluator, suite_file, case, policy, accepting=accepting, observe=observe
+            )
+            result = _result(evaluator, suite_file, evaluated, unmeasured, accepting=accepting)
+    except CepError as error:
+        judgement = Judgement(Verdict.ERROR, reasons=(str(error),))
+        result = replace_fields(unmeasured, judgement=judgement)
+    return replace_fields(
+        result,
+        effort=evaluator.charge(usage_before, time.perf_counter() - started),
+        damage=evaluator.damage[damage_before:],
+    )
 
-            store, requested = evaluator.store, settings.show
-            answers = shown_answers(run, evaluated, store, accepted=accepted, requested=requested)
-            shown = Shown(answers=answers)
-        if evaluated.reference is not None and evaluated.differences:
-            reference = answers_digest(evaluated.reference)
-        return replace_fields(
-            shown,
-            notes=[*messages, *measurement.notes],
-            warnings=[*measurement.warnings, *run.warnings(measurement)],
-            curve=list(measurement.curve),
-            judge=measurement.judge,
-            models=[
-                ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
-                for role, bound in run.models(measurement).items()
-            ],
-            baseline_model=_baseline_model(evaluated.baseline),
-            differences=evaluated.differences,
-            opponents=reference,
-            facts=None if measurement.facts is None else shown_facts(measurement.facts),
+
+def _result(
+    evaluator: Evaluator,
+    suite_file: Path,
+    evaluated: EvaluatedCase,
+    unmeasured: CaseResult,
+    *,
+    accepting: bool,
+) -> CaseResult:
+    """The record of an evaluated case. unmeasured: the record so far."""
+    measurement, judgement = evaluated.measurement, evaluated.judgement
+    refused = ""
+    # A case that cannot fail a run cannot let a worse checkpoint pass either.
+    if accepting and evaluated.policy.primary and not evaluator.settings.accept_insensitive:
+        refused = why_not_accepted(measurement) or ""
+    accepted = accepting and not refused
+    if not accepting:
+        evaluator.judged[unmeasured.nodeid] = evaluated
+    run = evaluator.suite_run(suite_file)
+    shown = _shown(evaluator, run, evaluated, accepted=accepted)
+    if evaluated.policy.primary and not accepting:
+        shown = _attributed(evaluator, run, shown, evaluated)
+    remarks = remarks_on_accepting(measurement) if accepted else ()
+    return replace_fields(
+        unmeasured,
+        alpha=unmeasured.alpha if evaluated.place is None else evaluated.policy.alpha,
+        measurement=measurement.record,
+        judgement=replace(
+            judgement,
+            statements=(*judgement.statements, *_notes(evaluated)),
+            warnings=(*judgement.warnings, *remarks),
+        ),
+        shown=shown,
+        looks=list(evaluated.looks),
+        partial=evaluated.partial,
+        accepted=accepted,
+        refused=refused,
+        series=_series_shown(evaluated),
+    )
+
+
+def _shown(
+    evaluator: Evaluator, run: SuiteRun, evaluated: EvaluatedCase, *, accepted: bool
+) -> Shown:
+    """What reports show of a case beside its numbers."""
+    measurement, settings, reference = evaluated.measurement, evaluator.settings, ""
+    messages = evaluator.drain_messages()
+    if isinstance(run, ChainRun):
+        shown = shown_chains(run, evaluated, evaluator.store, settings.show)
+    else:
+        answers = shown_answers(
+            run, evaluated, evaluator.store, accepted=accepted, requested=settings.show
         )
+        shown = Shown(answers=answers)
+    if evaluated.reference is not None and evaluated.differences:
+        reference = answers_digest(evaluated.reference)
+    return replace_fields(
+        shown,
+        notes=[*messages, *measurement.notes],
+        warnings=[*measurement.warnings, *run.warnings(measurement)],
+        curve=list(measurement.curve),
+        judge=measurement.judge,
+        models=[
+            ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
+            for role, bound in run.models(measurement).items()
+        ],
+        baseline_model=_baseline_model(evaluated.baseline),
+        differences=evaluated.differences,
+        opponents=reference,
+        facts=None if measurement.facts is None else shown_facts(measurement.facts),
+    )
 
-    def _attributed(self, shown: Shown, evaluated: EvaluatedCase) -> Shown:
-        """With the hops at which a regressed case of chains lost its score."""
-        most, reference = self.evaluator.settings.attribute, evaluated.reference
-        regressed = evaluated.judgement.verdict is Verdict.REGRESSED
-        case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
-        if not regressed or not most or reference is None or not isinstance(run, ChainRun):
-            return shown
-        whole = run.samples(case)
-        samples: list[str] = []
-        if run.per_sample(case):
-            samples = list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:most]
-        elif whole > most:
-            text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
-            return replace_fields(shown, attribution=text)
-        attribution = run.attribute(case, reference.model.get("step", ""), samples)
-        hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
-        return replace_fields(shown, attribution=attribution.said, hops=hops)
+
+def _attributed(
+    evaluator: Evaluator, run: SuiteRun, shown: Shown, evaluated: EvaluatedCase
+) -> Shown:
+    """With the hops at which a regressed case of chains lost its score."""
+    most, reference, case = evaluator.settings.attribute, evaluated.reference, evaluated.case
+    regressed = evaluated.judgement.verdict is Verdict.REGRESSED
+    if not regressed or not most or reference is None or not isinstance(run, ChainRun):
+        return shown
+    whole = run.samples(case)
+    samples: list[str] = []
+    if run.per_sample(case):
+        samples = list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:most]
+    elif whole > most:
+        text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
+        return replace_fields(shown, attribution=text)
+    attribution = run.attribute(case, reference.model.get("step", ""), samples)
+    hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
+    return replace_fields(shown, attribution=attribution.said, hops=hops)
 
 
 def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
@@ -223,9 +214,9 @@ def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
 
 def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
     """The place in a series for reports, and how soon drops would be found."""
-    if evaluated.series is None:
+    judgement, place = evaluated.judgement, evaluated.place
+    if place is None:
         return None
-    judgement, place = evaluated.judgement, evaluated.series.place
     since = judgement.since_anchor
     delays = None
     if judgement.design is not None:

@@ -23,7 +23,7 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.case_runner import CaseRunner
+from pytest_cepbench.evaluation.case_runner import judge_case
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.run_result import (
@@ -350,7 +350,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     evaluator.check_policies(accepting=update)
     evaluator.plan_pools()
     results = [
-        CaseRunner(evaluator, path, "all" if update else "none")(case, name, Overrides())
+        judge_case(evaluator, path, case, name, Overrides(), "all" if update else "none")
         for name, (path, case) in cases.items()
     ]
     evaluator.leave_cluster()

@@ -39,7 +39,7 @@ def cep_gate(
     from msgspec.structs import replace
 
     from pytest_cepbench.errors import InconclusiveWarning
-    from pytest_cepbench.evaluation.case_runner import CaseRunner
+    from pytest_cepbench.evaluation.case_runner import judge_case
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
     from pytest_cepbench.plugin.records import failure_text
     from pytest_cepbench.plugin.versions import accepts_new_only
@@ -50,14 +50,11 @@ def cep_gate(
     mark = mark_of(request.node)
     run = run_of(request.config)
     evaluator = run.evaluator()
-    new: Acceptance = "new" if accepts_new_only(request.config) else "none"
-    runner = CaseRunner(
-        evaluator,
-        mark.suite_file(request.path),
-        # Not by `snapshot`, which a conftest.py may have replaced: the run accepts by the option.
-        acceptance="all" if request.config.getoption("update_snapshots", default=False) else new,
-        observe=partial(_count, snapshot),
-    )
+    suite_file = mark.suite_file(request.path)
+    acceptance: Acceptance = "new" if accepts_new_only(request.config) else "none"
+    # Not by `snapshot`, which a conftest.py may have replaced: the run accepts by the option.
+    if request.config.getoption("update_snapshots", default=False):
+        acceptance = "all"
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):
@@ -66,11 +63,19 @@ def cep_gate(
         record = run.records.of(request.node)
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         with run.gating:
-            record.inputs = evaluator.inputs(runner.suite_file)
+            record.inputs = evaluator.inputs(suite_file)
             if record.after_error:
-                evaluator.forget(runner.suite_file)
+                evaluator.forget(suite_file)
                 record.after_error = False
-            result = runner(case, request.node.nodeid, here.over(mark.overrides))
+            result = judge_case(
+                evaluator,
+                suite_file,
+                case,
+                request.node.nodeid,
+                here.over(mark.overrides),
+                acceptance,
+                partial(_count, snapshot),
+            )
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:  # the run warns once, of all such cases
                 with warnings.catch_warnings(record=True):

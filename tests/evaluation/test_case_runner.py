@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.evaluation.case_runner import CaseRunner
+from pytest_cepbench.evaluation.case_runner import judge_case
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import read_settings
@@ -64,7 +64,7 @@ def test_a_case_is_judged_at_its_share_of_alpha(
 ) -> None:
     """One that was not collected has the smallest share, one that is informational all of it."""
     path = accepted.path / "suite.toml"
-    result = CaseRunner(evaluator, path)(_cases(evaluator, path)[case], test, Overrides())
+    result = judge_case(evaluator, path, _cases(evaluator, path)[case], test, Overrides())
 
     assert result.alpha == pytest.approx(alpha)
     assert result.verdict == "held"
@@ -76,7 +76,7 @@ def test_a_tolerance_that_no_drop_exceeds_is_an_error(
     """Similarities differ by 2 at most: with a larger tolerance every checkpoint would pass."""
     path = accepted.path / "suite.toml"
     case = _cases(evaluator, path)["one-gc"]
-    result = CaseRunner(evaluator, path)(case, "one-gc", Overrides(tolerance=5.0))
+    result = judge_case(evaluator, path, case, "one-gc", Overrides(tolerance=5.0))
 
     assert result.verdict == "error"
     assert "so no drop exceeds it" in result.reasons[0]

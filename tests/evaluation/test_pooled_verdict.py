@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.evaluation.case_runner import CaseRunner
+from pytest_cepbench.evaluation.case_runner import judge_case
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import read_settings
@@ -121,10 +121,9 @@ def test_its_cases_are_settled_once_in_their_series(accepted: GatedProject, tmp_
         pooled = evaluator.suites.cases(path, pooled=True)[-1]
         assert isinstance(pooled, PooledCase)
         evaluator.assign({case.id: (path, case, Overrides()) for case in pooled.members})
-        runner = CaseRunner(evaluator, path)
-        judged = runner(pooled, "verdict", Overrides())
+        judged = judge_case(evaluator, path, pooled, "verdict", Overrides())
         settled = _settled(project)
-        alone = [runner(case, case.id, Overrides()) for case in pooled.members]
+        alone = [judge_case(evaluator, path, case, case.id, Overrides()) for case in pooled.members]
     finally:
         evaluator.close()
 
@@ -164,7 +163,7 @@ def test_a_case_that_two_tests_gate_counts_once(accepted: GatedProject) -> None:
         evaluator.assign(
             {"one": (path, case, Overrides()), "two": (path, case, tolerant)},
         )
-        result = CaseRunner(evaluator, path)(pooled, "verdict", Overrides())
+        result = judge_case(evaluator, path, pooled, "verdict", Overrides())
     finally:
         evaluator.close()
 

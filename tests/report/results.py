@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
-from pytest_cepbench.evaluation.shown_chains import shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.gate import Judgement, Measurement, Verdict
 from pytest_cepbench.metrics.fact_losses import summarize_facts
 from pytest_cepbench.metrics.facts import FactAnswers

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from typing import Any
 
-import pytest
-
-from pytest_cepbench import CaseResult, gate_checkpoint
 from tests.plugin.project import REGRESSED, Project
 
 CROWDED = ("-k", "crowded", REGRESSED)
@@ -20,18 +16,15 @@ def _case(project: Project) -> dict[str, Any]:
     return case
 
 
-def test_the_command_for_missing_chains_makes_them(accepted: Project) -> None:
-    """A new store has none: the report names the command, and after it shows the chains."""
+def test_missing_chains_are_said_to_be(accepted: Project) -> None:
+    """A new store has none: the report says how to have them, and then shows the chains."""
     shutil.rmtree(accepted.path / ".cepbench" / "store")
     accepted.run_here(*CROWDED)
     alone = _case(accepted)
     assert alone["curve_reference"] is None
     assert [chain["baseline_links"] for chain in alone["chains"]] == [[], []]
-    sentence, command, _ = alone["reference_chains"].split("\n")
-    assert "none of the baseline's chains" in sentence
-    program, *arguments = shlex.split(command)
-    assert program == "pytest"
-    accepted.run_here(*arguments)
+    assert "none of the baseline's chains. Gate its model, shapes:, " in alone["reference_chains"]
+    accepted.run_here("-k", "crowded", "--model=shapes:")
     result = accepted.run_here(*CROWDED, "--cep-attribute=0")
     result.stdout.fnmatch_lines(["*0 model inputs*"])
     paired = _case(accepted)
@@ -39,22 +32,6 @@ def test_the_command_for_missing_chains_makes_them(accepted: Project) -> None:
     assert all(len(chain["baseline_links"]) == 5 for chain in paired["chains"])
     assert paired["curve_reference"]["mean"] == [1.0, 1.0]
     assert paired["chains"][0]["links"] == alone["chains"][0]["links"]
-
-
-def test_the_api_is_told_the_call_that_makes_them(
-    accepted: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A suite that was gated from Python names the call in place of a command line."""
-    monkeypatch.chdir(accepted.path)
-
-    def gate() -> CaseResult:
-        result = gate_checkpoint("suite.toml", store="new", attribute=0, model="shapes:?miss=0.3")
-        return result["toy/crowded/gc"]
-
-    alone = gate()
-    call = alone.shown.reference_chains.split("\n")[1]
-    assert eval(call, {"gate_checkpoint": gate_checkpoint}).passed  # our own text
-    assert gate().shown.reference_chains == ""
 
 
 def test_a_shared_store_has_the_chains(accepted: Project) -> None:

@@ -1,33 +1,40 @@
-"""Chains and samples of a measured case, as reports show them."""
+"""Chains and interleaved answers of a measured case, as reports show them."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import isnan
 
 from msgspec.structs import replace
 
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import EVEN, Winner
 from pytest_cepbench.chains import Chain
-from pytest_cepbench.datasets.sample import Seed
+from pytest_cepbench.chains.answers.battles import OrderedVerdict
+from pytest_cepbench.datasets.sample import Dataset, Seed
 from pytest_cepbench.errors import ArtifactError, CepError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
-from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.measures import ChainExcerpt
+from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.measures.chain_data import first_difference
 from pytest_cepbench.metrics.fact_losses import FactSummary, KindSummary
 from pytest_cepbench.report import (
+    AnswerShown,
     ChainShown,
     CurveShown,
     FactKindShown,
     FactsShown,
     LinkShown,
     Shown,
+    StepShown,
 )
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.stored_chains import (
     SimilarityCurve,
@@ -36,6 +43,7 @@ from pytest_cepbench.suites.stored_chains import (
     similarity_curve,
     stored_chains,
 )
+from pytest_cepbench.suites.suite_run import SuiteRun
 
 MOST_SAMPLES = 5
 """Samples that are named of a case that got worse."""
@@ -95,7 +103,7 @@ def _shown_kind(summary: KindSummary) -> FactKindShown:
 
 
 def shown_chains(
-    run: ChainRun, evaluated: EvaluatedCase, store: Store, settings: RunSettings, nodeid: str
+    run: ChainRun, evaluated: EvaluatedCase, store: Store, requested: Iterable[str] = ()
 ) -> Shown:
     """The chains of the samples that lost most, of the median one and of those that the engineer
     named, and the mean similarities.
@@ -103,7 +111,7 @@ def shown_chains(
     Images that reports show are put into the store. The chains of the baseline's model come from
     stores alone: where they are not there, the sentence of `reference_chains` says how to get them.
 
-    settings, nodeid: of the run and the test, for the command in that sentence.
+    requested: further samples whose chains are shown.
     """
     case, measurement = evaluated.case, evaluated.measurement
     reference, differences = evaluated.reference, evaluated.differences
@@ -131,9 +139,7 @@ def shown_chains(
             known, missing = frozenset(), f"The {name}'s chains cannot be shown: {error}"
         else:
             if len(known) < len(differences):
-                missing = _how_to_get(
-                    name, run, reference, len(known), len(differences), settings, nodeid
-                )
+                missing = _why_missing(name, run, reference, len(known), len(differences))
 
     def chain(sample: str, *, whole: bool = True) -> ChainShown | None:
         scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
@@ -157,7 +163,7 @@ def shown_chains(
     middle = ordered[(len(ordered) - 1) // 2] if ordered else None
     median = None if middle is None else chain(middle)
     drawn = {lost.sample for lost in shown if lost.links} | {middle}
-    named = [sample for sample in dict.fromkeys(settings.show) if sample not in drawn]
+    named = [sample for sample in dict.fromkeys(requested) if sample not in drawn]
     return Shown(
         chains=shown,
         median=median,
@@ -165,6 +171,23 @@ def shown_chains(
         reference_chains=missing,
         curve_now=_curve(curve_now),
         curve_reference=_curve(curve),
+    )
+
+
+def _why_missing(name: str, run: ChainRun, reference: Measurement, known: int, samples: int) -> str:
+    """Why chains of the reference's model are not shown, and how to have them."""
+    if run.assignments.replay is not None or reference.model.get("role") == "replay":
+        return f"The {name}'s chains cannot be shown: chains made elsewhere are not in the store."
+    if not reference.model.get("step"):
+        return (
+            f"The {name}'s chains cannot be shown: its file does not say which steps it was "
+            "measured with. A baseline that this version accepts (--snapshot-update) does."
+        )
+    which = f"{known} of {samples}" if known else "none"
+    return (
+        f"The store has {which} of the {name}'s chains. Gate its model, "
+        f"{reference.model.get('spec', '')}, with this store, then repeat this run, which computes "
+        "nothing twice; or name a store that has them: --cep-shared=DIR or --cep-shared=URL"
     )
 
 
@@ -239,66 +262,151 @@ def _curve(curve: SimilarityCurve | None) -> CurveShown | None:
     return CurveShown(list(curve.generations), mean, low, high, curve.samples)
 
 
-# -- how to get what is missing ------------------------------------------------------------------
+# -- interleaved answers ---------------------------------------------------------------------------
+
+_OPPONENTS: Mapping[OpponentName, str] = {
+    "accepted": "accepted answer",
+    "anchor": "anchor's answer",
+    "reference": "reference answer",
+}
 
 
-def _how_to_get(
-    name: str,
-    run: ChainRun,
-    reference: Measurement,
-    known: int,
-    samples: int,
-    settings: RunSettings,
-    nodeid: str,
-) -> str:
-    """Why chains of the reference's model are not shown, and the command that makes them."""
-    if run.assignments.replay is not None or reference.model.get("role") == "replay":
-        return f"The {name}'s chains cannot be shown: chains made elsewhere are not in the store."
-    if not reference.model.get("step"):
-        return (
-            f"The {name}'s chains cannot be shown: its file does not say which steps it was "
-            "measured with. A baseline that this version accepts (--snapshot-update) does."
-        )
-    which = f"{known} of {samples}" if known else "none"
-    command = _command(nodeid.partition("::")[0], list(_options(run, reference, settings)))
-    return (
-        f"The store has {which} of the {name}'s chains. Measure its model with this store, then "
-        f"repeat this run, which computes nothing twice:\n{command}\n"
-        "Or name a store that has them: --cep-shared=DIR or --cep-shared=URL"
+def shown_answers(
+    run: SuiteRun,
+    evaluated: EvaluatedCase,
+    store: Store,
+    *,
+    accepted: bool,
+    requested: Iterable[str] = (),
+) -> list[AnswerShown]:
+    """The answers to the questions of the samples that lost most, beside those that they battled.
+
+    Of battles whose answers are accepted, the answers that replace others. Images that reports
+    show are put into the store.
+
+    requested: further samples whose answers are shown.
+    """
+    assert isinstance(run, AnswerRun)
+    replacing = accepted and bool(evaluated.measurement.answers)
+    losers = _changed(evaluated) if replacing else evaluated.losers
+    samples: dict[str, tuple[float, float | None]] = {
+        loser.sample: (loser.candidate, loser.baseline)
+        for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]
+    }
+    named = set(requested)
+    for sample in requested:
+        scored = samples.get(sample) or scores_of(evaluated, sample)
+        if scored is not None:
+            samples[sample] = scored
+    anchor = not replacing and evaluated.lost_since_anchor
+    answers: list[AnswerShown] = []
+    for sample, scored in samples.items():
+        excerpt = run.show(evaluated.case, sample, anchor=anchor)
+        if excerpt is not None:
+            whole = len(answers) < SHOWN_WHOLE or sample in named
+            answers.append(_answer(sample, scored, excerpt, store, whole=whole))
+    return answers
+
+
+def _varied(losers: Iterable[Loser], dataset: Dataset) -> list[Loser]:
+    """Each sample once, those that lost alike in turn from every category.
+
+    Battles have few different scores, so the first of many equal losers would be of one category.
+    """
+    homes = {sample.id: sample.categories[0] for sample in dataset.samples}
+    by_id: dict[str, Loser] = {}
+    for loser in losers:  # a sample may be in several categories
+        by_id.setdefault(loser.sample, loser)
+    counts: Counter[tuple[float, str]] = Counter()
+    turns: dict[str, int] = {}
+    for name, loser in by_id.items():
+        alike = (loser.difference, homes[name])
+        turns[name] = counts[alike]
+        counts[alike] += 1
+    return sorted(by_id.values(), key=lambda loser: (loser.difference, turns[loser.sample]))
+
+
+def _changed(evaluated: EvaluatedCase) -> list[Loser]:
+    """The samples whose answers are not the accepted ones, those that lost most first."""
+    baseline, now = evaluated.baseline, evaluated.measurement
+    if baseline is None or not now.answers:
+        return []
+    scores = {name: score for part in now.scores.values() for name, score in part.items()}
+    changed = [
+        Loser(sample, EVEN, scores[sample], scores[sample] - EVEN)
+        for sample, digest in now.answers.items()
+        if baseline.answers.get(sample, digest) != digest and sample in scores
+    ]
+    return sorted(changed, key=lambda loser: (loser.difference, loser.sample))
+
+
+def _answer(
+    sample: str,
+    scores: tuple[float, float | None],
+    excerpt: AnswerExcerpt,
+    store: Store,
+    *,
+    whole: bool,
+) -> AnswerShown:
+    failure, remark = excerpt.failure, excerpt.remark
+    if excerpt.opponent is not None and excerpt.opposing_lost:
+        remark = f"the {_OPPONENTS[excerpt.opponent]} is not in the store"
+    question, steps, opposing = (
+        _steps(part, store) if whole else []
+        for part in (excerpt.question, excerpt.steps, excerpt.opposing)
+    )
+    return AnswerShown(
+        sample=sample,
+        score=scores[0],
+        baseline=scores[1],
+        question=question,
+        steps=steps,
+        opponent="" if excerpt.opponent is None else _OPPONENTS[excerpt.opponent],
+        opposing=opposing,
+        verdicts=_verdicts(excerpt),
+        failure=f"{failure.kind}: {failure.detail}" if failure else None,
+        remark=remark,
     )
 
 
-def _command(path: str, options: list[tuple[str, str]]) -> str:
-    """The command line, or the call of `gate_checkpoint` where that gated the suite file itself."""
-    if not path.endswith(".toml"):
-        return shlex.join(["pytest", path, *(f"--cep-{name}={text}" for name, text in options)])
-    values: dict[str, list[str]] = {}
-    for name, text in options:
-        values.setdefault(name, []).append(text)
-    arguments = [
-        f"{name}={texts[0]!r}" if len(texts) == 1 else f"{name}={texts!r}"
-        for name, texts in values.items()
-    ]
-    return f"gate_checkpoint({', '.join([repr(path), *arguments])})"
+def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:
+    shown = []
+    for step in steps:
+        if step.source is not None and step.image is not None:
+            keep_seed(step.source, step.image, store)
+        shown.append(StepShown(step.text, step.image))
+    return shown
 
 
-def _options(
-    run: ChainRun, reference: Measurement, settings: RunSettings
-) -> Iterator[tuple[str, str]]:
-    """The options by which the reference's model is measured as this run measures its own."""
-    spec = reference.model.get("spec", "")
-    roles = dict(settings.roles)
-    if settings.model is None:
-        roles |= dict.fromkeys(run.assignments.gated, spec)
+def _verdicts(excerpt: AnswerExcerpt) -> list[str]:
+    """The verdicts in the orders that were asked, or why no judge was asked."""
+    if excerpt.outcome is None or excerpt.opponent is None:
+        return []
+    other = _OPPONENTS[excerpt.opponent]
+    if excerpt.outcome.verdicts:
+        return [_verdict(verdict, other) for verdict in excerpt.outcome.verdicts]
+    if excerpt.steps and excerpt.opposing:
+        return ["the answers are equal: no judge was asked"]
+    if excerpt.opposing_lost:
+        return []
+    if not excerpt.steps and not excerpt.opposing:
+        return ["both answers are missing: no judge was asked"]
+    return [f"the {other if excerpt.steps else 'new answer'} is missing: no judge was asked"]
+
+
+_FIRST: Mapping[Winner, bool] = {"A": True, "Tie(A)": True, "Tie(B)": False, "B": False}
+"""Whether a verdict is for the answer that was shown first."""
+
+
+def _verdict(verdict: OrderedVerdict, other: str) -> str:
+    """A verdict in words. other: the opponent's answer."""
+    order = ["new answer", other] if verdict.candidate_first else [other, "new answer"]
+    if isinstance(verdict.winner, Failure):
+        words = f"no verdict ({verdict.winner.kind}: {verdict.winner.detail})"
     else:
-        yield "model", spec
-    if settings.role is not None:
-        yield "role", settings.role
-    yield from roles.items()
-    yield from (("encoder", f"{name}={text}") for name, text in settings.encoders.items())
-    yield from (("data", f"{name}={place}") for name, place in settings.data.items())
-    if settings.samples is not None:
-        yield "samples", str(settings.samples)
-    if settings.seeds is not None:
-        yield "seeds", str(settings.seeds)
-    yield "store", str(settings.store)
+        preferred = order[0] if _FIRST[verdict.winner] else order[1]
+        tie = verdict.winner.startswith("Tie")
+        words = f"a tie that leans to the {preferred}" if tie else f"the {preferred} is better"
+        if verdict.probabilities is not None:
+            words = f"{words}, with probability {verdict.probabilities.highest:.2f}"
+    return f"{order[0]} shown first: {words}"
