@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.plugin.cases import is_case
 from pytest_cepbench.plugin.empty_suites import EmptySuites
 from pytest_cepbench.plugin.fixtures import (
     cep_case,
@@ -25,7 +26,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_vqa,
     cep_writer,
 )
-from pytest_cepbench.plugin.hooks import BEGUN, RUN, is_case, run_of
+from pytest_cepbench.plugin.hooks import BEGUN, RUN, run_of
 from pytest_cepbench.plugin.options import (
     SHORT_TAKEN,
     add_options,

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.hooks import MISTAKE, RUN, is_case, run_of, stands_for
+from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for
+from pytest_cepbench.plugin.hooks import RUN, run_of
 
 _SUITE = "suite.toml"
 

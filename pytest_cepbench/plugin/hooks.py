@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.plugin.cases import is_case
 from pytest_cepbench.plugin.options import SHORT_TAKEN
 from pytest_cepbench.plugin.versions import verbosity
 
@@ -29,26 +30,6 @@ RUN: pytest.StashKey[Run] = pytest.StashKey()
 
 BEGUN = pytest.StashKey[bool]()
 """Set when the session has started."""
-
-
-MISTAKE = "cepbench_mistake"
-"""Attribute of the report on a module that was not collected since its suite is written wrongly."""
-
-
-def is_case(item: pytest.Item) -> bool:
-    """Whether a test takes a case."""
-    return "cep_case" in getattr(item, "fixturenames", ())
-
-
-def stands_for(item: pytest.Item) -> str:
-    """What is not judged where a test is skipped.
-
-    Its "case"; the "suite" of which it takes the place; or "nothing", where there is no case, since
-    the data is not here, or the model under test has no part in the suite.
-    """
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    absent = "cep_case" in params and params["cep_case"] is None
-    return str(getattr(item, "stands_for", "nothing" if absent else "case"))
 
 
 def run_of(config: pytest.Config) -> Run:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
-from pytest_cepbench.plugin.hooks import MISTAKE
+from pytest_cepbench.plugin.cases import MISTAKE
 
 if TYPE_CHECKING:
     import pytest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.hooks import is_case, stands_for
+from pytest_cepbench.plugin.cases import is_case, stands_for
 from pytest_cepbench.plugin.ledger import RETRIED, read_results
 from pytest_cepbench.plugin.versions import colored, verbosity
 
