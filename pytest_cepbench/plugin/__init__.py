@@ -26,7 +26,7 @@ from pytest_cepbench.plugin.fixtures import (
     cep_vqa,
     cep_writer,
 )
-from pytest_cepbench.plugin.hooks import BEGUN, RUN, run_of
+from pytest_cepbench.plugin.hooks import BEGUN, RUN, controller_of, run_of
 from pytest_cepbench.plugin.options import (
     SHORT_TAKEN,
     add_options,
@@ -39,7 +39,7 @@ from pytest_cepbench.plugin.options import (
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.controller import Code
+    from pytest_cepbench.plugin.ledger import Code
 
 # pytest finds fixtures as names of a plugin's module.
 __all__ = [
@@ -101,8 +101,7 @@ class ExitCode:
         """Settle what the process, or `pytest.main`, returns."""
 
         def judged(code: Code) -> Code:
-            run = config.stash.get(RUN, None)
-            controller = None if run is None else run.controller
+            controller = controller_of(config)
             return code if controller is None else controller.exit_code(code)
 
         try:
@@ -134,21 +133,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Resolve the models that were named, so that a mistake costs a second, not a night."""
     session.config.stash[BEGUN] = True
-    run = session.config.stash.get(RUN, None)
-    if run is not None:
-        run.begin()
+    controller = controller_of(session.config)
+    if controller is not None:
+        controller.begin()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is gated against what."""
-    run = config.stash.get(RUN, None)
-    return [] if run is None else run.header()
+    controller = controller_of(config)
+    return [] if controller is None else controller.header()
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say of each suite which models it gates, also where none was named."""
-    run = config.stash.get(RUN, None)
-    return [] if run is None else run.suite_header()
+    controller = controller_of(config)
+    return [] if controller is None else controller.suite_header()
 
 
 # -- collection ------------------------------------------------------------------------------------
@@ -182,8 +181,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Under `--cep-plan`, print the plan and run nothing; errors of collection go on as ever."""
-    run = session.config.stash.get(RUN, None)
-    return None if run is None or session.testsfailed else run.print_plan()
+    controller = controller_of(session.config)
+    return None if controller is None or session.testsfailed else controller.print_plan()
 
 
 # -- tests -----------------------------------------------------------------------------------------
@@ -236,15 +235,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     try:
         yield
     finally:
-        run.end(session)
+        if run.controller is not None:
+            run.controller.end(session)
 
 
 @pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     """The headline and the table of verdicts; why there are none, where a model was named."""
-    run = config.stash.get(RUN, None)
-    if run is not None:
-        run.summarize(terminalreporter, exitstatus)
+    controller = controller_of(config)
+    if controller is not None:
+        controller.summarize(terminalreporter, exitstatus)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -9,41 +9,37 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pytest_cepbench.plugin.controller import Controller, RunOutcome
+from pytest_cepbench.plugin.ledger import RunOutcome
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
-def write_files(controller: Controller) -> None:
-    """Append the run's Markdown report to the summary of the step."""
-    outcome, value = controller.outcome, os.environ.get(_SUMMARY)
-    if outcome is None or controller.settings.plan or controller.settings.listing or not value:
-        return
+def write_files(outcome: RunOutcome) -> RunOutcome:
+    """Append the Markdown report to the summary of the step: the run, with why it could not be."""
+    place = os.environ.get(_SUMMARY)
+    if not place:
+        return outcome
     from pytest_cepbench.report.ci_reports import append_step_summary
 
     try:
-        append_step_summary(Path(value), _summary(outcome))
+        append_step_summary(Path(place), _summary(outcome))
     except OSError as error:
         line = f"nothing was written for {_SUMMARY}: {error.strerror or error}"
-        controller.outcome = replace(outcome, unsent=(*outcome.unsent, line))
+        return replace(outcome, unsent=(*outcome.unsent, line))
+    return outcome
 
 
-def write_annotations(controller: Controller, reporter: Any) -> None:
+def write_annotations(outcome: RunOutcome, root: Path, reporter: Any) -> None:
     """Print the worst cases as commands of GitHub's runner, where this is one.
 
-    reporter: pytest's terminal reporter.
+    root: folder of the project. reporter: pytest's terminal reporter.
     """
-    settings, outcome = controller.settings, controller.outcome
-    if os.environ.get("GITHUB_ACTIONS") != "true" or settings.plan or settings.listing:
-        return
-    if outcome is None:
+    if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from pytest_cepbench.report.ci_reports import annotation_lines
 
-    root = controller.ledger.root
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or root)
     reporter.ensure_newline()  # a command is read where it begins a line
     for line in annotation_lines(outcome.results, outcome.problems, root, workspace):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
-from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.plugin.options import mistyped_variables
-from pytest_cepbench.plugin.run_settings import usage_errors
+from pytest_cepbench.plugin.ledger import NO_CHANGE, Acceptance, Code, Ledger, RunOutcome
+from pytest_cepbench.plugin.options import SHORT_TAKEN, mistyped_variables
+from pytest_cepbench.plugin.run_settings import settings_of, updating, usage_errors
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
     device_lines,
@@ -26,91 +26,30 @@ from pytest_cepbench.plugin.terminal.header import (
     shown_location,
     suite_lines,
 )
+from pytest_cepbench.plugin.versions import verbosity
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.gate.acceptance import BaselineChange
     from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.plugin.workers.device_leases import Leases
-    from pytest_cepbench.report import CaseResult, UsageTotals
-
-Code = int | str | None
-"""An exit code, as `sys.exit` takes it."""
-
-Acceptance = Literal["not asked", "written", "unchanged", "refused", "unwritten"]
-"""What became of baselines. refused: the run gave a reason to accept none. unwritten: they could
-not be written, which is one of its problems."""
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """A run that has ended.
-
-    results: the judged cases, in the order of collection.
-    problems: why the run is incomplete; empty when it is complete.
-    skipped: node id -> why its case was not judged.
-    remarks: on how cases were judged, for the whole run.
-    infrastructure: what went wrong with machines and was made good, a sentence each.
-    usage: of the run's processes outside of cases.
-    setup: the model under test and what it is compared with, in full.
-    code: the exit code of the session.
-    headline: the run in one sentence.
-    acceptance: whether baselines were accepted.
-    changes: the baselines that were.
-    written: paths of the reports.
-    unreported: why there are no reports.
-    unrecorded: why the run is not in the history.
-    unsent: on files for a CI service that could not be written.
-    """
-
-    results: tuple[CaseResult, ...]
-    problems: tuple[str, ...]
-    skipped: Mapping[str, str]
-    remarks: tuple[str, ...]
-    infrastructure: tuple[str, ...]
-    usage: tuple[UsageTotals, ...]
-    setup: tuple[str, ...]
-    code: Code
-    headline: str = ""
-    acceptance: Acceptance = "not asked"
-    changes: tuple[BaselineChange, ...] = ()
-    written: tuple[Path, ...] = ()
-    unreported: str | None = None
-    unrecorded: str | None = None
-    unsent: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """Of the whole run: passed, undecided, failed, or incomplete."""
-        return run_verdict(self.results, self.problems)
-
-    @property
-    def nothing_compared(self) -> bool:
-        """Whether there were cases and none could have failed: all skipped or informational."""
-        return nothing_compared(self.results, self.skipped)
-
-    @property
-    def page(self) -> Path | None:
-        """The HTML page, where it was written."""
-        return next((path for path in self.written if path.suffix == ".html"), None)
-
-
-NO_CHANGE = "no baseline changed"
+    from pytest_cepbench.report import UsageTotals
 
 COUNTED = pytest.StashKey[str]()
 """How many workers `-n auto` starts, and why."""
 
 
-@dataclass
+_OWNER = "cepbench: "  # of a line in pytest's header
+
+_NOTHING_RAN = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
 class Controller:
     """One per run, in the process that the user started.
 
     context: the run, as this process knows it.
     evaluator: gives this process's suites, store and models; called only when they are needed.
     leases: devices and cores of the workers, once they are planned.
-    header: the model under test and what it is compared with.
-    lines: the header in full, for reports.
-    unremoved: why the reports of an earlier run are still there.
+    setup: the model under test and what it is compared with.
     background_usage: usage of the run's processes outside of cases.
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
@@ -119,19 +58,24 @@ class Controller:
     outcome: of a run that has cases; None before its end.
     """
 
-    context: RunContext
-    evaluator: Callable[[], Evaluator]
-    ledger: Ledger
-    leases: Leases | None = None
-    header: list[HeaderLine] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    unremoved: str | None = None
-    background_usage: list[UsageTotals] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    pools: str | None = None
-    pytests_code: int | None = None
-    unjudged: int = 0
-    outcome: RunOutcome | None = None
+    def __init__(self, config: pytest.Config, evaluator: Callable[[], Evaluator]) -> None:
+        """config: its settings are read. Raises pytest.UsageError for one that is wrong."""
+        settings = settings_of(config)
+        self.config, self.evaluator, self.context = config, evaluator, RunContext(settings)
+        self.ledger = Ledger(config.rootpath, settings.allow_skips)
+        self.leases: Leases | None = None
+        self.setup: list[HeaderLine] = []
+        self.background_usage: list[UsageTotals] = []
+        self.remarks: list[str] = []
+        self.pools: str | None = None
+        self.pytests_code: int | None = None
+        self.unjudged = 0
+        self.outcome: RunOutcome | None = None
+        self._unremoved: str | None = None
+        if settings.plan:  # a plan needs no workers
+            self._lease_devices()
+            # syrupy counts the latter
+            config.option.dist, config.option.numprocesses = "no", None
 
     @cached_property
     def crashes(self) -> CrashLog:
@@ -145,16 +89,28 @@ class Controller:
         """What the engineer asked for."""
         return self.context.settings
 
-    def start(self, taken: Sequence[str], *, workers: bool, updating: bool) -> None:
+    # -- the beginning -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
         """Resolve what the user named, so that a wrong name or parameter stops the run here.
 
-        taken: short options that other plugins own. workers: whether models work in processes of
-        xdist, which have devices of their own. updating: whether baselines are to be accepted.
-        Raises CepError kinds.
+        Raises pytest.UsageError for what is wrong with it.
         """
+        workers = bool(self.config.getoption("tx", None))
+        with usage_errors():
+            try:
+                self._resolve(workers=workers)
+            except BaseException:
+                self.remove_reports()
+                raise
+        if workers and self.leases is None:  # in time for the header, after wrong specs
+            self._lease_devices()
+
+    def _resolve(self, *, workers: bool) -> None:
+        """workers: whether models work in processes of xdist, which have devices of their own."""
         settings = self.settings
         source = settings.sources.get("baselines", "ini ")
-        judges = not (updating or settings.plan or settings.listing)
+        judges = not (updating(self.config) or settings.plan or settings.listing)
         if judges and not source.startswith("ini ") and not settings.baselines.is_dir():
             from pytest_cepbench.errors import BaselineError
 
@@ -171,12 +127,12 @@ class Controller:
         if settings.series is not None and not settings.names_models:
             file = self.evaluator().series
             assert file is not None  # since it has a name
-            self.header = [HeaderLine(line := series_line(file), line)]
+            self.setup = [HeaderLine(line := series_line(file), line)]
         if settings.names_models:
-            self.header = list(setup_lines(settings, self.evaluator(), taken))
+            taken = self.config.stash.get(SHORT_TAKEN, ())
+            self.setup = list(setup_lines(settings, self.evaluator(), taken))
             if not workers:
-                self.header += device_lines(self.evaluator())
-            self.lines = [line.full for line in self.header]
+                self.setup += device_lines(self.evaluator())
             if self.evaluator().engine is None:
                 from pytest_cepbench.models.devices import visible_devices
 
@@ -188,23 +144,45 @@ class Controller:
                             "build that fits the driver"
                         )
 
-    def lease_devices(self, config: pytest.Config) -> None:
+    def _lease_devices(self) -> None:
         """Plan what workers may use. Raises pytest.UsageError where there are too few devices."""
         from pytest_cepbench.plugin.workers.device_leases import plan_leases
 
         with usage_errors():
-            self.leases = plan_leases(config, self.settings)
+            self.leases = plan_leases(self.config, self.settings)
 
-    def lease_lines(self, config: pytest.Config) -> Iterator[str]:
-        """For the header: how many workers there are and why, and the device of each."""
-        if COUNTED in config.stash:
-            yield config.stash[COUNTED]
-        yield from () if self.leases is None or self.settings.plan else self.leases.lines
+    def header(self) -> list[str]:
+        """Lines for pytest's header: what is gated against what; the device of each worker."""
+        verbose = verbosity(self.config) > 0
+        lines = [line.full if verbose else line.short for line in self.setup]
+        counted = self.config.stash.get(COUNTED, "")
+        leases = () if self.leases is None or self.settings.plan else self.leases.lines
+        whole = [f"{_OWNER}{line}" for line in (counted, *leases) if line]
+        return [*self._headed([*filter(None, lines), *mistyped_variables()]), *whole]
 
-    def header_lines(self, *, verbose: bool) -> Iterator[str]:
-        """What pytest's header says of this run. verbose: with whole specs."""
-        yield from (line.full if verbose else line.short for line in self.header)
-        yield from mistyped_variables()
+    def suite_header(self) -> list[str]:
+        """A line for each suite that is about to be gated, below that of a cluster's pools."""
+        if not self.ledger.expected:
+            return []
+        verbose, selected = verbosity(self.config) > 0, set(self.ledger.cases.values())
+        lines = suite_lines(self.settings, self.evaluator(), selected, verbose=verbose)
+        return self._headed([*filter(None, [self.pools]), *lines])
+
+    def _headed(self, lines: Iterable[str]) -> list[str]:
+        """Lines as wide as the terminal, continued below their text.
+
+        With -v words that have no room on a line of their own are left whole.
+        """
+        lines = [f"{_OWNER}{line}" for line in lines]
+        if not lines:  # a plain pytest run, which imports nothing more
+            return []
+        from pytest_cepbench.plugin.terminal.summary import SummaryOutput
+
+        output = SummaryOutput(self.config.pluginmanager.getplugin("terminalreporter"))
+        indent, shortened = " " * len(_OWNER), verbosity(self.config) < 1
+        return list(
+            chain.from_iterable(output.wrap(line, indent, shortened=shortened) for line in lines)
+        )
 
     @property
     def identities(self) -> dict[str, str]:
@@ -213,23 +191,38 @@ class Controller:
             return {}
         return identities_of(runner.bound for runner in self.evaluator().runners)
 
-    def suite_lines(self, *, verbose: bool) -> Iterator[str]:
-        """One line for each suite that is about to be gated. verbose: with whole specs."""
-        if not self.ledger.expected:
-            return
-        if self.pools:
-            yield self.pools
-        selected = set(self.ledger.cases.values())
-        yield from suite_lines(self.settings, self.evaluator(), selected, verbose=verbose)
+    def print_plan(self) -> bool | None:
+        """Print the plan, if that is all that was asked for; None else."""
+        if not self.settings.plan:
+            return None
+        from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
+        from pytest_cepbench.plugin.terminal.summary import SummaryOutput
+
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        reporter.write_sep("=", "cepbench plan")
+        output = SummaryOutput(reporter)
+        assert self.leases is not None  # since it is a plan
+        columns, rule = output.table_columns, output.glyphs.rule
+        for line in plan_lines(self.evaluator(), self.leases, columns, rule):
+            if isinstance(line, str):
+                output.write_sentences([(line, "")])
+            else:
+                output.write([line])
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------
 
     def remove_reports(self) -> None:
         """Remove the reports of an earlier run, unless this one is not to judge anything."""
         if not (self.settings.plan or self.settings.listing):
-            self.unremoved = run_result.remove_reports(self.settings)
+            self._unremoved = run_result.remove_reports(self.settings)
 
-    def finish(self, session: pytest.Session, *, updating: bool) -> None:
-        """Close the books: exit status, accepted baselines, reports."""
-        ledger = self.ledger
+    def end(self, session: pytest.Session) -> None:
+        """Close the books: exit status, accepted baselines, reports, a warning of undecided cases.
+
+        One warning for all of them.
+        """
+        ledger, accepting = self.ledger, updating(self.config)
         if not ledger.results and (ledger.active or self._names_untested):
             self.remove_reports()
         if not ledger.active:
@@ -238,7 +231,7 @@ class Controller:
         if place is not None or self.settings.shared:
 
             def waiting(left: int) -> None:
-                reporter = session.config.pluginmanager.getplugin("terminalreporter")
+                reporter = self.config.pluginmanager.getplugin("terminalreporter")
                 if reporter is not None and place is not None:
                     reporter.ensure_newline()
                     reporter.write_line(
@@ -248,20 +241,55 @@ class Controller:
                     )
 
             self.remarks += self.evaluator().publish(publishing_seconds(session), waiting)
-        if updating and self.crashes.all:
+        if accepting and self.crashes.all:
             ledger.fail(
                 "a worker died, and baselines are accepted only from a run in which none did: run "
                 "it again, what was computed is in the store"
             )
         ledger.close()
         outcome = self._judged(session.exitstatus)
-        if updating:
+        if accepting:
             outcome = self._accepted(outcome)
         session.exitstatus = outcome.code  # type: ignore[assignment] # an int
         outcome = replace(outcome, headline=outcome.headline or self._headline(outcome))
         if outcome.results:
-            outcome = self._reported(outcome, session.config)
+            outcome = self._reported(outcome)
+        from pytest_cepbench.plugin.ci_services import write_files
+        from pytest_cepbench.plugin.terminal.summary import QuietSections
+        from pytest_cepbench.report.headline import undecided
+
+        if not (self.settings.plan or self.settings.listing):
+            outcome = write_files(outcome)
         self.outcome = outcome
+        self.config.pluginmanager.register(QuietSections(), "cepbench_quiet_sections")
+        results = outcome.results
+        if all(result.passes for result in results) and undecided(results):
+            from pytest_cepbench.errors import InconclusiveWarning
+            from pytest_cepbench.report.text import shortage_warning
+
+            # A mark can ignore it for a test, in a run where `-W error` raises it.
+            with suppress(InconclusiveWarning):
+                warning = InconclusiveWarning(shortage_warning(results))
+                self.config.issue_config_time_warning(warning, 2)
+
+    def summarize(self, reporter: Any, exitstatus: int) -> None:
+        """Write the section of the run. reporter: pytest's terminal reporter."""
+        if self.ledger.active or self.unjudged:
+            from pytest_cepbench.plugin.ci_services import write_annotations
+            from pytest_cepbench.plugin.terminal.summary import leave_out_cases, write_summary
+
+            leave_out_cases(self.config, self.settings.baselines)
+            write_summary(self.outcome, self.settings, self.unjudged, reporter)
+            if self.outcome is not None and not (self.settings.plan or self.settings.listing):
+                write_annotations(self.outcome, self.ledger.root, reporter)
+            quiet = self.config.pluginmanager.getplugin("cepbench_quiet_sections")
+            if quiet is not None:  # a run that judges
+                quiet.end_sections(reporter)
+        elif self.settings.names_models and exitstatus in _NOTHING_RAN:
+            from pytest_cepbench.plugin.terminal.summary import write_nothing_found
+
+            refused = exitstatus == pytest.ExitCode.USAGE_ERROR
+            write_nothing_found(self.config, reporter, refused=refused)
 
     def _judged(self, code: Code) -> RunOutcome:
         """The run as it stands. code: exit code of the session."""
@@ -276,9 +304,9 @@ class Controller:
             remarks=tuple(ledger.remarks()),
             infrastructure=tuple(dict.fromkeys(made_good)),
             usage=(*self.background_usage, *own),
-            setup=tuple(self.lines),
+            setup=tuple(line.full for line in self.setup),
             code=self.exit_code(code),
-            unreported=self.unremoved,
+            unreported=self._unremoved,
         )
 
     def exit_code(self, code: Code) -> Code:
@@ -356,7 +384,7 @@ class Controller:
         self.ledger.results[:] = [replace_fields(result, accepted=False) for result in results]
         return replace(self._judged(outcome.code), acceptance=acceptance, headline=outcome.headline)
 
-    def _reported(self, outcome: RunOutcome, config: pytest.Config) -> RunOutcome:
+    def _reported(self, outcome: RunOutcome) -> RunOutcome:
         """The run after its reports were written, and it was entered in the history."""
         try:
             written = run_result.write_run_reports(
@@ -367,7 +395,7 @@ class Controller:
                 outcome.usage,
                 setup=outcome.setup,
                 crashes=len(self.crashes.all),
-                command=["pytest", *config.invocation_params.args],
+                command=["pytest", *self.config.invocation_params.args],
                 headline=outcome.headline,
             )
             outcome = replace(outcome, written=tuple(written), unreported=None)
@@ -379,14 +407,14 @@ class Controller:
             outcome = replace(outcome, unrecorded=str(error))
         return outcome
 
-    def mark_junit(self, config: pytest.Config) -> None:
+    def mark_junit(self) -> None:
         """Put verdict and headline of the run into pytest's JUnit file, if it writes one.
 
         That is before baselines are accepted, so what is to be accepted is only announced.
         """
         from _pytest.junitxml import xml_key  # the stash key that pytest's own fixture uses
 
-        xml = config.stash.get(xml_key, None)
+        xml = self.config.stash.get(xml_key, None)
         if xml is not None and self.ledger.active:
             outcome = self._judged(self.pytests_code)
             xml.add_global_property("cepbench_verdict", outcome.verdict)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 GATED = "cepbench_gated"
 """Attribute of a report that fails by a verdict alone, whose text is the gate's own."""
 
-ONE_SUITE, SUITES = "suite regressed", "suites regressed"
-"""What pytest counts verdicts of whole suites as: the first one, and all others with it."""
+SUITES = "regressed as a whole"
+"""What pytest counts verdicts of whole suites as."""
 
 _OUTCOMES = ("passed", "failed", "skipped")
 

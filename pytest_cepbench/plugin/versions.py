@@ -21,12 +21,6 @@ def names_in_ini(config: pytest.Config) -> Iterable[str]:
     return names
 
 
-def rename_count(reporter: Any, old: str, new: str) -> None:
-    """Have pytest's last line count reports under another name than it did so far."""
-    reporter.stats[new] = reporter.stats.pop(old)
-    reporter._set_main_color()  # noqa: SLF001 - it keeps the names that it knows there
-
-
 def verbosity(config: pytest.Config) -> int:
     """How often -v was given, less -q; pytest 8.2 fails where `-p no:terminal` took the option."""
     return int(config.getoption("verbose", default=0))

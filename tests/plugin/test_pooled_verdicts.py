@@ -58,7 +58,7 @@ def test_holm_finds_what_a_case_alone_does_not(faint: Ended) -> None:
             "regressed: scored, suite, pooled verdict (*",
             "  a/gc: -0.0*",
             "  d/gc: -0.011* (not seen by the case alone)",
-            "=* 3 failed, 1 inconclusive, 1 informational, 1 suite regressed in *",
+            "=* 3 failed, 1 inconclusive, 1 informational, 1 regressed as a whole in *",
         ]
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.evaluation.shown_chains import shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.metrics.fact_losses import Role, summarize_facts

@@ -13,10 +13,10 @@ import pytest
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.escapes import visible, width_of
 from pytest_cepbench.evaluation.run_result import unmeasured_lines
+from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import shown_path
-from pytest_cepbench.plugin.controller import NO_CHANGE, Controller, RunOutcome
-from pytest_cepbench.plugin.records import GATED, ONE_SUITE, SUITES
-from pytest_cepbench.plugin.versions import rename_count
+from pytest_cepbench.plugin.ledger import NO_CHANGE, RunOutcome
+from pytest_cepbench.plugin.records import GATED, SUITES
 from pytest_cepbench.report.tables import (
     Glyphs,
     Line,
@@ -75,8 +75,6 @@ class QuietSections:
             if whole and "failed" not in self._reports:
                 stats.pop("failed", None)
             stats.update(self._reports)
-            if len(whole) == 1:
-                rename_count(terminalreporter, SUITES, ONE_SUITE)
 
     def end_sections(self, reporter: Any) -> None:
         """Called before the short summary, which has them only where `-rf` or `-rA` asks for it."""
@@ -95,20 +93,23 @@ class QuietSections:
 # -- the section -----------------------------------------------------------------------------------
 
 
-def write_summary(controller: Controller, reporter: Any) -> None:
+def write_summary(
+    outcome: RunOutcome | None, settings: RunSettings, unjudged: int, reporter: Any
+) -> None:
     """Write the section, in a run that has to do with cepbench.
 
+    unjudged: cases of a run that only plans or lists them.
     reporter: pytest's terminal reporter.
     """
     from pytest_cepbench.report.headline import undecided
 
-    output, outcome, settings = SummaryOutput(reporter), controller.outcome, controller.settings
-    if controller.unjudged:
+    output = SummaryOutput(reporter)
+    if unjudged:
         from pytest_cepbench.report.number_format import counted
 
         plan = f"{settings.sources.get('plan')} asks for a plan"
         asked = plan if settings.plan else "only listed"
-        cases = counted(controller.unjudged, "case")
+        cases = counted(unjudged, "case")
         output.write_sentences([(f"Nothing was judged: {cases}, {asked}", "bold yellow")])
         return
     if outcome is None:
@@ -134,7 +135,7 @@ def write_summary(controller: Controller, reporter: Any) -> None:
         output.write(summary_table(outcome.results, output.table_columns, rule=rule))
     output.write_sentences(_results(outcome, verbose=verbose))
     output.write_sentences(_problems(outcome, verbose=verbose))
-    output.write_sentences(_acceptance(controller, outcome, verbose=verbose))
+    output.write_sentences(_acceptance(outcome, settings.baselines, verbose=verbose))
     output.write_sentences(_next_step(outcome))
     if settings.show:  # samples that no report shows
         from pytest_cepbench.report.totals import unshown_lines
@@ -312,9 +313,7 @@ def _next_step(outcome: RunOutcome) -> Iterator[Sentence]:
         yield f"next: {step}", ""
 
 
-def _acceptance(
-    controller: Controller, outcome: RunOutcome, *, verbose: bool
-) -> Iterator[Sentence]:
+def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.headline import is_pooled
     from pytest_cepbench.report.number_format import counted
 
@@ -323,8 +322,8 @@ def _acceptance(
     verdicts = [result.verdict for result in outcome.results if not is_pooled(result)]
     errors = "error" in verdicts
     if outcome.acceptance == "written":
-        files, place = counted(len(outcome.changes), "baseline"), controller.settings.baselines
-        yield f"{files} written below {shown_path(place)}: commit them", ""
+        files = counted(len(outcome.changes), "baseline")
+        yield f"{files} written below {shown_path(baselines)}: commit them", ""
     elif outcome.acceptance == "refused":
         yield "no baseline was changed: only a complete run without failures can be accepted", ""
     elif outcome.acceptance == "unchanged" and not outcome.headline.endswith(NO_CHANGE):
