@@ -273,41 +273,14 @@ class CaseHint:
     cost: int = 0
 
 
-def unit_of(nodeid: str) -> str:
-    """`suites/x/test_x.py::test_drift[color-gc]` belongs to `...[color`; others to themselves.
-
-    Mappings belong to `...[overall`: all of them read the chains of the whole suite.
-    """
-    from pytest_cepbench.measures.cases import OVERALL
-    from pytest_cepbench.measures.mapping_drift import MAPPINGS
-
-    file, _, name = nodeid.partition("::")
-    test, bracket, case = name.partition("[")
-    part, dash, _ = case.rpartition("-")
-    if not (bracket and dash):
-        return nodeid
-    # Their metrics may be named with dashes.
-    if case.startswith(tuple(f"{shared}-" for shared in (OVERALL, *MAPPINGS))):
-        part = OVERALL
-    return f"{file}::{test}[{part}"
-
-
-def guess_hint(nodeid: str) -> CaseHint:
-    """The hint for a test that no worker wrote one for: a plain test, or the file was lost."""
-    from pytest_cepbench.measures import cases
-
-    unit = unit_of(nodeid)
-    case = nodeid.partition("[")[2].removesuffix("]")
-    turn = WHOLE if unit.endswith(f"[{cases.OVERALL}") else CATEGORY
-    turn = POOLED if case == "-".join(cases.POOLED) else turn
-    return CaseHint(unit, nodeid.partition("::")[0] if case else "", turn=turn)
-
-
 def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
     """Write the hints of all collected cases, unless another worker has; all would write the same.
 
     pooled: suite file of each suite's own verdict, by node id.
     """
+    from pytest_cepbench.measures.cases import OVERALL
+    from pytest_cepbench.measures.mapping_drift import MAPPINGS
+
     folder = evaluator.context.folder
     if (folder / CASES).exists():
         return
@@ -316,9 +289,12 @@ def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
         path, case = assigned.suite_file, assigned.case
         loaded = evaluator.suites.get(path)
         samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
-        whole = len(case.categories) > 1 or guess_hint(nodeid).turn == WHOLE
+        # Mappings read the chains of the whole suite.
+        shared = case.key.part in (OVERALL, *MAPPINGS)
+        whole = shared or len(case.categories) > 1
+        test = nodeid.removesuffix(f"[{case.id}]")
         hints[nodeid] = CaseHint(
-            unit=unit_of(nodeid),
+            unit=f"{test}[{OVERALL if shared else case.key.part}",
             suite=str(path),
             models=_models(evaluator, path),
             turn=WHOLE if whole else CATEGORY,
@@ -327,7 +303,7 @@ def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
     for nodeid, path in pooled.items():
         hints[nodeid] = CaseHint(nodeid, str(path), _models(evaluator, path), POOLED)
     text = json.dumps({nodeid: asdict(hint) for nodeid, hint in hints.items()})
-    with suppress(OSError):  # a full disk: the scheduler guesses
+    with suppress(OSError):  # a full disk: each case is dealt by itself
         write_message(evaluator.context.make_folder(), CASES, text)
 
 
@@ -338,7 +314,7 @@ def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
 
 
 def read_hints(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
-    """The hint for each test, in their order; guessed where no worker wrote one."""
+    """The hint for each test, in their order; one that no worker wrote of is dealt by itself."""
     try:
         known = json.loads((folder / CASES).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -346,6 +322,6 @@ def read_hints(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
     return [
         CaseHint(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
         if nodeid in known
-        else guess_hint(nodeid)
+        else CaseHint(nodeid, "")
         for nodeid in nodeids
     ]

@@ -22,9 +22,7 @@ from pytest_cepbench.plugin.workers.scheduler import (
     CaseHint,
     CaseScheduling,
     grouped,
-    guess_hint,
     read_hints,
-    unit_of,
     write_hints,
 )
 from pytest_cepbench.suites.gate_config import Overrides
@@ -156,36 +154,13 @@ def test_a_users_own_choice_of_distribution_stands(project: Project) -> None:
     assert len(set().union(*_workers(result).values())) == 1
 
 
-@pytest.mark.parametrize(
-    ("case", "scope"),
-    [
-        ("test_x.py::test_drift[color-gc]", "test_x.py::test_drift[color"),
-        ("test_x.py::test_drift[a-b-gc]", "test_x.py::test_drift[a-b"),
-        ("test_x.py::test_drift[a[b]::c-gc]", "test_x.py::test_drift[a[b]::c"),
-        ("test_x.py::test_drift[overall-mcd-clip]", "test_x.py::test_drift[overall"),
-        ("test_x.py::test_drift[text-to-image-mcd-clip]", "test_x.py::test_drift[overall"),
-        ("test_x.py::test_drift[image-to-image-sdr]", "test_x.py::test_drift[overall"),
-        (
-            "a[1]/test_x.py::TestX::test_drift[overall-gc]",
-            "a[1]/test_x.py::TestX::test_drift[overall",
-        ),
-        ("test_x.py::test_other[data-absent]", "test_x.py::test_other[data"),
-        ("a-b[c]/test_x.py::test_plain", "a-b[c]/test_x.py::test_plain"),
-        ("test_x.py::test_plain[one]", "test_x.py::test_plain[one]"),
-    ],
-)
-def test_what_belongs_together(case: str, scope: str) -> None:
-    """Metrics of a category by its name; the whole and the mappings; other tests alone."""
-    assert unit_of(case) == scope
-
-
 def test_long_work_is_dealt_first() -> None:
     """Of a suite: categories by cost, what is made of them, then the verdict; plain tests apart."""
     hints = [
         CaseHint("whole", "a", ("describer x",), WHOLE, 90),
         CaseHint("short", "a", ("describer x",), CATEGORY, 10),
         CaseHint("long", "a", ("describer x",), CATEGORY, 30),
-        guess_hint("test_plain.py::test_one"),
+        CaseHint("test_plain.py::test_one", ""),
         CaseHint("verdict", "a", ("describer x",), POOLED),
         CaseHint("long", "a", ("describer x",), CATEGORY, 20),
     ]
@@ -193,14 +168,6 @@ def test_long_work_is_dealt_first() -> None:
     assert list(suite.units) == [(30, [2, 5]), (10, [1]), (90, [0]), (0, [4])]
     assert (set(suite.models), suite.left) == ({"describer x"}, 130)
     assert (list(plain.units), plain.models) == ([(0, [3])], frozenset())
-
-
-def test_without_word_from_workers_names_tell() -> None:
-    """Ids of the whole, of mappings and of a suite's verdict are known; all else is a category."""
-    turns = {name: guess_hint(f"test_x.py::test_drift[{name}]").turn for name in (
-        "color-gc", "overall-gc", "text-to-image-mcd", "suite-verdict",
-    )}  # fmt: skip
-    assert list(turns.values()) == [CATEGORY, WHOLE, WHOLE, POOLED]
 
 
 A, B = ("describer a",), ("describer b",)
@@ -460,11 +427,15 @@ def test_hints_come_from_the_worker_that_has_the_suites(tmp_path: Path) -> None:
 
     nodeids = [*evaluator.assigned, verdict, "test_plain.py::test_plain"]
     hints = dict(zip(nodeids, read_hints(evaluator.context.folder, nodeids), strict=True))
-    assert hints.pop("test_plain.py::test_plain") == guess_hint("test_plain.py::test_plain")
+    assert hints.pop("test_plain.py::test_plain") == CaseHint("test_plain.py::test_plain", "")
     alone = hints.pop("test_single.py::test[overall-gc]")
     assert (alone.suite, alone.turn, alone.cost) == (str(single), WHOLE, 6)
     models = (f"describer {LOSSY}", "encoder shapes:", "generator shapes:")
     assert {(hint.suite, hint.models) for hint in hints.values()} == {(str(several), models)}
+    assert [hint.unit for hint in hints.values()] == [
+        *(f"test_several.py::test[{part}" for part in ("a", "b", "both", "overall")),
+        verdict,
+    ]
     assert {nodeid.partition("[")[2]: (hint.turn, hint.cost) for nodeid, hint in hints.items()} == {
         "a-gc]": (CATEGORY, 40),
         "b-gc]": (CATEGORY, 32),
@@ -474,9 +445,9 @@ def test_hints_come_from_the_worker_that_has_the_suites(tmp_path: Path) -> None:
     }
 
 
-def test_hints_are_guessed_where_no_worker_could_write_them(tmp_path: Path) -> None:
+def test_a_case_is_dealt_by_itself_where_no_worker_could_write_hints(tmp_path: Path) -> None:
     """As on a full disk, or where the file is damaged."""
     nodeid = "test_a.py::test[overall-gc]"
-    assert read_hints(tmp_path, [nodeid]) == [guess_hint(nodeid)]
+    assert read_hints(tmp_path, [nodeid]) == [CaseHint(nodeid, "")]
     (tmp_path / "cases.json").write_text("{")
-    assert read_hints(tmp_path, [nodeid]) == [guess_hint(nodeid)]
+    assert read_hints(tmp_path, [nodeid]) == [CaseHint(nodeid, "")]
