@@ -14,10 +14,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_cepbench.errors import SpecError
 from pytest_cepbench.escapes import HIDDEN, is_secret_name
 from pytest_cepbench.models.api.endpoint import public_url, without_secrets
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import (
     Provenance,
@@ -104,11 +102,8 @@ def gather_provenance(
 def _suite_provenance(
     suite: str, results: Sequence[CaseResult], baselines: Path
 ) -> SuiteProvenance:
-    """With the commits of models, and the time at which baselines were accepted."""
+    """With the time at which baselines were accepted."""
     own = suite_provenance(suite, (result for result in results if result.suite == suite))
-    commits = {
-        model.spec: commit for model in own.candidate if (commit := _model_commit(model.spec))
-    }
     accepted = commit = ""
     if own.baselines and baselines.is_dir():
         accepted, _, commit = _git(baselines, "log", "-1", "--format=%cI %H", "--", ".").partition(
@@ -121,7 +116,6 @@ def _suite_provenance(
             accepted, commit = _iso(max(changes)) if changes else "", ""
     return replace(
         own,
-        commits=commits,
         accepted=accepted,
         accepted_commit=commit,
         uncommitted=bool(accepted and not commit),
@@ -141,29 +135,6 @@ def ci_address(environment: Mapping[str, str]) -> str:
     for address in addresses:
         if address.startswith(("https://", "http://")):
             return public_url(address)
-    return ""
-
-
-def commit_of(path: Path) -> str:
-    """Commit of the git repository that has a file or folder, or "".
-
-    What lies in a repository and is not part of it has none.
-    """
-    folder = path if path.is_dir() else path.parent
-    tracked = _git(folder, "ls-files", "--", path.name if path != folder else ".")
-    return _git(folder, "rev-parse", "--verify", "HEAD") if tracked else ""
-
-
-def _model_commit(spec: str) -> str:
-    """Commit of the repository that a checkpoint lies in; a snapshot of the hub is named by it."""
-    with suppress(SpecError, OSError, ValueError):
-        parsed = parse_spec(spec)
-        path = Path(parsed.target)
-        if not parsed.scheme and path.exists():
-            parts = path.resolve().parts
-            if len(parts) > 1 and "snapshots" in parts[:-1]:
-                return parts[parts.index("snapshots") + 1]
-            return commit_of(path)
     return ""
 
 

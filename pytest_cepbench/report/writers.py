@@ -41,7 +41,6 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
     prompts: of the roles, by name.
     data: the data set's identity.
     samples: number of samples of its largest case, and their digest.
-    commits: spec of a model under test to the commit of the repository that has its files.
     """
 
     suite: str
@@ -55,7 +54,6 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
     prompts: dict[str, str] = {}
     data: str = ""
     samples: str = ""
-    commits: dict[str, str] = {}
 
 
 class Provenance(msgspec.Struct, frozen=True):

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.evaluation.run_provenance import ci_address, commit_of, gather_provenance
+from pytest_cepbench.evaluation.run_provenance import ci_address, gather_provenance
 from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
 from tests.report.results import case_of
-
-HUB_COMMIT = "0" * 40
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -62,8 +60,12 @@ def _case(spec: str) -> CaseResult:
 def test_a_suite_says_what_was_compared_on_what(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Candidate, baseline, other models, prompts and data of a suite, with commits and times."""
+    """Candidate, baseline, other models, prompts and data of a suite, with commits and times.
+
+    A hook of git sets GIT_DIR; the commit is that of the folder all the same.
+    """
     monkeypatch.chdir(repository)
+    monkeypatch.setenv("GIT_DIR", str(repository / "elsewhere"))
     provenance = gather_provenance(
         [_case("model?dtype=float32")],
         started=0.0,
@@ -71,6 +73,7 @@ def test_a_suite_says_what_was_compared_on_what(
         baselines=repository / "baselines",
         environment={},
     )
+    monkeypatch.delenv("GIT_DIR")
     commit = _git(repository, "rev-parse", "HEAD")
     assert (provenance.started, provenance.command) == ("1970-01-01T00:00:00+00:00", "pytest x")
     assert (provenance.commit, provenance.modified, provenance.ci) == (commit, False, "")
@@ -80,7 +83,6 @@ def test_a_suite_says_what_was_compared_on_what(
     assert suite.baselines[0].reason == "it was better"
     assert (suite.prompts, suite.data) == ({"describe prompt": "tell"}, "loader=folder")
     assert suite.samples == "3 abc"
-    assert suite.commits == {"model?dtype=float32": commit}
     assert suite.accepted == _git(repository, "log", "-1", "--format=%cI")
     assert suite.accepted_commit == commit
     assert not suite.uncommitted
@@ -103,51 +105,6 @@ def test_changes_that_are_not_committed_are_said(
     assert provenance.suites[0].uncommitted
     assert provenance.suites[0].accepted_commit == ""
     assert provenance.suites[0].accepted.endswith("+00:00")
-
-
-def test_a_checkpoint_beside_the_files_of_a_repository_has_no_commit(repository: Path) -> None:
-    """What a training wrote into a folder that git ignores is in no commit."""
-    assert commit_of(repository / "model") == _git(repository, "rev-parse", "HEAD")
-    (repository / "out").mkdir()
-    (repository / "out" / "weights").write_text("x")
-    assert commit_of(repository / "out") == ""
-    assert commit_of(repository / "out" / "weights") == ""
-
-
-def test_a_hook_of_git_does_not_lead_to_its_own_repository(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hooks set GIT_DIR; the commit is that of the folder all the same."""
-    other = tmp_path / "other"
-    _git(tmp_path, "init", "-q", str(other))
-    commit = _git(repository, "rev-parse", "HEAD")
-    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    assert commit_of(repository / "model") == commit
-
-
-def test_a_repository_of_weights_runs_no_program(repository: Path, tmp_path: Path) -> None:
-    """Whatever its configuration says: it came with the weights."""
-    mark = tmp_path / "mark"
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
-    program.chmod(0o755)
-    _git(repository, "config", "core.fsmonitor", str(program))
-    _git(repository, "config", "core.hooksPath", str(tmp_path))
-    assert commit_of(repository / "model")
-    assert not mark.exists()
-
-
-def test_a_snapshot_of_the_hub_is_named_by_its_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cache of the hub is no git repository; the folder has the name of the commit."""
-    monkeypatch.chdir(tmp_path)
-    snapshot = tmp_path / "hub" / "models--a--b" / "snapshots" / HUB_COMMIT
-    snapshot.mkdir(parents=True)
-    provenance = gather_provenance(
-        [_case(str(snapshot))], started=0.0, command=[], baselines=tmp_path, environment={}
-    )
-    assert provenance.suites[0].commits == {str(snapshot): HUB_COMMIT}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ ACCEPTED, WORSE = "shapes:?miss=0.1", "shapes:?miss=0.5"
 
 # Names of cases, categories, roles and samples: keys that are data.
 _OPEN = {
-    "answers", "blocks", "clusters", "commits", "counts", "failures", "identity",
+    "answers", "blocks", "clusters", "counts", "failures", "identity",
     "model", "origins", "prompts", "roles", "scores", "sizes",
 }  # fmt: skip
 
