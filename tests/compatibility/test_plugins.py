@@ -254,18 +254,6 @@ def test_a_case_whose_worker_died_runs_again_once(toy: Toy) -> None:
     assert " 1 passed" in ended.output
 
 
-@pytest.mark.parametrize("distribution", RETRIES)
-def test_an_error_that_stays_is_one_error(toy: Toy, distribution: str) -> None:
-    """Where the last attempt fails too, the case counts once."""
-    plugins, arguments = _installed(distribution)
-    (toy.path / "down").touch()
-    shutil.rmtree(toy.path / ".cepbench")
-    ended = toy.run("-k", "crowded", *arguments, plugins=plugins)
-    assert ended.code == pytest.ExitCode.TESTS_FAILED
-    assert ended.verdicts == ["error"]
-    assert " 1 error" in ended.output
-
-
 def test_a_test_that_runs_out_of_time_is_no_verdict(toy: Toy) -> None:
     """pytest-timeout fails the test; the case was not judged, and the run is incomplete."""
     plugins, _ = _installed("pytest-timeout")

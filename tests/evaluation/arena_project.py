@@ -13,7 +13,6 @@ from pytest_cepbench.models.protocols import Battle, Piece
 
 ONE_MODEL = 'interleaver = "shapes:"\n'
 
-PIPELINE = 'writer = "shapes:"\ngenerator = "shapes:"\n'
 
 _SUITE = """\
 name = "small-arena"
@@ -76,8 +75,3 @@ class TextJudge:
 
 def _texts(pieces: Sequence[Piece]) -> list[str]:
     return [piece for piece in pieces if isinstance(piece, str)]
-
-
-def text_judge() -> TextJudge:
-    """The judge."""
-    return TextJudge()

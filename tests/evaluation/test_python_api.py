@@ -157,23 +157,6 @@ def test_a_suite_whose_data_is_absent_does_not_pass(project: Path) -> None:
     assert "INCOMPLETE: suites/absent.toml was not measured" in str(result)
 
 
-def test_nothing_compared_does_not_pass(project: Path) -> None:
-    """A model that no suite gates leaves nothing known: exit code 5, as in pytest."""
-    tasks = project / "suites" / "instrument" / "tasks.toml"
-    text = tasks.read_text().replace('[metrics.mgg]\ncolors = "detector"\n', "")
-    text = text.replace('"overall/mgg", ', "").replace("generations = 5", "generations = 1")
-    tasks.write_text(text)
-
-    result = gate_checkpoint(
-        "suites/instrument/tasks.toml", model="shapes:", role="describer", samples=4
-    )
-
-    assert result.cases == ()
-    assert not result.passed
-    assert result.exit_code == 5
-    assert list(result.skipped) == ["suites/instrument/tasks.toml"]
-
-
 def test_a_failing_run_accepts_nothing(project: Path) -> None:
     """A measurement that may not become a baseline keeps all others from it too."""
     before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
@@ -217,25 +200,6 @@ def test_a_wrong_option_is_said(
     with pytest.raises(error) as raised:
         gate_checkpoint("suites/instrument", **options)
     assert message in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"data": {"shape": "photos"}},
-            r"gate_checkpoint\(data=\) shape=.*no suite of this run",
-        ),
-        ({"generator": "preset:fast"}, "--generator preset:fast: unknown preset 'fast'"),
-    ],
-    ids=["data", "preset"],
-)
-def test_a_name_that_no_suite_knows_is_said(
-    project: Path, options: dict[str, Any], message: str
-) -> None:
-    """A data set that would be ignored, and a preset that would leave nothing to judge."""
-    with pytest.raises(SpecError, match=message):
-        gate_checkpoint(SUITE, **options)
 
 
 def test_modules_beside_a_suite_are_importable_while_it_runs(project: Path) -> None:

@@ -131,15 +131,6 @@ def test_pools_take_parts_of_one_device(text: str, pool: dict[str, float]) -> No
     assert settings.ray_pools == {"encoder": pool}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [("alpha", "0.5", 0.5), ("tolerance", "0", 0.0), ("attribute", "3", 3)],
-)
-def test_the_ends_of_a_range_belong_to_it(name: str, text: str, value: float) -> None:
-    """The largest alpha, no tolerance at all."""
-    assert getattr(read_settings({name: [text]}, {name: "here"}, Path()), name) == value
-
-
 ENGINE: dict[str, list[str]] = {"engine": ["ray"]}
 
 

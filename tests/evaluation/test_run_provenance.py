@@ -1,4 +1,4 @@
-"""Provenance of a run: repositories, CI jobs and accepted models are named as they are."""
+"""Provenance of a run: repositories, CI jobs and its command, without keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.evaluation.run_provenance import ci_address, gather_provenance
+from pytest_cepbench.evaluation.run_provenance import (
+    ci_address,
+    gather_provenance,
+    redacted_command,
+)
 from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
 from tests.report.results import case_of
 
@@ -130,3 +134,35 @@ def test_changes_that_are_not_committed_are_said(
 def test_jobs_of_ci_systems(environment: dict[str, str], address: str) -> None:
     """Only addresses of the web are links, and they carry no password."""
     assert ci_address(environment) == address
+
+
+KEY = "a1b2c3d4e5f6a7b8"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [f"--api-key={KEY}"],
+        ["--api-key", KEY],
+        ["--hub-token", KEY],
+        [f"--cep-shared=https://user:{KEY}@host/store"],
+        [f"--cep-shared=https://host/store?X-Amz-Signature={KEY}&part=1"],
+        [f"--cep-shared=https://host/store?sig={KEY}"],
+        [f"--model=openai:gpt?api_key={KEY}"],
+        [f"-oheader={KEY}"],
+        [f"--model=sk-{KEY}"],
+    ],
+)
+def test_keys_are_not_shown(arguments: list[str]) -> None:
+    """Wherever a key is: an option named like one, a URL, a variable's value, the look of one."""
+    command = redacted_command(["pytest", *arguments, "suites"], {"SERVICE_TOKEN": KEY})
+    assert KEY not in command
+    assert command.startswith("pytest ")
+    assert command.endswith(" suites")
+
+
+def test_what_is_no_key_stays() -> None:
+    """Parameters of models that sound alike, short values of variables, and quotes for a shell."""
+    arguments = ["pytest", "--model=dir?max_new_tokens=32&dtype=bfloat16", "-k", "a or b"]
+    command = redacted_command(arguments, {"TOKENIZERS_PARALLELISM": "false", "A_TOKEN": "32"})
+    assert command == "pytest '--model=dir?max_new_tokens=32&dtype=bfloat16' -k 'a or b'"

@@ -16,7 +16,6 @@ from tests.evaluation.arena_project import ArenaProject
 
 WORSE = "shapes:?miss=0.3"
 
-TEXT_JUDGE = "python:tests.evaluation.arena_project:text_judge"
 
 WIN_RATE, TRUTH = "small-arena/overall/win_rate", "small-arena/overall/truth"
 
@@ -80,12 +79,6 @@ def test_named_samples_are_shown_whole(project: ArenaProject, battles: CaseResul
     assert answer.steps == answer.opposing
 
 
-def test_equal_losers_are_of_different_categories(battles: CaseResult) -> None:
-    """Of many that lost alike, the reader sees one of each category, not five of the first."""
-    assert {answer.score for answer in battles.shown.answers} == {0.0}
-    assert len({answer.sample.partition("/")[0] for answer in battles.shown.answers}) == 5
-
-
 def test_questions_are_shown_with_images_that_are_stored(
     project: ArenaProject, battles: CaseResult
 ) -> None:
@@ -123,43 +116,6 @@ def test_missing_answers_say_why(project: ArenaProject) -> None:
         assert answer.opposing
         assert answer.failure == "empty-text: an answer without steps"
         assert answer.verdicts == ["the new answer is missing: no judge was asked"]
-
-
-def test_ties_have_words(tmp_path: Path) -> None:
-    """A tie says to whom it leans."""
-    project = ArenaProject.make(tmp_path / "judged", judge=TEXT_JUDGE, samples=1)
-    case = project.gate(model=WORSE, judge=TEXT_JUDGE, samples=1)[WIN_RATE]
-    lost = [answer for answer in case.shown.answers if answer.score == 0.25]
-    assert lost
-    for answer in lost:
-        assert answer.verdicts == [
-            "new answer shown first: the accepted answer is better",
-            "accepted answer shown first: a tie that leans to the accepted answer",
-        ]
-
-
-def test_truth_shows_one_answer(project: ArenaProject) -> None:
-    """No opponent and no verdict where nothing was battled."""
-    case = project.gate(model=WORSE)[TRUTH]
-    assert len(_whole(case)) == 3
-    for answer in _whole(case):
-        assert answer.steps
-        assert (answer.opponent, answer.opposing, answer.verdicts) == ("", [], [])
-
-
-def test_battles_against_the_data_sets_answers(tmp_path: Path) -> None:
-    """The reference answer stands beside, with its images."""
-    project = ArenaProject.make(tmp_path / "gold", against="gold", samples=1)
-    case = project.gate(model=WORSE, samples=1)[WIN_RATE]
-    assert _whole(case)
-    samples = {sample.id: sample for sample in load_shapes_arena(2, 0).samples}
-    for answer in _whole(case):
-        gold = samples[answer.sample].gold
-        assert answer.opponent == "reference answer"
-        assert [(step.text, step.image) for step in answer.opposing] == [
-            (step.text, step.image and step.image.load().digest) for step in gold
-        ]
-        assert len(answer.verdicts) == 2
 
 
 def test_accepted_battles_show_what_was_replaced(tmp_path: Path) -> None:

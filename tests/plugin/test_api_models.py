@@ -226,28 +226,3 @@ def test_cut_answers_are_counted_in_every_report(
     for case in project.report()["cases"]:
         assert [warning for warning in case["warnings"] if warning.startswith(told)]
     assert told in (project.path / ".cepbench" / "report.html").read_text()
-
-
-JUDGING = """\
-from PIL import Image
-from pytest_cepbench import Battle
-
-def test_the_judge_prefers_the_first(cep_judge):
-    (reply,) = cep_judge.judge([Battle(["draw"], [Image.new("RGB", (8, 8))], ["no"])], [0])
-    assert reply.value == "A"
-"""
-
-
-def test_the_judge_is_a_fixture_for_tests_of_ones_own(project: Project) -> None:
-    """`--judge` names it, or a suite beside the test; where neither does, the message says so."""
-    project.write("test_own.py", JUDGING)
-    with serving() as server:
-        server.answer = lambda _: chat_answer("A is better")
-        assert project.run_here(f"--judge={server.spec()}").ret == pytest.ExitCode.OK
-        result = project.run_here()
-        project.suite(SHAPES.replace("[gate]", f'judge = "{server.spec()}"\n[gate]'))
-        assert project.run_here("test_own.py").ret == pytest.ExitCode.OK
-        assert len(server.seen) == 2
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*no model is given for the judge: give one with --judge=*"])

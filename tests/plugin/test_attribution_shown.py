@@ -88,16 +88,3 @@ def test_a_store_without_the_baselines_chains_gives_no_number(accepted: ScoredPr
     assert "the baseline's chains are not in this run's store" in gc["attribution"].lower()
     assert "(--cep-store)" in gc["attribution"]
     ended.lines.fnmatch_lines(["  The baseline's chains are not in this run's store, *"])
-
-
-def test_what_did_not_regress_is_not_followed(accepted: ScoredProject) -> None:
-    """No hop is played for a case that passes."""
-    ended = accepted.run(model(drop=0.0005, spread=0.004), "-k", "gc")
-    assert ended.verdicts == {"overall-gc": "held"}
-    assert ended.cases["overall-gc"]["attribution"] == ""
-
-
-@pytest.mark.slow
-def test_workers_say_the_same(accepted: ScoredProject, regressed: Ended) -> None:
-    """The hops are the same wherever they are played."""
-    assert accepted.run("-n", "2", WORSE).numbers == regressed.numbers

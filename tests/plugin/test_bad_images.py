@@ -6,7 +6,6 @@ import struct
 import tomllib
 import zlib
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -33,23 +32,6 @@ def photos(project: Project) -> Project:
     project.suite(PHOTOS)
     project.photos({"red.png": RED, "blue.png": BLUE})
     return project
-
-
-@pytest.mark.slow
-def test_a_folder_without_images_is_one_message(photos: Project) -> None:
-    """No images, no folder, or a file in its place: said at collection, without a traceback."""
-    for name in ("red.png", "blue.png"):
-        (photos.path / "photos" / name).rename(photos.path / "photos" / f"{name}.bak")
-    photos.write("a file", "")
-    for place, (explained, code) in {
-        "photos": ("no images in *photos' (looked for *.bmp, *", pytest.ExitCode.INTERRUPTED),
-        "nowhere": ("data set 'folder': *nowhere' does not exist.", pytest.ExitCode.USAGE_ERROR),
-        "a file": ("data folder *a file' is a file: *", pytest.ExitCode.INTERRUPTED),
-    }.items():
-        result = photos.run_here(f"--cep-data=folder={place}")
-        assert result.ret == code
-        result.stdout.fnmatch_lines([explained])
-        result.stdout.no_fnmatch_line("*Traceback*")
 
 
 def test_every_bad_file_is_named_at_once(photos: Project) -> None:
@@ -90,44 +72,6 @@ def test_a_bad_file_spares_the_other_categories(photos: Project) -> None:
         "images-gc": "error",
         "overall-gc": "error",
         "overall-failures": "error",
-    }
-
-
-def test_every_usual_kind_of_image_is_accepted(project: Project) -> None:
-    """16-bit, RGBA, palette, CMYK, grey, one-bit, TIFF, BMP and WebP files each give a sample."""
-    project.suite(PHOTOS)
-    project.photos({"rgb.png": RED})
-    folder = project.path / "photos"
-    plain = Image.new("RGB", (16, 16), RED)
-    Image.fromarray(np.full((16, 16), 51_400, np.uint16)).save(folder / "deep.png")
-    Image.new("RGBA", (16, 16), (*RED, 128)).save(folder / "clear.png")
-    plain.quantize(4).save(folder / "palette.png")
-    plain.convert("CMYK").save(folder / "print.jpg")
-    plain.convert("L").save(folder / "grey.jpeg")
-    Image.new("1", (16, 16), 1).save(folder / "bit.bmp")
-    plain.save(folder / "scan.tiff")
-    plain.save(folder / "still.gif")
-    plain.save(folder / "web.webp", lossless=True)
-    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    assert {case["n"] for case in project.report()["cases"]} == {10}
-    (case, failures) = project.report()["cases"]
-    assert case["value"] == pytest.approx(1.0, abs=1e-4)
-    assert failures["value"] == 0.0
-
-
-def test_samples_of_equal_content_each_count(project: Project) -> None:
-    """Two files with the same pixels are two samples with one score each, computed once."""
-    project.suite(PHOTOS)
-    project.photos({"one.png": RED, "two.bmp": RED, "blue.png": BLUE})
-    assert project.run_here("--snapshot-update", "-k", "gc").ret == pytest.ExitCode.OK
-    (case,) = project.report()["cases"]
-    assert case["n"] == 3
-    assert project.effort() == (3, 2 * 3)  # each of two looks: one text, one drawing, one vector
-    (file,) = project.baselines.rglob("*-gc-*.toml")
-    assert set(tomllib.loads(file.read_text())["scores"]["images"]) == {
-        "one.png",
-        "two.bmp",
-        "blue.png",
     }
 
 

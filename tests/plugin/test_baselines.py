@@ -7,7 +7,7 @@ import tomllib
 import pytest
 import syrupy
 
-from tests.plugin.project import BOTH, PHOTOS, REGRESSED, SHAPES, Project, contents
+from tests.plugin.project import BOTH, PHOTOS, REGRESSED, Project, contents
 from tests.tiny.common import skip_before
 
 RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
@@ -118,20 +118,6 @@ def test_an_error_in_one_case_accepts_no_other(project: Project) -> None:
     assert project.verdicts()["good-gc"] == "no-baseline"
     assert not contents(project.baselines)
     result.stdout.fnmatch_lines(["no baseline was changed: only a complete run *"])
-
-
-def test_a_baseline_is_a_text_to_be_reviewed(accepted: Project) -> None:
-    """One score a line, sorted, with what the number means and whose it is."""
-    (file,) = (accepted.baselines / "toy").glob("overall-gc-*")
-    baseline = tomllib.loads(file.read_text())
-    assert baseline["n"] == 16
-    assert baseline["model"]["spec"] == "shapes:"
-    assert {"samples", "chain", "describe prompt", "encoder", "generator"} <= set(
-        baseline["identity"]
-    )
-    lines = [line.partition(" = ")[0].strip('"') for line in file.read_text().splitlines()]
-    assert [line for line in lines if line.startswith("color/")] == ["color/0000", "color/0001"]
-    assert SHAPES.count("samples_per_category = 2") == 1
 
 
 def test_a_refused_update_is_shown_as_refused(toy: Project) -> None:

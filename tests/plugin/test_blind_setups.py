@@ -122,15 +122,6 @@ def test_the_default_tolerance_of_a_dull_case_is_no_mistake(scored: ScoredProjec
     assert "was accepted at 0.95 and can lose 0.007" in refused.errors
 
 
-def test_a_fall_to_chance_is_an_ordinary_regression(scored: ScoredProject) -> None:
-    """From a baseline that could see it; the failure says the range."""
-    scored.accept()
-    ended = scored.run("-vv", model(drop="0,0.78"))
-    assert ended.verdicts["two-gc"] == "regressed"
-    assert not ended.cases["two-gc"]["warnings"]
-    ended.lines.fnmatch_lines(["  chance * 0.0000   0.8 of a range from 0 (chance) to 1: *"])
-
-
 @SLOWLY_BOTH
 def test_an_encoder_of_one_vector_is_an_error(project: Project, arguments: tuple[str, ...]) -> None:
     """Where it would have given each checkpoint a score of 1; nothing is accepted, warm or cold."""
@@ -297,16 +288,3 @@ def test_facts_by_a_model_that_does_not_look_become_no_baseline(project: Project
     result.stdout.fnmatch_lines(["*answers too few control questions rightly: *--vqa=SPEC*"])
     assert project.verdicts() == {"overall-facts": "error"}
     assert not project.baselines.exists()
-
-
-def test_a_collapse_regresses_where_an_exact_model_reads_the_facts(project: Project) -> None:
-    """Drifted artifacts may show what controls ask about, and the VQA model is not to blame."""
-    project.suite(ASKED)
-    assert project.run_here("--model=shapes:", "--snapshot-update").ret == 0
-    (noted,) = project.report()["cases"]
-    assert "control questions answered rightly" in noted["notes"][0]
-    assert project.run_here("--model=shapes:?collapse=0.5").ret == pytest.ExitCode.TESTS_FAILED
-    (case,) = project.report()["cases"]
-    assert case["verdict"] == "regressed"
-    assert case["facts"]["kinds"]
-    assert "of what models made, which may show it by now" in case["notes"][0]

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="data in place needs the [data] extra")
 from huggingface_hub import constants
 
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, write_cache
-from tests.datasets.sources.tables import image_table, write_parquet, write_tar
+from tests.datasets.sources.tables import image_table, write_parquet
 from tests.plugin.project import MODES, PHOTOS, Project
 
 
@@ -59,21 +59,3 @@ def test_a_moved_branch_is_incomparable(
     assert photos.run_here(data).ret != pytest.ExitCode.OK
     assert set(photos.verdicts().values()) == {"incomparable"}
     assert photos.run_here(f"{data}@{COMMIT}").ret == pytest.ExitCode.OK
-
-
-def test_data_that_cannot_be_read_is_one_message(photos: Project) -> None:
-    """A URL of another kind, several splits, a damaged shard: said at collection."""
-    for split in ("test", "train"):
-        write_parquet(photos.path / "table" / f"{split}.parquet", image_table(2))
-    cut = write_tar(photos.path / "cut.tar", {"a.png": b"x"})
-    cut.write_bytes(cut.read_bytes()[:700])
-    wrong, damaged = pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED
-    for place, (explained, code) in {
-        "s3://bucket/photos": ("data at 's3://bucket/photos' cannot be read in place: *", wrong),
-        "table": ("*has several splits (test, train): choose one with *", damaged),
-        "cut.tar": ("*cut.tar is no whole Tar file*", damaged),
-    }.items():
-        result = photos.run_here(f"--cep-data=folder={place}")
-        assert result.ret == code
-        result.stdout.fnmatch_lines([explained])
-        result.stdout.no_fnmatch_line("*Traceback*")

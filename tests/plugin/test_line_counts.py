@@ -78,13 +78,6 @@ def test_one_cause_is_one_block(
     assert "\n".join(lines).count(cause) == 1
 
 
-def test_an_error_of_every_case_is_one_block(toy: Project) -> None:
-    """A model that gives up at each case, met ten times."""
-    toy.write("broken.py", "def load():\n    raise RuntimeError('no memory is left')\n")
-    lines = _lines(toy.path, "--describer=python:broken:load")
-    assert len(lines) <= PASSING, "\n".join(lines)
-
-
 def test_other_failures_are_shown_as_pytest_shows_them(accepted: Project) -> None:
     """With their tracebacks and their line of the short summary; verdicts are in the table."""
     accepted.write("test_other.py", "def test_other():\n    assert 1 == 2\n")

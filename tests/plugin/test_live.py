@@ -16,7 +16,6 @@ import pytest
 
 from pytest_cepbench.plugin.terminal.live import (
     ProgressSnapshot,
-    Ticker,
     forget,
     read_snapshots,
 )
@@ -133,15 +132,3 @@ def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
     forget(tmp_path, "gw7")
     assert [snapshot.worker for snapshot in read_snapshots(tmp_path)] == ["gw1", "gw10"]
     assert read_snapshots(tmp_path / "absent") == []
-
-
-def test_a_ticker_acts_until_it_is_closed() -> None:
-    """Again and again, then clears up once."""
-    acts: list[str] = []
-    ticker = Ticker(lambda: acts.append("act"), lambda: acts.append("end"), 0.001)
-    wait_for(lambda: len(acts) > 2)
-    ticker.close()
-    ticker.close()
-
-    assert acts.count("end") == 1
-    assert acts[-1] == "end"

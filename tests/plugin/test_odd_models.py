@@ -87,23 +87,6 @@ def test_what_a_fixed_role_spoils_is_an_error(
     assert not list(photos.baselines.rglob("*.toml"))
 
 
-def test_an_exception_on_one_input_counts_for_that_sample_alone(photos: Project) -> None:
-    """The batch is split until only the guilty sample fails; it is named with the exception."""
-    _accept(photos, "describer")
-    result = _gate(photos, "describer", "raise-on-poison")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"regressed"}
-    gc, failures = photos.report()["cases"]
-    assert gc["failures"] == {"exception": 1}
-    assert [chain["sample"] for chain in gc["chains"]] == ["c.png"]
-    assert "ArithmeticError: cannot bear this picture" in gc["chains"][0]["failure"]
-    assert gc["value"] == pytest.approx(2 / 3, abs=1e-4)
-    assert failures["value"] == pytest.approx(1 / 3, abs=1e-6)
-    result.stdout.fnmatch_lines(
-        ["  c.png * 0.0000 *", "    exception at generation 1: ArithmeticError: *"]
-    )
-
-
 @pytest.mark.parametrize("photographs", [3, 1])
 def test_an_exception_on_every_input_is_an_error(photos: Project, photographs: int) -> None:
     """A model that never answers is broken infrastructure: no number; the exception is shown."""

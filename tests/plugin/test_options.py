@@ -269,18 +269,6 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
     )
 
 
-def test_an_owner_of_the_short_name_is_not_bothered(project: Project) -> None:
-    """A conftest has its own `--model`, no test is of cepbench: nothing of this plugin is seen."""
-    project.write("conftest.py", OWNER)
-    project.write(
-        "test_plain.py", "def test_plain(request): assert request.config.option.model == 'm'\n"
-    )
-    for arguments in (["--model=m"], ["--model", "m"]):
-        result = project.run_here(*arguments)
-        assert result.ret == pytest.ExitCode.OK
-        result.stdout.no_fnmatch_line("*belongs to another plugin*")
-
-
 @pytest.mark.parametrize("where", ["command", "addopts", "environment"])
 def test_a_checkpoints_conftest_is_never_imported(
     toy: Project, where: str, monkeypatch: pytest.MonkeyPatch

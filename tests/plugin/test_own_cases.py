@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.models import ROLE_NAMES
-from tests.plugin.project import MODES, REGRESSED, SHAPES, SLOWLY_BOTH, Project
+from tests.plugin.project import MODES, REGRESSED, SLOWLY_BOTH, Project
 
 CROWDED = ("-k", "crowded or color")
 
@@ -102,15 +102,6 @@ def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["note: 1 cases judged more than once: toy/crowded/gc"])
     assert accepted.report()["verdict"] == "failed"
-
-
-def test_a_case_of_two_tests_is_accepted_once(toy: Project) -> None:
-    """One file, and one baseline in the count."""
-    gate = "(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
-    toy.write("test_toy.py", f"def test_one{gate}def test_two{gate}")
-    result = toy.run_here("-k", "color", "--snapshot-update")
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["1 new case", "1 baseline written below baselines: *"])
 
 
 @pytest.mark.parametrize(
@@ -267,15 +258,6 @@ def test_the_marker_chooses_parts_and_metrics(toy: Project) -> None:
     result = toy.run_here("--collect-only", "-q")
     ids = [line for line in result.outlines if "::" in line]
     assert ids == ["test_toy.py::test_drift[color-gc]", "test_toy.py::test_drift[overall-gc]"]
-
-
-def test_the_marker_names_a_suite_elsewhere(toy: Project) -> None:
-    """suite= is relative to the test module, and its cases are judged as any others."""
-    toy.write("suites/mine.toml", SHAPES.replace('"toy"', '"mine"'))
-    toy.write("tests/test_mine.py", _module("suite='../suites/mine.toml', categories=['color']"))
-    result = toy.run_here("tests", "--snapshot-update")
-    assert result.ret == pytest.ExitCode.OK
-    assert [path.parent.name for path in toy.baselines.rglob("*.toml")] == ["mine"]
 
 
 @pytest.mark.parametrize(

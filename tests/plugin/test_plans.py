@@ -210,23 +210,6 @@ def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_pa
     ended.lines.fnmatch_lines(["a GC@1 *  60  (unreadable baseline)"])
 
 
-ARENA = """\
-name = "arena"
-version = 1
-[data]
-loader = "shapes-arena"
-options = { samples_per_category = 1 }
-[prompts]
-[answer]
-[roles]
-interleaver = "shapes:"
-judge = "shapes:"
-[metrics.win_rate]
-parts = "overall"
-tolerance = 0.1
-"""
-
-
 @pytest.mark.parametrize("verbosity", ["-v", "-q", "-qq"])
 @pytest.mark.parametrize(
     ("arguments", "env", "asked"),

@@ -71,19 +71,6 @@ def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
     assert ended.code == faint.code
 
 
-def test_it_speaks_of_the_cases_of_the_run(accepted: ScoredProject) -> None:
-    """With -k, of those that were selected beside it; of none, it is an error, never a pass."""
-    some = accepted.run(FAINT, "-k", "d-gc or verdict")
-    assert some.cases["d-gc"]["alpha"] == some.cases[POOLED]["alpha"] == 0.05
-    assert some.verdicts == {"d-gc": "regressed", POOLED: "regressed"}
-    alone = accepted.run(FAINT, "-k", "verdict")
-    assert alone.code == pytest.ExitCode.TESTS_FAILED
-    assert alone.verdicts == {POOLED: "error"}
-    alone.lines.fnmatch_lines(
-        ["not measured: none of the suite's primary cases is in this run: 1 case *"]
-    )
-
-
 @pytest.mark.slow
 def test_updating_and_choosing_by_marker_leave_it_out(
     accepted: ScoredProject, tmp_path: Path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.datasets.replay.files import put, put_table
+from tests.datasets.replay.files import put_table
 from tests.plugin.project import EACH_MODE, PHOTOS, Color, Project, assert_one_message
 from tests.report.pages import read_page
 
@@ -115,29 +115,6 @@ def test_they_are_not_compared_with_a_model(photos: Project) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"incomparable"}
     result.stdout.fnmatch_lines(["  under test: baseline describer, now replay"])
-
-
-def test_chains_too_short_for_a_metric_give_no_number(photos: Project) -> None:
-    """An error that says which generation is wanted; it can accept nothing."""
-    root = _write_chains(photos)
-    shutil.rmtree(root / "gen-4")
-    (root / "gen-3.csv").unlink()
-    result = photos.run_here(REPLAY, "--snapshot-update")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines(
-        ["*made (sdp) are image-first without the image of generation 4, which this metric needs"]
-    )
-    assert not list(photos.baselines.rglob("*.toml"))
-
-
-def test_chains_of_other_samples_are_an_error(photos: Project) -> None:
-    """Files that match nothing are not taken for a run in which everything failed."""
-    put(photos.path / "made", "image-first/gen-2/dog.png", "image-first/gen-4/dog.png")
-    result = photos.run_here(REPLAY)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines(["*made (sdp) holds nothing of these samples; it has 'dog'*"])
 
 
 @pytest.mark.parametrize(

@@ -40,18 +40,6 @@ def test_replicates_have_seeds_of_their_own_and_count_once(
     ended.lines.fnmatch_lines(["*overall GC@1 * 90*"])
 
 
-def test_the_first_seed_is_the_one_without_the_option(
-    accepted: ScoredProject, tmp_path: Path
-) -> None:
-    """What was played once is not played again: two more seeds cost twice the samples."""
-    project = ScoredProject.make(tmp_path / "fresh", scored_suite(n=30))
-    calls = {"CALLS": str(tmp_path / "calls")}
-    project.run(CHANCY, env=calls)
-    assert len((tmp_path / "calls").read_text()) == 30
-    project.run(CHANCY, "--cep-seeds=3", env=calls)
-    assert len((tmp_path / "calls").read_text()) == 90
-
-
 @pytest.mark.parametrize("seeds", ["1", "4"])
 def test_other_seeds_are_incomparable(accepted: ScoredProject, seeds: str) -> None:
     """More, fewer, or none: the samples' field names both, and no number is compared."""

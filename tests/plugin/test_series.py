@@ -86,29 +86,6 @@ def test_what_a_run_in_a_series_says(project: ScoredProject) -> None:
 
 
 @pytest.mark.slow
-def test_a_regression_says_what_its_bound_was_made_at(project: ScoredProject) -> None:
-    """The place in the series, and how soon drops are found."""
-    ended = project.run("-vv", step(0.05, 2), SERIES)
-    assert ended.code == pytest.ExitCode.TESTS_FAILED
-    ended.lines.fnmatch_lines(
-        [
-            "  alpha             0.025   of the lower bound",
-            "  series          0.00058   of 0.025 for checkpoint 2 of run-1, 0.00029 of the",
-            "                            upper bound",
-            "  found after           1   checkpoints, a drop of 2 tolerances with 80 % power;",
-        ]
-    )
-
-
-@pytest.mark.slow
-def test_only_a_proven_drop_is_a_regression(project: ScoredProject) -> None:
-    """A drop a little over the tolerance fails a gate by itself, and no series."""
-    assert project.run(step(0.0105, 2)).verdicts[CASE] == "regressed"
-    ended = project.run(step(0.0105, 2), SERIES)
-    assert (ended.verdicts[CASE], ended.code) == ("inconclusive", pytest.ExitCode.OK)
-
-
-@pytest.mark.slow
 def test_workers_share_the_look_of_their_run(project: ScoredProject) -> None:
     """Two workers, then one process for the same checkpoint: the same numbers, no further line."""
     both = project.run(step(0.001, 2), SERIES, "-n", "2")

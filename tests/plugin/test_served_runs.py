@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.models.serving.stand_ins import StandIn, is_alive, make_stand_in
-from tests.plugin.project import PHOTOS, Project, assert_one_message
+from tests.plugin.project import PHOTOS, Project
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
@@ -127,24 +127,3 @@ def test_a_server_that_dies_is_an_error_of_the_cases(photos: Project, engine: St
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(["*its server ended while the run needed it (exit code 9)*"])
     assert len(engine.starts) == 1
-
-
-def test_an_engine_that_is_not_installed_stops_the_run_before_it_begins(
-    photos: Project, engine: StandIn
-) -> None:
-    """One line with the command, and not in the middle of the night."""
-    assert_one_message(
-        photos.run("-p", "no:xdist", f"--describer=serve:{engine.checkpoint}?engine=sglang"),
-        "SGLang is neither beside",
-        "pip install",
-        "python=~/sglang/bin/python",
-    )
-
-
-def test_the_detected_role_is_the_one_under_test(photos: Project, engine: StandIn) -> None:
-    """`--model=serve:...` describes, as its folder would."""
-    result = photos.run("-p", "no:xdist", f"--model={engine.spec()}", "--collect-only")
-
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["*model under test*LlavaForConditionalGeneration on vLLM*"])
-    assert not engine.starts

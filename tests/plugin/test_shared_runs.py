@@ -62,18 +62,6 @@ def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> No
 
 
 @pytest.mark.slow
-def test_runners_share_a_mounted_folder(toy: Project) -> None:
-    """Each reads what was there, and adds what it computes."""
-    shared = ("--cep-publish=lib", "--model=shapes:")
-    assert toy.run_here(*shared, "--cep-store=one", "--cep-samples=1", "--snapshot-update").ret == 0
-    few = toy.effort()[1]
-    assert toy.run_here(*shared, "--cep-store=two", "--cep-samples=2", "--snapshot-update").ret == 0
-    assert 0 < toy.effort()[1] <= few
-    assert toy.run_here(*shared, "--cep-store=three", "--cep-samples=2").ret == 0
-    assert toy.effort() == (0, 0)
-
-
-@pytest.mark.slow
 def test_a_place_that_cannot_be_used_ends_the_run_at_once(toy: Project, owner: Server) -> None:
     """One line before anything is collected."""
     toy.write("pytest.ini", "[pytest]\ncepbench_publish = s3://no-such-bucket/lib\n")

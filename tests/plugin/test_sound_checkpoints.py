@@ -65,33 +65,3 @@ def test_checkpoints_in_all_roles_are_accepted_and_held(
     assert project.effort() == (0, 0)
     assert set(project.verdicts().values()) <= {"held", "inconclusive"}  # its weights are random
     assert len(list(project.path.rglob("*.flac"))) >= 10  # of five samples, and what was made
-
-
-def test_a_describer_of_images_is_refused_by_name(
-    folders: Mapping[str, Path], project: Project
-) -> None:
-    """Before anything runs."""
-    project.suite(SUITE)
-    result = project.run(f"--describer={folders['blip']}", "--generator=tones:", "--encoder=tones:")
-    assert result.ret != 0
-    assert "passed" not in result.parseoutcomes()
-    assert "reads no sounds" in " ".join(result.stdout.str().split())
-
-
-def test_sounds_without_a_frame_are_counted_as_failures(
-    folders: Mapping[str, Path], project: Project
-) -> None:
-    """Ten milliseconds are too short for wav2vec 2.0: a failure of each chain, and no crash."""
-    import numpy as np
-    import soundfile
-
-    (project.path / "data").mkdir()
-    for index in range(3):
-        wave = 0.5 * np.sin(np.arange(160) * (0.1 + index / 10))
-        soundfile.write(project.path / "data" / f"{index}.wav", wave, 16_000)
-    own = 'loader = "sounds"\npath = "data"'
-    project.suite(SUITE.replace('loader = "tones"\noptions = { samples_per_category = 1 }', own))
-    project.run(f"--model={folders['ctc']}", "--generator=tones:", "--encoder=tones:")
-    (case,) = [c for c in project.report()["cases"] if c["metric"] == "failures"]
-    assert case["value"] == 1.0
-    assert case["failures"] == {"bad-sound": 3}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,14 +65,6 @@ def test_a_run_again_holds_without_a_model(beeps: Project) -> None:
     assert [own["value"] for own in beeps.numbers()] == [own["value"] for own in first]
 
 
-def test_a_silent_generator_is_counted(beeps: Project) -> None:
-    """Its chains stop: the failure rate is a case, and similarities are 0."""
-    beeps.run_here("--model=tones:?blank=1").assert_outcomes(failed=7)
-    cases = {(c["part"], c["metric"]): c for c in beeps.report()["cases"]}
-    assert cases["overall", "failures"]["value"] == 1.0
-    assert cases["overall", "gc"]["failures"] == {"empty-text": 10}
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -108,14 +98,6 @@ def test_models_of_another_kind_pass_nothing(
     assert result.ret != 0
     assert "passed" not in result.parseoutcomes()
     assert words in " ".join(result.stdout.str().split())
-
-
-def test_a_model_of_sounds_is_no_model_of_images(project: Project) -> None:
-    """A suite of images is skipped with the reason, and nothing passes."""
-    project.suite(SUITE.replace('"sound"', '"image"').replace("tones", "shapes"))
-    result = project.run_here("--model=tones:")
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert "reads no images, which suite 'beeps' has in its chains" in result.stdout.str()
 
 
 # -- sounds of one's own ---------------------------------------------------------------------------
@@ -173,17 +155,3 @@ def test_a_broken_file_stops_its_suite_in_one_line(own: Project, kind: str) -> N
     words = " ".join(result.stdout.str().split())
     assert "1 of 3 samples cannot be used: a/broken.wav: " in words
     assert not list(own.path.rglob("baselines/**/*.toml"))
-
-
-def test_without_soundfile_one_line_says_what_to_install(
-    own: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is lost, and nothing passes."""
-    monkeypatch.setitem(sys.modules, "soundfile", None)
-    result = own.run_here("--model=tones:")
-    assert result.ret != 0
-    assert "passed" not in result.parseoutcomes()
-    words = " ".join(result.stdout.str().split())
-    assert "sounds need soundfile: pip install 'pytest-cepbench[audio]'" in words
-    assert "damaged" not in words
-    shutil.rmtree(own.path / "data")

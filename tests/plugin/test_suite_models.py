@@ -134,15 +134,6 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
     )
 
 
-def test_a_fixed_detector_is_part_of_what_is_compared(tasks: Project) -> None:
-    """`--detector` replaces the suite's, and a baseline made with another one is incomparable."""
-    assert tasks.run_here("--snapshot-update", "-k", "colors").ret == pytest.ExitCode.OK
-    result = tasks.run_here("-vv", "--detector=python:own:detector", "-k", "colors")
-    assert tasks.verdicts() == {"colors-mgg": "incomparable"}
-    result.stdout.fnmatch_lines(["cepbench: detector: python:own:detector (*"])
-    result.stdout.fnmatch_lines(["  detector: baseline the shapes world's own detector *, now *"])
-
-
 def test_the_detector_fixture(tasks: Project) -> None:
     """The suite's, or the one that is named; without either the option is named."""
     play = """\
@@ -185,15 +176,6 @@ def test_further_encoders_by_name(project: Project) -> None:
     result.stdout.fnmatch_lines(["cepbench: a: python:own:encoder?name=a (*"])
 
 
-def test_a_named_encoder_that_no_suite_knows_is_said(project: Project) -> None:
-    """A mistyped name would otherwise leave the suite's own encoder in use, unseen."""
-    project.suite(DRIFT)
-    result = project.run_here("--encoder=b=shapes:", "--encoder=bb=shapes:", "-k", "image-to-image")
-    result.stdout.fnmatch_lines(
-        ["cepbench: no suite here has an encoder 'bb' (--encoder bb=...) Did you mean 'b'?"]
-    )
-
-
 @SLOWLY_BOTH
 def test_several_suites_in_one_folder(project: Project, arguments: tuple[str, ...]) -> None:
     """One module, a suite file for each test, every case judged and named by its own suite."""
@@ -222,18 +204,3 @@ def test_a_suite_that_the_model_has_no_part_in_is_skipped(tasks: Project) -> Non
     alone = tasks.run("toy", "--model=python:own:detector")
     assert alone.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     alone.stdout.fnmatch_lines(["no case was judged: nothing is known of the model"])
-
-
-def test_a_preset_on_the_command_line(project: Project) -> None:
-    """`--model=preset:NAME` gates the suite's model with its parameters, as each header says."""
-    project.suite(SHAPES + "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n")
-    result = project.run("--model=preset:lossy", "-k", "crowded")
-    result.stdout.fnmatch_lines(
-        [
-            "cepbench: model under test, generator: preset:lossy",
-            "cepbench: suite toy gates generator shapes:?miss=0.5 (*",
-        ]
-    )
-    (case,) = project.report()["cases"]
-    assert case["model"]["spec"] == "shapes:?miss=0.5"
-    assert case["value"] < 1.0

@@ -70,21 +70,6 @@ def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: in
     assert "worse" not in next(line for line in section if line.startswith("verdict"))
 
 
-def test_a_long_header_line_goes_on_below_its_text(accepted: ScoredProject, tmp_path: Path) -> None:
-    """A path that leaves no room for the rest of its line loses its middle; it is whole with -v."""
-    baselines = tmp_path / ("long-name-of-a-folder-" * 4) / "accepted"
-    baselines.mkdir(parents=True)
-    arguments = (CANDIDATE, "-k", "same", f"--cep-baselines={baselines}")
-    short, full = (accepted.run(*arguments, *more, env={"COLUMNS": "80"}) for more in ((), ("-v",)))
-    (line,) = [line for line in short.output.splitlines() if line.startswith("cepbench: baselines")]
-    path = line.removeprefix("cepbench: baselines ").removesuffix(" store .cepbench/store")
-    assert path.startswith("/")
-    assert path.endswith("/accepted,")
-    assert "\u2026" in path
-    assert len(path) == 80 // 3
-    assert f"\n          {baselines},\n" in full.output
-
-
 def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     """Tables in logs of a CI system are not cut to the 80 columns that pytest takes a file to have.
 
@@ -262,14 +247,3 @@ def test_an_accepting_run_says_what_was_accepted(accepted: ScoredProject, tmp_pa
         "Accepted: 10 measurements are baselines now, 4 of which had regressed"
     )
     assert junit_properties(junit)[0]["cepbench_headline"].startswith("To be accepted: 10 of 10 ")
-
-
-def test_a_first_run_promises_nothing(accepted: ScoredProject, tmp_path: Path) -> None:
-    """Without a baseline no gate decides, so no rate of its errors stands in any report."""
-    ended = accepted.run(CANDIDATE, f"--cep-baselines={tmp_path}")
-    assert ended.code == pytest.ExitCode.TESTS_FAILED
-    assert ended.report["headline"].startswith("No baseline: 4 of 4 gating cases have none ")
-    folder = accepted.path / ".cepbench"
-    for text in (ended.output, *((folder / f"report.{end}").read_text() for end in ("html", "md"))):
-        assert "false failures" not in text
-        assert "threshold alone" not in text

@@ -184,14 +184,6 @@ def test_a_failing_run_on_github(accepted: Project, github: Path) -> None:
     assert _errors(result)[0].startswith("::error file=suite.toml,line=16,title=cepbench%3A toy ")
 
 
-def test_a_run_that_holds_on_github(accepted: Project, github: Path) -> None:
-    """It has a summary and no annotation."""
-    result = accepted.run_here()
-    assert result.ret == 0
-    assert "10 held" in github.read_text()
-    assert _errors(result) == []
-
-
 def test_a_run_that_judges_nothing_on_github(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,11 +219,3 @@ def test_a_summary_that_cannot_be_written_changes_no_verdict(
     assert result.ret == 0
     result.stdout.fnmatch_lines(["nothing was written for GITHUB_STEP_SUMMARY: Is a directory"])
     assert (accepted.path / ".cepbench/report.md").exists()
-
-
-@pytest.mark.slow
-def test_only_the_controller_writes(accepted: Project, github: Path) -> None:
-    """Of a run on several workers there is one summary, and no annotation twice."""
-    result = accepted.run(REGRESSED, "-n", "2")
-    assert github.read_text() == (accepted.path / ".cepbench/report.md").read_text()
-    assert len(set(_errors(result))) == len(_errors(result)) == 3

@@ -30,19 +30,6 @@ RAY = "--cep-engine=ray"
             "--cep-ray-pool 'painter:actors=1': a role is *",
         ),
         (
-            [RAY, "--cep-ray-pool=encoder:actors=0"],
-            "*: 'actors=0' is not understood; actors (1 or *",
-        ),
-        (
-            [RAY, "--cep-ray-pool=encoder:actors=1.5"],
-            "*: 'actors=1.5' is not understood; actors (1 *",
-        ),
-        (
-            [RAY, "--cep-ray-pool=encoder:gpus=1.5"],
-            "*: 'gpus=1.5' is not understood; actors (1 or *",
-        ),
-        ([RAY, "--cep-ray-pool=encoder:"], "*: '' is not understood; actors (1 or *"),
-        (
             [RAY, "--cep-ray-address=ray://a:10001"],
             "*: Ray cannot connect (ValueError: Ray Client is not supported). Run pytest on a *",
         ),

@@ -237,23 +237,10 @@ def test_workers_get_as_many_devices_as_their_models_need(
         assert list(leases.lines[1:]) == [line.format(folder=folder) for line in lines]
 
 
-def test_groups_of_devices_are_counted(large_machine: Project) -> None:
-    """`-n auto` is the number of groups with room, and says of how many."""
-    folder = _big(large_machine.path / "big", 40)
-    models = (f"--describer={folder}", f"--generator={folder}?batch_size=2")
-    assert count_workers(_settings(large_machine, *models)[1]) == (
-        1,
-        "1 of 2 groups of 2 devices with 96.0 GiB free for the weights",
-    )
-    settings = _settings(large_machine, MODEL, "--cep-devices-per-worker=2")[1]
-    assert count_workers(settings) == (2, "2 of 2 groups of 2 devices visible")
-
-
 @pytest.mark.parametrize(
     ("count", "visible", "expected"),
     [
         ("5", None, "--cep-devices-per-worker 5: 4 devices are visible here"),
-        ("2", "1", "--cep-devices-per-worker 2: 1 device is visible here"),
         ("1", "", "--cep-devices-per-worker 1: no device is visible here"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import execnet
@@ -60,9 +59,6 @@ def ending(request):
 """
 
 
-_DONE = re.compile(r"^\[(gw\d)\].*/(test_\w+)\.py::")
-
-
 _LINE = re.compile(r"\[(gw\d)\].*test_drift\[(.+)-(?:gc|s|failures)\]")
 
 
@@ -87,26 +83,6 @@ def test_the_metrics_of_a_category_are_judged_by_one_worker(project: Project) ->
     assert len(workers) == 9
     assert all(len(names) == 1 for names in workers.values())
     assert set().union(*workers.values()) == {"gw0", "gw1"}
-
-
-@pytest.mark.slow
-def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
-    """Two suites with other models: no worker goes back and forth; plain tests come at the end."""
-    project.suite(TWO_METRICS, "one")
-    other = TWO_METRICS.replace('"toy"', '"other"')
-    project.suite(other.replace('describer = "shapes:', 'describer = "shapes:?miss=0.1'), "two")
-    project.write("one/test_plain.py", "def test_one(): pass\n\ndef test_two(): pass\n")
-
-    result = project.run("-n", "2", "-v")
-
-    result.assert_outcomes(passed=2, failed=38)
-    done = [match for line in result.outlines if (match := _DONE.search(line))]
-    assert len(done) == 40
-    for worker in ("gw0", "gw1"):
-        modules = [match[2] for match in done if match[1] == worker]
-        changes = [pair for pair in pairwise(modules) if pair[0] != pair[1]]
-        assert len(changes) <= 2, modules
-        assert "test_plain" not in [before for before, _ in changes], modules
 
 
 @pytest.mark.slow
