@@ -19,7 +19,7 @@ from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, EndedError, SpecError, WriteError
-from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
+from pytest_cepbench.evaluation.python_api import gate_checkpoint
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
 from pytest_cepbench.report.number_format import counted
@@ -259,7 +259,7 @@ def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal, again: 
 
     Raises EndedError where none could be accepted.
     """
-    options = GateOptions(model=arguments.model, store=arguments.store)
+    options = {"model": arguments.model, "store": arguments.store}
     if arguments.role is not None:
         options["role"] = arguments.role
     if proposal.samples is not None:

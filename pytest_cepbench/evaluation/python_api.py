@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -37,7 +37,7 @@ from pytest_cepbench.evaluation.run_result import (
     unmeasured_lines,
     write_run_reports,
 )
-from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+from pytest_cepbench.evaluation.settings import OPTIONS, RunSettings, read_settings
 from pytest_cepbench.files import read_text, shown_path
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.measures.cases import PooledCase
@@ -57,49 +57,8 @@ from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.definition import FILE_NAME, find_shipped
 from pytest_cepbench.suites.gate_config import Overrides
 
-Spec = str | Path
-"""A model spec, or the path of a checkpoint."""
-
-
-class GateOptions(TypedDict, total=False):
-    """Options of `gate_checkpoint`, named and read as those of the command line."""
-
-    model: Spec
-    role: str
-    describer: Spec
-    generator: Spec
-    encoder: Spec | Sequence[str] | Mapping[str, Spec]
-    detector: Spec
-    judge: Spec
-    writer: Spec
-    editor: Spec
-    interleaver: Spec
-    vqa: Spec
-    data: Mapping[str, str | Path]
-    samples: int
-    seeds: int
-    store: str | Path
-    shared: str | Path | Sequence[str | Path]
-    publish: str | Path
-    baselines: str | Path
-    report: str | Path
-    history: str | Path
-    show: str | Sequence[str]
-    gate: str
-    tolerance: float
-    alpha: float
-    series: str
-    series_length: int
-    inconclusive: str
-    budget: str | int
-    pairing: str
-    attribute: int
-    residency: str
-    engine: str
-    ray_address: str
-    ray_pool: str | Sequence[str]
-    accept_insensitive: bool
-
+_OTHERS = ("plan", "devices-per-worker", "allow-skips")
+"""Options of plans, of workers and of tests, of which there are none here."""
 
 _OUTCOMES = ("_pytest.outcomes", "unittest.case")
 """Modules of the exceptions that skip a test, or end the run."""
@@ -198,7 +157,7 @@ def gate_checkpoint(
     *,
     snapshot_update: bool = False,
     root: str | Path | None = None,
-    **options: Unpack[GateOptions],
+    **options: Any,
 ) -> GateResult:
     """Gate a checkpoint without pytest: the verdicts and numbers are those of `pytest SUITES`.
 
@@ -263,13 +222,14 @@ def importable(files: Sequence[Path]) -> Iterator[None]:
                 sys.path.remove(folder)
 
 
-def _settings(options: GateOptions, root: Path) -> RunSettings:
+def _settings(options: Mapping[str, Any], root: Path) -> RunSettings:
     """Options as settings. Raises SpecError for a wrong option, TypeError for no option."""
     values, sources = {}, {}
+    known = [option.name.replace("-", "_") for option in OPTIONS if option.name not in _OTHERS]
     for name, value in options.items():
-        if name not in GateOptions.__annotations__:
-            what = unknown_name("option", name, GateOptions.__annotations__)
-            raise TypeError(f"gate_checkpoint: {what}")
+        if name not in known:
+            wrong = unknown_name("option", name, known)
+            raise TypeError(f"gate_checkpoint: {wrong}")
         if value is not None and (texts := _texts(value)):
             setting = name.replace("_", "-")
             values[setting], sources[setting] = texts, f"gate_checkpoint({name}=)"

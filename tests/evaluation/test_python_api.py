@@ -14,8 +14,6 @@ import pytest
 
 from pytest_cepbench import CepError, GateResult, gate_checkpoint
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.evaluation.python_api import GateOptions
-from pytest_cepbench.evaluation.settings import OPTIONS
 from tests.plugin.project import run_plainly
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -173,17 +171,11 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
     assert {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")} == before
 
 
-def test_options_are_those_of_the_command_line() -> None:
-    """Every option but those of the plan, of tests and of workers, under its own name."""
-    others = {"plan", "devices_per_worker", "allow_skips"}
-    known = {option.name.replace("-", "_") for option in OPTIONS} - others
-    assert set(GateOptions.__annotations__) == known
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"modle": "shapes:"}, TypeError, "Did you mean 'model'"),
+        ({"plan": True}, TypeError, "unknown option 'plan'"),
         ({"tolerance": -1}, SpecError, "gate_checkpoint(tolerance=) '-1': a number of at least 0"),
         ({"gate": "strict"}, SpecError, "gate_checkpoint(gate=) 'strict': one of regression"),
         ({"model": "shapes:?miss=much"}, CepError, "miss"),
@@ -191,7 +183,7 @@ def test_options_are_those_of_the_command_line() -> None:
         ({"model": "shapes:", "baselines": "x" * 5000}, SpecError, "no file has so long a name"),
         ({"model": "x/" * 5000}, SpecError, "or so long a path"),
     ],
-    ids=["name", "number", "choice", "spec", "long model", "long folder", "long path"],
+    ids=["name", "plan", "number", "choice", "spec", "long model", "long folder", "long path"],
 )
 def test_a_wrong_option_is_said(
     project: Path, options: Any, error: type[Exception], message: str
