@@ -77,12 +77,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     third = dataclasses.replace(COMPARISON.second, name="third")
     twice = [COMPARISON, dataclasses.replace(COMPARISON, second=third)]
-    chains = [[REGRESSED], [replace(REGRESSED, reference="first")]]
     runs = [recorded(n, judged(0.7 + n / 50, part=LONG), host=LONG) for n in range(4)]
     timelines = timelines_of(runs, Selection())
     texts = {
         "run": html_page(facts, RESULTS, _picture),
-        "comparison": comparison_page(twice, folder, chains, _picture),
+        "comparison": comparison_page(twice, folder),
         "history": history_page(History(folder, tuple(runs)), runs, timelines, folder),
     }
     for name, text in texts.items():
