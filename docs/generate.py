@@ -52,7 +52,7 @@ _ADAPTERS = {
     "interleaver": "models.api.parameters:InterleaverParams",
     "human": "models.people:PeopleParams",
     "describer": "models.rule_based:DescriberKnobs",
-    "generator": "datasets.shapes.degrade:SceneKnobs",
+    "generator": "datasets.shapes.degrade:Degradation",
     "answer": "datasets.shapes.arena:AnswerDegradation",
     "judges": "models.rule_based.arena_models:JudgeKnobs",
     "questions": "models.rule_based:VqaKnobs",
