@@ -6,11 +6,10 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, choose
-from pytest_cepbench.datasets.sources.files import SUFFIXES, some_of
+from pytest_cepbench.datasets.sources.files import SUFFIXES
 from pytest_cepbench.datasets.sources.shards import open_shard
 from pytest_cepbench.datasets.sources.table import CellImage, Row, SourceTable, label_names
 from pytest_cepbench.errors import DatasetError, unknown_name
@@ -33,13 +32,11 @@ class TableReader:
     columns: key of `[data]` -> column that the suite names for it; without one, the loader's own
         names are looked for.
     most: samples of each category; all of them where None.
-    side_file: finds a file of the data set by its name, such as a label index.
     """
 
     table: SourceTable
     columns: Mapping[str, str | None] = field(default_factory=dict)
     most: int | None = None
-    side_file: Callable[[str], Path] = Path
 
     def _column(
         self,
@@ -67,7 +64,7 @@ class TableReader:
             )
         return column
 
-    def image(self) -> str | None:
+    def image(self) -> str:
         """The column of images. Raises DatasetError where none is named so, or holds images."""
         schema = self.table.schema
         typed = [item.name for item in schema if _holds_images(_listed(item.type))]
@@ -78,7 +75,7 @@ class TableReader:
 
         expected = "one image, as bytes, as base64, or with fields bytes and path"
         names = typed if len(typed) == 1 and not known else _IMAGES
-        return self._column("image", names, fits, expected)
+        return str(self._column("image", names, fits, expected))
 
     def ids(self, names: Sequence[str] = _IDS, *, needed: bool = False) -> str | None:
         """The column of ids; None where rows are counted instead."""
@@ -117,7 +114,6 @@ class TableReader:
         make_id: Callable[[Row, Any, Any], str],
         category_column: str | None,
         category: str,
-        categories_of: Callable[[str], tuple[str, ...]] = lambda _: (),
         text_column: str | None = None,
         repeated: bool = False,
     ) -> tuple[tuple[Sample, ...], set[str]]:
@@ -126,7 +122,6 @@ class TableReader:
         ids: the column of ids; None where rows are counted.
         make_id: of the row, its id and its category, as the columns have them.
         category: of rows without one.
-        categories_of: gives the categories of an id, where no column does.
         repeated: see `choose`.
         """
         image_column = self.image()
@@ -153,12 +148,11 @@ class TableReader:
                 value = row.position if ids is None else row.values[0]
                 if value is None or value == "":
                     self.refuse(row, ids, "null or empty: an id is expected")
-                label = row.values[-1] if category_column is not None else None
-                name = make_id(row, value, label)
-                named = (
-                    categories_of(name) if category_column is None else categories_in(row, label)
-                )
-                yield Candidate(name, named or (category,), row)
+                if category_column is None:
+                    yield Candidate(make_id(row, value, None), (category,), row)
+                else:
+                    label = row.values[-1]
+                    yield Candidate(make_id(row, value, label), categories_in(row, label), row)
 
         def refuse(name: str, rows: list[Row]) -> DatasetError:
             places = " and ".join(self.table.where(row, ids or "row") for row in rows)
@@ -181,9 +175,7 @@ class TableReader:
                     for row, (value,) in zip(held, cells, strict=True):
                         texts[row.position] = self._text(row, text_column, value)
 
-        def image(row: Row) -> CellImage | None:
-            if image_column is None:
-                return None
+        def image(row: Row) -> CellImage:
             file, own = self.table.files[row.shard], together[row.shard, row.group]
             return CellImage(file, image_column, row.group, row.row, row.number, own)
 
@@ -290,71 +282,6 @@ def load_mme_table(reader: TableReader) -> Dataset:
     return reader.dataset("mme", {"loader": "mme", "version": folder.MME_VERSION}, samples)
 
 
-def load_mmgenbench_table(
-    reader: TableReader, *, labels: str | None = None, file: str | None = None
-) -> Dataset:
-    """MMGenBench's images by their column index; patterns by a column, or by the label index.
-
-    labels: name of the label index among the files of the data set. Where the table has a column
-    of patterns (patterns, category), that counts in its place.
-    file: of the TSV, which a table stands for.
-    """
-    from pytest_cepbench.datasets import folder, mmgenbench
-
-    del file
-    ids = reader.ids(("index",), needed=True)
-    patterns = reader.categories(("patterns", "category"))
-    label_file = None if patterns is not None or labels is None else reader.side_file(labels)
-    index = {} if label_file is None else mmgenbench.read_patterns(label_file)
-    unseen = set(index)
-
-    def make_id(row: Row, value: Any, _: Any) -> str:
-        text = str(value).strip()
-        if not mmgenbench.is_index(text):
-            reader.refuse(row, ids, f"a whole number is expected, got {text[:80]!r}")
-        return mmgenbench.sample_id(int(text))
-
-    def categories_of(name: str) -> tuple[str, ...]:
-        unseen.discard(int(name))
-        return tuple(index.get(int(name), ()))
-
-    labelled = patterns is not None or label_file is not None
-    samples, _ = reader.samples(
-        ids=ids,
-        make_id=make_id,
-        category_column=patterns,
-        category=mmgenbench.UNLABELLED if labelled else folder.ROOT_CATEGORY,
-        categories_of=categories_of,
-    )
-    if unseen:
-        raise DatasetError(
-            f"{label_file}: no row of {reader.table.name} has index {some_of(map(str, unseen))}"
-        )
-    identity = {"loader": "mmgenbench", "version": mmgenbench.VERSION, "labels": labelled}
-    return reader.dataset("mmgenbench", identity, samples)
-
-
-def load_pairs_table(reader: TableReader, *, category: str = "nd400") -> Dataset:
-    """Pairs of image and caption, as NoCaps, DOCCI and Nocaps+Docci400 lie in tables.
-
-    The categories are the column source, where there is one, else `category`. Of a list of captions
-    the first counts. Captions lose the white space around them.
-    """
-    from pytest_cepbench.datasets import nocaps_docci
-
-    ids = reader.ids(("image_id", "example_id", *_IDS))
-    samples, _ = reader.samples(
-        ids=ids,
-        make_id=_counted_id if ids is None else _plain_id,
-        category_column=reader.categories(("source",)),
-        category=category,
-        text_column=reader.texts(
-            ("caption", "captions", "description", "annotations_captions", "text", "txt")
-        ),
-    )
-    return reader.dataset("sdp", {"loader": "sdp", "version": nocaps_docci.VERSION}, samples)
-
-
 def _plain_id(_row: Row, value: Any, _label: Any) -> str:
     """A text as it is, normalized as file names are; a number in digits."""
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else str(value)
@@ -368,8 +295,6 @@ def _counted_id(row: Row, *_: Any) -> str:
 TABLE_LOADERS: Mapping[str, tuple[Callable[..., Dataset], frozenset[str]]] = {
     "folder": (load_folder_table, SUFFIXES),
     "mme": (load_mme_table, SUFFIXES),
-    "mmgenbench": (load_mmgenbench_table, frozenset({".tsv"})),
-    "sdp": (load_pairs_table, SUFFIXES | {".csv", ".jsonl", ".jsonlines", ".json"}),
 }
 """Name of a loader that reads tables too -> what makes a data set of a `TableReader` and options,
 and suffixes of the files that the loader reads by itself; a folder with one is none of tables.

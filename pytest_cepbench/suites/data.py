@@ -100,7 +100,7 @@ def load_data(
     if source.table is not None:
         data = suite.table.data
         columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
-        reader = TableReader(source.table, columns, most, source.side_file)
+        reader = TableReader(source.table, columns, most)
         read = _call(suite, TABLE_LOADERS[suite.table.data.loader][0], reader=reader)
         return _extended(suite, read, source.side_file, whole=most is None)
     path = {} if source.path is None else {"path": source.path}
@@ -262,10 +262,7 @@ def _loader(suite: Suite) -> Loader:
 _SETTINGS = ("config", "split", "id", "image", "text", "category")
 """Keys of `[data]` that are about tables alone."""
 
-_TABLE_OPTIONS = ("file", "ids")
-"""Options of loaders that name the file which stands in place of a table."""
-
-_FILE_OPTIONS = (*_TABLE_OPTIONS, "labels")
+_FILE_OPTIONS = ("file", "labels")
 """Options of loaders that name files: where there are any, no other file is fetched."""
 
 
@@ -338,12 +335,7 @@ def _hub_source(suite: Suite, text: str, run_folder: Path | None) -> DataSource:
         for key in _FILE_OPTIONS
         if isinstance(data.options.get(key), str)
     }
-    own = any(named.get(key) in repository.files for key in _TABLE_OPTIONS)
-    if (
-        data.loader in TABLE_LOADERS
-        and not own
-        and any(file.endswith(SHARDS) for file in repository.files)
-    ):
+    if data.loader in TABLE_LOADERS and any(file.endswith(SHARDS) for file in repository.files):
         choice = Choice(location.path, location.config or data.config, location.split or data.split)
         table = open_hub_table(repository, choice)
         return DataSource(table=table, side_file=partial(_hub_side_file, repository))

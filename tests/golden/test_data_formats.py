@@ -200,11 +200,6 @@ def _mmgenbench(root: Path) -> Path:
     )
 
 
-def _mmgenbench_table(root: Path) -> Path:
-    write_parquet(root / "x.parquet", pa.table({"index": [10, 9, 2], "image": BASE64}))
-    return _files(root, {"labels.json": json.dumps({"Surreal": [10, 2], "Cartoon": [2]})})
-
-
 def _sdp(root: Path) -> Path:
     put(root, "image-first/gen-0/a.png", "image-first/gen-0/b.c.webp")
     put_table(root / "text-first/gen-0.csv", PAIR)
@@ -316,22 +311,10 @@ FORMATS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "mmgenbench with labels": (
         _mmgenbench, 'loader = "mmgenbench"\noptions = { labels = "labels.json" }',
     ),
-    "mmgenbench in a table": (
-        _mmgenbench_table, 'loader = "mmgenbench"\noptions = { labels = "labels.json" }',
-    ),
-    "mmgenbench, patterns in a column": (
-        _table({"index": [1, 0], "image": [png(0), png(1)], "patterns": [["B", "A"], ["C"]]}),
-        'loader = "mmgenbench"',
-    ),
     "sdp": (_sdp, 'loader = "sdp"'),
     "sdp of another category": (_sdp, 'loader = "sdp"\noptions = { category = "pairs" }'),
     "nd400, json lines": (lambda root: _nd400(root, "ids.jsonl"), 'loader = "sdp"'),
     "nd400, csv": (lambda root: _nd400(root, "ids.csv"), 'loader = "sdp"'),
-    "pairs in a table": (
-        _table({"image": [png(0), png(1)], "example_id": ["b", "a"],
-                "description": ["two", " one "], "source": ["docci", "nocaps"]}),
-        'loader = "sdp"',
-    ),
     "geneval": (
         lambda root: _geneval(root, LINE, {**LINE, "prompt": "two dogs"}), 'loader = "geneval"',
     ),

@@ -358,32 +358,24 @@ def mme_rows(**renamed: str) -> dict[str, list[Any]]:
     return rows
 
 
-INDICES = {"index": ["0", "x"], "image": [png(0), png(1)]}
-
-
 @pytest.mark.parametrize(
-    ("loader", "rows", "words"),
+    ("rows", "words"),
     [
-        ("mme", mme_rows(scene="scenery"),
+        (mme_rows(scene="scenery"),
          "row 1[2-3], column 'category': unknown category of MME 'scenery'"),
-        ("mme", mme_rows(scene="posters"), "no images for 1 of the 14 MME categories: scene"),
-        ("mmgenbench", INDICES, "row 1, column 'index': a whole number is expected"),
-        ("mmgenbench", {**INDICES, "index": [0, 1]}, r"no row of .* has index '9'"),
+        (mme_rows(scene="posters"), "no images for 1 of the 14 MME categories: scene"),
     ],
 )  # fmt: skip
-def test_published_sets_that_are_not_as_published(
-    tmp_path: Path, loader: str, rows: dict[str, list[Any]], words: str
+def test_mme_of_other_categories_is_refused(
+    tmp_path: Path, rows: dict[str, list[Any]], words: str
 ) -> None:
-    """Unknown categories and indices by their row, missing ones by name."""
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "labels.json").write_text(json.dumps({"Surreal": [0, 9]}))
-    write_parquet(tmp_path / "set" / "t.parquet", pa.table(rows))
-    options = 'options = { labels = "labels.json" }' if loader == "mmgenbench" else ""
+    """Unknown ones by their row, missing ones by name."""
+    data = 'loader = "mme"'
+    table = write_parquet(tmp_path / "t.parquet", pa.table(rows))
     with pytest.raises(DatasetError, match=words):
-        load(tmp_path, tmp_path / "set", f'loader = "{loader}"\n{options}')
-    if loader == "mme":
-        table = write_parquet(tmp_path / "mme.parquet", pa.table(mme_rows()))
-        assert len(load(tmp_path, table, 'loader = "mme"', most=1).samples) == 14
+        load(tmp_path, table, data)
+    whole = write_parquet(tmp_path / "mme.parquet", pa.table(mme_rows()))
+    assert len(load(tmp_path, whole, data, most=1).samples) == 14
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_members_of_a_row_may_lie_apart(tmp_path: Path) -> None:
     members = {"./a.jpg": png(1), "./b.jpg": png(2), "./a.txt": b"one", "./b.txt": b"two"}
     hidden = {"./._a.jpg": b"fork", "__MACOSX/a.jpg": b"fork", "./.DS_Store": b"view"}
     together = {name: members[name] for name in sorted(members)}
-    pairs = 'loader = "sdp"'
+    pairs = 'loader = "folder"\ntext = "txt"'
     apart = load(tmp_path, write_tar(tmp_path / "x.tar", {**hidden, **members}), pairs)
     whole = load(tmp_path, write_tar(tmp_path / "y.tar", together), pairs)
     assert contents(apart) == contents(whole)
