@@ -93,7 +93,7 @@ def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
 
     def kill() -> None:
         asked: list[int] = []
-        until = time.monotonic() + 30
+        until = time.monotonic() + 180  # seconds, of a busy machine too
         while time.monotonic() < until and (len(asked) < 2 or min(asked) < 3):
             time.sleep(0.02)
             folder = photos.path / "asked"
