@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme, load_sounds
 from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound
 from pytest_cepbench.errors import DatasetError
@@ -74,41 +73,11 @@ def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.skipif(not AVIF, reason="this Pillow decodes no AVIF")
-def test_avif_is_read_where_pillow_does(tmp_path: Path) -> None:
-    """Its decoder comes with Pillow 11.3."""
-    (tmp_path / "a.avif").write_bytes(encoded(Image.new("RGB", (16, 16), "red"), "AVIF"))
-    (sample,) = load_folder(tmp_path).samples
-    assert sample.image is not None
-    assert sample.image.load().pixels[0, 0, 0] > 240
-
-
 @pytest.mark.parametrize("folder", ["@eaDir/photo.jpg", "#recycle", "__MACOSX", "lost+found"])
 def test_folders_of_storage_are_no_categories(tmp_path: Path, folder: str) -> None:
     """Thumbnails and what was deleted are no samples, wherever the system keeps them."""
     touch(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
     assert ids(tmp_path) == ["cats/a.png"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["with space.png", " .png", "it's \"quoted\".png", "two.dots.png", "trailing..png",
-     "naïve 猫 🐈.png", "new\nline.png", "tab\t.png", "back\\slash.png", "#[x]=1.png",
-     "$HOME;rm *.png", "%20.png", "-n.png"],
-)  # fmt: skip
-def test_names_are_taken_as_they_are(tmp_path: Path, name: str) -> None:
-    """Whatever a file system holds is a sample's id, at the top and below it."""
-    assert ids(touch(tmp_path, name, f"in/{name}")) == sorted([name, f"in/{name}"])
-
-
-def test_the_same_stem_twice_is_two_samples(tmp_path: Path) -> None:
-    """The suffix is part of the id: neither file takes the other's place in a baseline."""
-    assert ids(touch(tmp_path, "cat.jpg", "cat.png", "cat.JPG", "x/cat.jpg")) == [
-        "cat.JPG",
-        "cat.jpg",
-        "cat.png",
-        "x/cat.jpg",
-    ]
 
 
 def test_ids_agree_over_systems(tmp_path: Path) -> None:
@@ -151,13 +120,6 @@ def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
     (data / "self").symlink_to(data / "self")
     (data / "file.png").symlink_to(tmp_path / "elsewhere" / "x.png")
     assert ids(data) == ["again/x.png", "cats/a.png", "file.png"]
-
-
-def test_a_link_to_nowhere_is_not_passed_over(tmp_path: Path) -> None:
-    """A picture whose file is gone is a sample that cannot be used, not one sample less."""
-    touch(tmp_path, "a.png")
-    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
-    assert ids(tmp_path) == ["a.png", "gone.png"]
 
 
 def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
@@ -221,21 +183,6 @@ def captioned(root: Path, caption: bytes, name: str = "a.png") -> str | None:
 def test_captions_are_read_beside_their_images(tmp_path: Path, caption: bytes, text: str) -> None:
     """UTF-8 with or without BOM, white space around it taken off; an empty one stays empty."""
     assert captioned(tmp_path, caption) == text
-
-
-def test_a_caption_has_its_images_name(tmp_path: Path) -> None:
-    """Only the last suffix is exchanged; images of equal stem share a caption."""
-    assert captioned(tmp_path / "one", b"dotted", "a.b.png") == "dotted"
-    touch(tmp_path / "two", "a.jpg", "a.png")
-    (tmp_path / "two" / "a.txt").write_text("both")
-    assert [s.text for s in load_folder(tmp_path / "two", captions=True).samples] == ["both"] * 2
-
-
-def test_captions_are_not_read_unasked(tmp_path: Path) -> None:
-    """An image-first suite does not stumble over text files."""
-    touch(tmp_path, "a.png")
-    (tmp_path / "a.txt").write_bytes(b"\xff\xff")
-    assert [sample.text for sample in load_folder(tmp_path).samples] == [None]
 
 
 def no_caption(_: Path) -> None:

@@ -67,12 +67,6 @@ def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
         assert dataset.identity["labels"] is False
 
 
-def test_an_image_without_a_label_still_counts(tmp_path: Path) -> None:
-    """It is in no pattern, and not lost to the mean over all images."""
-    dataset = load_mmgenbench(write_test(tmp_path, {"Anime": [1]}, 1, 2), labels="labels.json")
-    assert dataset.categories == ("Anime", "unlabelled")
-
-
 @given(
     st.lists(
         st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.booleans()),

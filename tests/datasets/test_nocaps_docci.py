@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -61,12 +60,6 @@ def test_pairs_are_matched_by_name_and_not_by_row(tmp_path: Path) -> None:
     assert dataset.identity == {"loader": "sdp", "version": 1}
 
 
-def test_accents_pair_however_they_are_composed(tmp_path: Path) -> None:
-    """A Mac's file names and a CSV from elsewhere name the same sample."""
-    images(tmp_path, unicodedata.normalize("NFD", "é.png"))
-    assert load_pairs(captions(tmp_path, ("é.png", "x"))).samples[0].id == "é"
-
-
 def test_a_missing_partner_is_refused_with_its_name(tmp_path: Path) -> None:
     """The authors' code would shift every row after it; both kinds are listed."""
     images(tmp_path, "a.png", "c.png")
@@ -90,13 +83,6 @@ def test_a_wrong_row_is_refused(tmp_path: Path, row: tuple[str, ...], words: str
     """File, row and column are named."""
     images(tmp_path, "a.png", "b.png")
     refused(captions(tmp_path, ("a.png", "A"), row), rf"gen-0\.csv, .*{words}")
-
-
-def test_a_root_that_is_none_says_what_is_missing(tmp_path: Path) -> None:
-    """The captions, then the images."""
-    (tmp_path / "text-first").mkdir()
-    refused(tmp_path, r"gen-0\.csv' cannot be read: No such file")
-    refused(captions(tmp_path, ("a.png", "A")), r"folder '.*image-first/gen-0' cannot be read")
 
 
 IDS = (("docci", "test_00002"), ("nocaps", 4), ("docci", "test_00001"), ("nocaps", "beef04"))
@@ -188,12 +174,6 @@ def test_what_is_not_found_is_refused_and_counted(tmp_path: Path) -> None:
     )
 
 
-def test_an_image_without_a_caption_is_refused(tmp_path: Path) -> None:
-    """A text-first chain could not start from it."""
-    write_nocaps(build(tmp_path) / "nocaps", annotations=[])
-    refused(tmp_path, "2 of the 4 pairs .*'nocaps 4: no caption', 'nocaps beef04: no caption'")
-
-
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
@@ -244,10 +224,3 @@ def test_damaged_annotations_are_refused(
     """File, entry and field are named; no entry leads out of the folder."""
     write_nocaps(build(tmp_path) / "nocaps", **changes)
     refused(tmp_path, words)
-
-
-def test_docci_ids_are_there_once(tmp_path: Path) -> None:
-    """Neither of two descriptions stands for the other."""
-    path = build(tmp_path) / "docci" / "docci_descriptions.jsonlines"
-    path.write_text(path.read_text() * 2)
-    refused(tmp_path, r"descriptions\.jsonlines, line 4: example_id 'train_00000' is there twice")

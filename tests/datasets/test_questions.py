@@ -63,16 +63,6 @@ def test_samples_have_their_questions_in_the_order_of_the_file(tmp_path: Path) -
     assert asked.identity["questions"] != other.identity["questions"]
 
 
-def test_controls_are_questions_of_others(tmp_path: Path) -> None:
-    """What a sample is not asked itself, objects before other things."""
-    lines = [_object("a", "cats"), LINE, _object("b", "dogs"), _object("c", "cows")]
-    asked = with_questions(DATASET, write(tmp_path, lines))
-    names = {s.id: {text.split()[3] for text in controls_of(s)} for s in asked.samples}
-    assert names == {
-        "a": {"dogs", "cows"}, "b": {"cats", "cows"}, "c": {"cats", "dogs"},
-    }  # fmt: skip
-
-
 def test_a_cluster_can_be_named_in_the_place_of_its_samples(tmp_path: Path) -> None:
     """Four images of one prompt have its questions."""
     drawn = tuple(Sample(f"a-{i}", ("all",), text="t", cluster="a") for i in range(4))
@@ -129,14 +119,6 @@ def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: 
     with pytest.raises(DatasetError, match=rf"questions\.jsonl, line 2{message}") as raised:
         with_questions(DATASET, path)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("key", ["sample", "id", "question", "kind", "answer"])
-def test_a_line_without_one_of_its_fields_is_named(tmp_path: Path, key: str) -> None:
-    """A question without an answer among them."""
-    path = write(tmp_path, [{name: value for name, value in LINE.items() if name != key}])
-    with pytest.raises(DatasetError, match=rf"line 1: Object missing required field `{key}`"):
-        with_questions(DATASET, path)
 
 
 def test_a_sample_without_a_question_is_named(tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample, load_seed_image
+from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample, load_seed_image
 from pytest_cepbench.errors import DatasetError
-from tests.artifacts.files import noise
 
 
 def dataset(*ids: str) -> Dataset:
@@ -30,15 +28,6 @@ def test_ids_are_sorted_and_unique(names: list[str]) -> None:
             dataset(*names)
 
 
-@pytest.mark.parametrize(
-    ("ids", "words"), [("aa", "'a' is there twice"), ("ba", "'a' is there out of order")]
-)
-def test_the_error_names_the_sample(ids: str, words: str) -> None:
-    """Which id, and what is wrong with it."""
-    with pytest.raises(DatasetError, match=words):
-        dataset(*ids)
-
-
 def test_an_empty_data_set_is_refused() -> None:
     """A gate over nothing must not pass."""
     with pytest.raises(DatasetError, match="'d' has no samples"):
@@ -52,13 +41,6 @@ def test_a_sample_can_be_in_several_categories() -> None:
     assert result.categories == ("x", "y", "z")
     assert [sample.id for sample in result.in_category("y")] == ["1", "3"]
     assert result.in_category("absent") == ()
-
-
-def test_a_sample_is_a_unit_of_its_own_unless_it_has_a_cluster() -> None:
-    """What statistics count once; a cluster may have any name, nothing among them."""
-    assert Sample("a", ("c",)).unit == "a"
-    assert [Sample("a", ("c",), cluster=name).unit for name in ("x", "")] == ["x", ""]
-    assert Sample("a", ("c",)).replicate == 0
 
 
 CATEGORIES = st.lists(st.sampled_from("xyz"), min_size=1, max_size=3, unique=True).map(tuple)
@@ -108,13 +90,6 @@ def _cluster(sample: Sample, times: int) -> str | None:
     return sample.cluster if times == 1 else sample.unit
 
 
-@given(DATASETS, st.integers(2, 12))
-def test_seeds_of_a_sample_are_one_unit(whole: Dataset, times: int) -> None:
-    """As many units as before, and seeds of clustered samples stay in their cluster."""
-    repeated = whole.repeated(times)
-    assert {item.unit for item in repeated.samples} == {item.unit for item in whole.samples}
-
-
 def test_once_is_the_data_set_itself() -> None:
     """Nothing is renamed where there is one seed, so baselines of one seed stay what they are."""
     whole = dataset("a", "b")
@@ -123,25 +98,6 @@ def test_once_is_the_data_set_itself() -> None:
     assert whole.repeated(2).limited(1).whole is whole
     assert whole.limited(1).repeated(2).whole is whole
     assert whole.repeated(2).identity == whole.identity
-
-
-def test_replicates_are_sorted_by_id() -> None:
-    """As a data set must be; the tenth comes before the second, as texts do."""
-    result = dataset("a", "a ", "b").repeated(11)
-    assert [item.id for item in result.samples] == sorted(item.id for item in result.samples)
-    assert {item.id for item in result.samples} >= {
-        "a",
-        "a seed 1",
-        "a seed 10",
-        "a  seed 1",
-    }
-
-
-@pytest.mark.parametrize("times", [0, -1])
-def test_no_seed_at_all_is_refused(times: int) -> None:
-    """A data set of nothing must not pass."""
-    with pytest.raises(DatasetError, match="'d' has no samples"):
-        dataset("a").repeated(times)
 
 
 def test_an_id_that_looks_like_a_replicate_is_refused() -> None:
@@ -185,12 +141,6 @@ def test_the_first_seeds_are_those_of_a_run_without_others(
     for category in whole.categories:
         if most <= len(whole.in_category(category)):
             assert _ids(first, category) == _ids(alone, category)
-
-
-def test_a_drawn_image_is_drawn() -> None:
-    """Built-in worlds compute their seeds."""
-    image = ImageArtifact(noise())
-    assert load_seed_image(Sample("a", ("c",), image=DrawnImage(lambda: image))) is image
 
 
 def test_a_seed_that_cannot_be_used_names_its_sample(tmp_path: Path) -> None:

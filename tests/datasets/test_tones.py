@@ -12,11 +12,8 @@ from hypothesis.extra.numpy import arrays
 from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.datasets.tones import (
     BEEPS,
-    LENGTHS,
     MOST_BEEPS,
-    PITCHES,
     SILENCE,
-    TIMBRES,
     Beep,
     ToneKnobs,
     Tune,
@@ -48,37 +45,6 @@ def test_a_tune_is_read_back(tune: Tune, seed: int) -> None:
     """From its text, and from its samples."""
     assert parse_text(tune_text(tune)) == tune
     assert parse_sound(render(tune, seed)) == tune
-
-
-@pytest.mark.parametrize("rate", [11_025, 16_000, 44_100, 48_000])
-def test_the_rate_of_a_sound_does_not_matter(rate: int) -> None:
-    """As files of users have it."""
-    assert parse_sound(render(ALL, 7).resampled(rate)) == ALL
-
-
-@settings(max_examples=30)
-@given(st.floats(0.01, 1.9), SEEDS)
-def test_loudness_does_not_matter(factor: float, seed: int) -> None:
-    """Down to where 16 bits end."""
-    sound = render(ALL, seed)
-    assert parse_sound(Sound(sound.samples * np.float32(factor), sound.rate)) == ALL
-
-
-def test_noise_far_below_a_tune_does_not_matter() -> None:
-    """30 dB below it."""
-    sound = render(ALL, 1)
-    noise = np.random.default_rng(0).normal(0, 0.01, len(sound.samples)).astype(np.float32)
-    assert parse_sound(Sound(sound.samples + noise, sound.rate)) == ALL
-
-
-def test_clicks_are_no_beeps_and_short_pauses_end_none() -> None:
-    """A click of 20 ms is passed over; a pause of 15 ms within a beep leaves it one."""
-    sound = render(ALL[1:2], 0)
-    samples = sound.samples.copy()
-    samples[1600:1720] = 0.0
-    click = np.where(np.arange(400) < 160, 0.5, 0.0)
-    heard = np.concatenate([click, samples]).astype(np.float32)
-    assert parse_sound(Sound(heard, sound.rate)) == ALL[1:2]
 
 
 @settings(max_examples=60)
@@ -193,16 +159,6 @@ def test_the_data_set() -> None:
         else:
             assert len(tune) == (1 if category == "single" else MOST_BEEPS)
     assert len({text for name, text in texts.items() if name.startswith("single")}) == 9
-
-
-def test_categories_are_drawn_until_they_are_used_up() -> None:
-    """Of single beeps there are eighteen."""
-    samples = load_tones(19).in_category("single")
-    assert len({sample.text for sample in samples[:18]}) == len(BEEPS) == 18
-    assert len(PITCHES) * len(LENGTHS) * len(TIMBRES) == 18
-    lengths = load_tones(199).in_category("length")
-    assert len({sample.text for sample in lengths[:198]}) == 198 == (2 + 6 + 14) * 9
-    assert lengths[198].text in {sample.text for sample in lengths[:198]}
 
 
 @pytest.mark.parametrize(("options", "words"), [((0, 0), "1..10,000"), ((1, -1), "tones data set")])

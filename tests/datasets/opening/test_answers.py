@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pytest_cepbench.datasets.opening.answers import (
 )
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import noise
 from tests.datasets.opening.files import Step, png, put_answer, put_questions, question, step
 
@@ -118,14 +118,6 @@ def test_failures_are_counted_by_kind(tmp_path: Path) -> None:
     failed = answer.steps[0].image
     assert isinstance(failed, Failure)
     assert failed.detail == "the folder holds no file 'gone.jpg'"
-
-
-@pytest.mark.parametrize("steps", [[], [{"text": " ", "image": None}]])
-def test_an_answer_without_steps_is_a_failure(tmp_path: Path, steps: list[Any]) -> None:
-    """It is there, and it is empty."""
-    put_answer(model_folder(tmp_path), UID, steps)
-
-    assert content(read_answers(tmp_path / "SEED-X_output")) == "empty-text"
 
 
 def test_forty_steps_are_cut_to_ten(tmp_path: Path) -> None:
@@ -293,23 +285,6 @@ def test_identity_follows_from_what_the_files_hold(tmp_path: Path) -> None:
     assert len({first["digest"], *(other["digest"] for other in others)}) == 4
 
 
-RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "model_output.sample.json"
-
-
-@pytest.mark.skipif(not RELEASED.is_file(), reason=f"OpenING's sample is not in {RELEASED}")
-def test_the_released_sample(tmp_path: Path) -> None:
-    """GPT-4o's answer as the authors released it, its images under names of a PNG's bytes."""
-    folder = tmp_path / "GPT-4o+DALL-E3_output"
-    folder.mkdir()
-    (folder / f"{UID}.json").write_bytes(RELEASED.read_bytes())
-    for k in range(2):
-        (folder / f"{UID}-o-{k}.jpg").write_bytes(png(k))
-    steps = content(read_answers(folder))
-
-    assert [image for _, image in steps] == [0, 1]
-    assert steps[0][0].startswith("George's hand gently touched something soft")
-
-
 UIDS = ("0101001", "0301096", "2301002")
 
 
@@ -411,16 +386,6 @@ def test_the_files_are_those_that_the_judges_open(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [f"{uid}-o-1.jpg", f"{uid}.json"]
 
 
-def test_a_folder_that_is_there_is_kept(tmp_path: Path, samples: Sequence[Sample]) -> None:
-    """Answers of two exports are never mixed."""
-    answers = [(sample, [("x", None)]) for sample in samples]
-    folder = write_answers(tmp_path, "m", answers[:2])
-    before = sorted(folder.iterdir())
-    with pytest.raises(WriteError, match="m_output is there already: remove it"):
-        write_answers(tmp_path, "m", answers)
-    assert sorted(folder.iterdir()) == before
-
-
 @pytest.mark.parametrize(
     ("model", "ids", "message"),
     [
@@ -443,28 +408,6 @@ def test_refused_exports_leave_nothing(
     root.mkdir()
     with pytest.raises(DatasetError, match=message):
         write_answers(root, model, [(by_id[uid], [("x", None)]) for uid in ids])
-    assert list(root.iterdir()) == []
-
-
-@pytest.mark.parametrize("sample_id", ["street.jpg", "0101001 seed 1", "0101001"])
-def test_samples_of_other_data_sets(tmp_path: Path, sample_id: str) -> None:
-    """Without the record of a question there is nothing to write the answer to."""
-    other = Sample(sample_id, ("c",), question=("?",))
-    with pytest.raises(DatasetError, match=f"sample '{sample_id}' is no question of OpenING"):
-        write_answers(tmp_path, "m", [(other, [("x", None)])])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_error_on_the_way_leaves_nothing(tmp_path: Path, samples: Sequence[Sample]) -> None:
-    """Whatever raises it: the answers come from a store that may be damaged."""
-    root = tmp_path / "export"
-
-    def answers() -> Iterator[tuple[Sample, list[StepContent]]]:
-        yield samples[0], [("x", image(1))]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_answers(root, "m", answers())
     assert list(root.iterdir()) == []
 
 

@@ -72,26 +72,6 @@ def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
     assert sample.gold[0].image.load().size == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("written", "pieces"),
-    [
-        ("<BEGIN> Draw a fox. <image>", ["Draw a fox.", FileImage]),
-        ("Read.\n <BEGIN> Draw. <image>", ["Read.\nDraw.", FileImage]),
-        ("Look at <image> and go on. <BEGIN>", ["Look at", FileImage, "and go on."]),
-        ("<image> two  spaces\n\nand lines", [FileImage, "two  spaces\n\nand lines"]),
-        ("<BEGIN><image>", [FileImage]),
-    ],
-)
-def test_an_image_stands_where_its_marker_stood(
-    tmp_path: Path, written: str, pieces: list[Any]
-) -> None:
-    """Also before its text or within it, as no released question has it."""
-    record = question("0602001", [step("0602001", "i-1", written)])
-    (sample,) = load_opening(put_questions(tmp_path, [record])).samples
-
-    assert [piece if isinstance(piece, str) else type(piece) for piece in sample.question] == pieces
-
-
 def test_splits_and_options_are_part_of_the_identity(tmp_path: Path) -> None:
     """Both splits are read from their own files, by the loader's name in a suite."""
     put_questions(tmp_path, [question("0101001"), question("0102001")])
@@ -254,23 +234,6 @@ def test_links_out_of_the_folder(tmp_path: Path, replace: Callable[[Path, Path],
         load_opening(tmp_path / "link")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[" * 100_000, "line 1: not JSON: it is nested too deeply"),
-        ('{"total_uid": "0101001", "total_uid": "0101002"}', "key 'total_uid' is there twice"),
-        ('{"total_uid": ', "line 1: not JSON"),
-        ("[]", "line 1: an object is expected, got list"),
-        ("", "data set 'opening' has no samples"),
-    ],
-)
-def test_files_that_are_none(tmp_path: Path, content: str, message: str) -> None:
-    """One line each, with the file."""
-    (tmp_path / "test_data.jsonl").write_text(content, "utf-8")
-    with pytest.raises(DatasetError, match=message):
-        load_opening(tmp_path)
-
-
 def test_no_folder(tmp_path: Path) -> None:
     """The path is named, with what is expected there."""
     for path, what in [(tmp_path / "gone", "does not exist"), (tmp_path / "x.zip", "is a file")]:
@@ -374,24 +337,12 @@ def test_loading_is_quick(released: Path) -> None:
     assert time.process_time() - start < 2
 
 
-def test_multi_step_names_tasks() -> None:
-    """Each is a category, so that a suite's group can name it."""
-    assert set(MULTI_STEP) <= set(TASKS.values())
-    assert not set(TASKS.values()) & set(META_TOPICS.values())
-
-
 CORRECTED = {
     "Story Writting": "Story Writing",
     "Visual Traffic Forcasting": "Visual Traffic Forecasting",
     "Event Reasoning and Deductive Simulation": "Event Reasoning & Deductive Simulation",
     "Dynamic biography generation": "Multimodal Report Generation",
 }
-
-
-def test_counts() -> None:
-    """23 meta-topics with at least one task each, 56 tasks."""
-    assert (len(META_TOPICS), len(TASKS)) == (23, 56)
-    assert {task[:2] for task in TASKS} == META_TOPICS.keys()
 
 
 @pytest.mark.skipif(not RELEASED.is_file(), reason=f"OpenING's questions are not in {RELEASED}")

@@ -15,17 +15,14 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.opening.verdict_files import (
     ModelNames,
-    model_id,
-    read_battles,
     read_verdicts,
     write_battles,
 )
-from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
     BattleTable,
     JudgedBattle,
-    Pairing,
     battle_records,
 )
 
@@ -74,17 +71,6 @@ def test_one_spelling_of_a_model(tmp_path: Path) -> None:
     assert (second[0].first, second[0].second) == ("Anole", "gill")
 
 
-def test_arranged_battles(tmp_path: Path) -> None:
-    """Without winners, or with them."""
-    arranged = record()
-    del arranged["winner"]
-
-    assert read_battles(write(tmp_path, [arranged, record("2")])) == [
-        Pairing("0101001", "a", "b"),
-        Pairing("2", "a", "b"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -116,19 +102,6 @@ def test_refused(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as raised:
         read_verdicts(path)
     assert str(path) in str(raised.value)
-
-
-def test_a_line_that_is_no_object(tmp_path: Path) -> None:
-    """Named by its number."""
-    path = write(tmp_path, [record(), 3], "verdicts.jsonl")
-    with pytest.raises(DatasetError, match="line 2: an object is expected, got int"):
-        read_verdicts(path)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    """The path is named."""
-    with pytest.raises(DatasetError, match=r"nowhere\.json' cannot be read: No such file"):
-        read_verdicts(tmp_path / "nowhere.json")
 
 
 def released_rates(path: Path) -> dict[str, dict[str, float]]:
@@ -247,20 +220,6 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_ids_follow_from_names(tmp_path: Path) -> None:
-    """The same model has the same id in every file; two models never share one."""
-    write_battles(tmp_path / "x.json", [JudgedBattle("1", "Emu3", "MiniGPT-5mmd", "A")])
-    write_battles(tmp_path / "y.json", [JudgedBattle("9", "Human", "Emu3", "B")])
-    (first,), (second,) = (
-        json.loads((tmp_path / name).read_text()) for name in ("x.json", "y.json")
-    )
-
-    assert first["model_A"] == second["model_B"] == {"id": model_id("Emu3"), "name": "Emu3"}
-    ids = {first["model_A"]["id"], first["model_B"]["id"], second["model_A"]["id"]}
-    assert len(ids) == 3
-    assert all(number.isdecimal() for number in ids)
-
-
 @pytest.mark.parametrize(
     "battles",
     [
@@ -277,14 +236,3 @@ def test_verdicts_that_are_not_written(tmp_path: Path, battles: list[JudgedBattl
     with pytest.raises(DatasetError, match=r"no verdict to write|two models are expected, and one"):
         write_battles(path, battles)
     assert path.read_text() == "earlier"
-
-
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    """The path and the reason; nothing half written stays."""
-    battles = [JudgedBattle("1", "a", "b", "A")]
-    with pytest.raises(WriteError, match=r"gone/v\.json could not be written: No such file"):
-        write_battles(tmp_path / "gone" / "v.json", battles)
-    (tmp_path / "v.json").mkdir()
-    with pytest.raises(WriteError, match=r"v\.json could not be written: Is a directory"):
-        write_battles(tmp_path / "v.json", battles)
-    assert [path.name for path in tmp_path.iterdir()] == ["v.json"]

@@ -42,24 +42,6 @@ def test_no_scene_has_more_objects_than_the_world_draws() -> None:
     assert sizes == {0, 1, 2, 3, 4}
 
 
-def test_numbers_of_steps_are_those_of_the_tasks() -> None:
-    """As the documentation lists them."""
-    dataset = load_shapes_arena(100)
-    numbers = {task: {len(sample.gold) for sample in dataset.in_category(task)} for task in TASKS}
-    assert numbers == {
-        "build": {2, 3, 4},
-        "add": {1, 2},
-        "remove": {1, 2, 3},
-        "move": {2},
-        "recolor": {1},
-        "swap": {1},
-        "continue": {1},
-        "count": {2, 3, 4},
-        "own": {2},
-        "restore": {3, 4},
-    }
-
-
 def test_questions_of_a_category_are_different_until_they_are_used_up() -> None:
     """`own` has 126 questions: all come once before any comes again."""
     dataset = load_shapes_arena(127)

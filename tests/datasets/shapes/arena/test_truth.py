@@ -34,7 +34,6 @@ from pytest_cepbench.datasets.shapes.arena import (
     solve,
     solve_sample,
 )
-from pytest_cepbench.datasets.shapes.arena.solver import choose
 from tests.datasets.shapes.arena.strategies import QUESTIONS, draw_question, gold_steps
 from tests.datasets.shapes.strategies import SEEDS
 
@@ -187,17 +186,6 @@ def test_an_object_that_jumps_inside_its_place_is_not_consistent() -> None:
     assert np.mean([truth.consistency for truth in truths]) == pytest.approx(0.483, abs=0.15)
 
 
-@given(SEEDS)
-def test_any_choice_is_as_good_as_the_reference(seed: int) -> None:
-    """Where the first step is free, the answer's own drawing decides what is right after it."""
-    assert OWN.request is not None
-    choice = choose(OWN.request, seed)
-    answer = [
-        (caption(scene), render(scene, seed)) for scene in (choice, Scene(choice.objects[1:]))
-    ]
-    assert score_answer(OWN, answer).total == pytest.approx(1.0)
-
-
 def test_the_reference_is_wrong_after_another_choice() -> None:
     """Drawing one thing and going on from another loses the second step."""
     choice = parse_caption(f"{RED} , {BLUE} , {GREEN}")
@@ -284,34 +272,6 @@ def test_each_knob_lowers_the_truth_at_its_rate(knob: str, loss: float, rate: fl
     faulty = [lost for lost in losses if lost > 1e-9]
     assert faulty == pytest.approx([loss] * len(faulty))
     assert len(faulty) / ROUNDS == near(rate)
-
-
-def test_stop_acts_before_every_step() -> None:
-    """The share of answers that reach step k is (1 - stop) ** k."""
-    lengths = [len(answer) for answer in answers(BUILD, stop=0.3)]
-    for number in range(1, 5):
-        assert sum(length >= number for length in lengths) / ROUNDS == near(0.7**number)
-
-
-def test_parts_are_lost_step_by_step() -> None:
-    """Each step loses its text and its image by itself, and one that loses both is no step."""
-    steps = [step for answer in answers(BUILD, no_image=0.3, no_text=0.4) for step in answer]
-    number = 4 * ROUNDS
-    assert sum(not text for text, _ in steps) / number == near(0.7 * 0.4, number)
-    assert sum(image is None for _, image in steps) / number == near(0.6 * 0.3, number)
-    assert len(steps) / number == near(1 - 0.3 * 0.4, number)
-
-
-def test_a_surplus_step_repeats_the_last() -> None:
-    """It comes after an answer that did not stop."""
-    assert {len(answer) for answer in answers(BUILD, 10, surplus=1.0)} == {5}
-    for answer in answers(BUILD, 10, surplus=1.0):
-        (text, image), (again, drawn_again) = answer[-2:]
-        assert text == again
-        assert image is not None
-        assert drawn_again is not None
-        assert image.digest == drawn_again.digest
-    assert {len(answer) for answer in answers(BUILD, 10, surplus=1.0, stop=1.0)} == {0}
 
 
 def told_scenes(answer: list[ArenaStep]) -> list[Scene]:
