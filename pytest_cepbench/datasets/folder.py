@@ -71,14 +71,14 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
         samples[name] = Sample(name, (category,), text=text, **seed)
     note = passed_over(unread, kind)
     if not samples:
-        suffixes = ", ".join(sorted(FILES[kind].suffixes))
+        suffixes = ", ".join(sorted(FILES[kind][1]))
         raise DatasetError(
             f"no {kind}s in {str(path)!r} (looked for {suffixes}, also below)"
             + (f"; {note}" if note else "")
         )
     return Dataset(
         name=path.name,
-        identity={"loader": FILES[kind].loader, "version": VERSION},
+        identity={"loader": FILES[kind][0], "version": VERSION},
         samples=tuple(samples[name] for name in sorted(samples)),
         notes=(f"{str(path)!r}: {note}",) if note else (),
     )

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import uuid4
 
 import msgspec
 
@@ -20,6 +18,7 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.artifacts.outcome import WINNERS, AnswerError
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.files import replace_small
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
 
 
@@ -63,13 +62,9 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     fields, a verdict that is none of the four, a model against itself, and a battle that was judged
     twice in the same order.
     """
-    return [verdict for verdict, _ in _verdicts(path, names or ModelNames())]
-
-
-def _verdicts(path: Path, names: ModelNames) -> Iterator[tuple[JudgedBattle, _Battle]]:
-    """The verdicts, each with its record."""
     places: dict[tuple[str, str, str], str] = {}
-    for place, battle, record in _records(path, names, _Verdict):
+    verdicts = []
+    for place, battle, record in _records(path, names or ModelNames(), _Verdict):
         winner = record.winner
         if winner not in WINNERS:
             raise DatasetError(f"{place}: winner is {winner!r:.60}: {', '.join(WINNERS)} are known")
@@ -81,7 +76,8 @@ def _verdicts(path: Path, names: ModelNames) -> Iterator[tuple[JudgedBattle, _Ba
                 "and the verdicts of two judges in files of their own"
             )
         places[key] = place
-        yield JudgedBattle(*key, winner, record.errors), record
+        verdicts.append(JudgedBattle(*key, winner, record.errors))
+    return verdicts
 
 
 def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
@@ -109,11 +105,10 @@ def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None
                 f"{battle.first!r} against {battle.second!r} in question {battle.question!r}: two "
                 "models are expected, and one verdict on them in this order"
             )
-        records[key] = {
-            "data_id": battle.question,
-            "model_A": {"id": model_id(battle.first), "name": battle.first},
-            "model_B": {"id": model_id(battle.second), "name": battle.second},
-        }
+        first, second = (
+            {"id": str(int(digest_text(name)[:12], 16)), "name": name} for name in key[1:]
+        )
+        records[key] = {"data_id": battle.question, "model_A": first, "model_B": second}
         if isinstance(battle, JudgedBattle):
             records[key]["winner"] = battle.winner
             if any(battle.errors):
@@ -124,19 +119,10 @@ def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None
         text = "".join(f"{json.dumps(record)}\n" for record in records.values())
     else:
         text = json.dumps(list(records.values()), indent=4)
-    unfinished = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
-        unfinished.write_text(text, "ascii")
-        unfinished.replace(path)
+        replace_small(path, text.encode("ascii"))
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
-
-
-def model_id(name: str) -> str:
-    """The id of a model in verdicts written here: digits that follow from its name alone."""
-    return str(int(digest_text(name)[:12], 16))
 
 
 def _records(

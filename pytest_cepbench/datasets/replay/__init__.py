@@ -408,13 +408,7 @@ def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> R
     DatasetError when there is nothing, when the layout is not known or not clear, or when the files
     are not as it has them.
     """
-    name = choose_layout(target, layout)
-    if name in ANSWER_LAYOUTS:
-        raise SpecError(
-            f"replay:{target}: layout {name} is of answers, and this suite has [chain]: answers "
-            "are for suites that have [answer]"
-        )
-    return _read(target, LAYOUTS[name], params)
+    return _read(target, choose_layout(target, layout), LAYOUTS, params)
 
 
 def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> RecordedAnswers:
@@ -425,13 +419,7 @@ def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> 
     params: none is known.
     Raises as `open_replay`, with answers and chains exchanged.
     """
-    name = choose_layout(target, layout)
-    if name in LAYOUTS:
-        raise SpecError(
-            f"replay:{target}: layout {name} is of chains, and this suite has [answer]: chains are "
-            "for suites that have [chain]"
-        )
-    return _read(target, ANSWER_LAYOUTS[name], params)
+    return _read(target, choose_layout(target, layout), ANSWER_LAYOUTS, params)
 
 
 def choose_layout(target: str, layout: str | None) -> str:
@@ -466,9 +454,15 @@ def choose_layout(target: str, layout: str | None) -> str:
     return fitting[0]
 
 
-def _read(target: str, layout: Layout[R], params: Mapping[str, str]) -> R:
-    for name in params:
-        if name not in layout.params:
-            known = unknown_name(f"parameter of layout {layout.name!r}", name, layout.params)
+def _read(target: str, name: str, layouts: Mapping[str, Layout[R]], params: Mapping[str, str]) -> R:
+    if name not in layouts:
+        raise SpecError(
+            f"replay:{target}: layout {name} is not of {', '.join(layouts)}, which this suite "
+            "takes: chains are for suites that have [chain], answers for those that have [answer]"
+        )
+    layout = layouts[name]
+    for param in params:
+        if param not in layout.params:
+            known = unknown_name(f"parameter of layout {name!r}", param, layout.params)
             raise SpecError(f"replay:{target}: {known}")
     return layout.read(Path(target), params)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import NamedTuple
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.artifacts.image import AVIF
@@ -33,18 +32,11 @@ SOUND_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga"})
 _UNREAD_SOUNDS = frozenset({".mp3", ".m4a", ".aac", ".opus", ".wma", ".aif", ".aiff", ".au"})
 
 
-class FilesOf(NamedTuple):
-    """Files of one kind of artifact: the loader that has them, suffixes, and formats to save."""
-
-    loader: str
-    suffixes: frozenset[str]
-    save: str
-
-
-FILES: Mapping[Modality, FilesOf] = {
-    "image": FilesOf("folder", SUFFIXES, "PNG or JPEG"),
-    "sound": FilesOf("sounds", SOUND_SUFFIXES, "WAV or FLAC"),
+FILES: Mapping[Modality, tuple[str, frozenset[str]]] = {
+    "image": ("folder", SUFFIXES),
+    "sound": ("sounds", SOUND_SUFFIXES),
 }
+"""Kind of artifact -> the loader that has its files, and their suffixes."""
 
 _SYSTEM_FOLDERS = frozenset(
     ("@eadir", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found")
@@ -165,7 +157,7 @@ def walk_files(
             suffix = Path(name).suffix.lower()
             if name.startswith("."):
                 continue
-            if suffix in FILES[kind].suffixes:
+            if suffix in FILES[kind][1]:
                 yield Path(folder) / name
             elif unread is not None and suffix in counted:
                 unread[suffix] += 1
@@ -173,21 +165,12 @@ def walk_files(
 
 def passed_over(unread: Counter[str], kind: Modality) -> str:
     """A sentence for people on the files that `walk_files` counted; empty where it counted none."""
-    notes = []
-    for other, (loader, suffixes, _) in FILES.items():
-        names = _suffixes_of(unread, suffixes)
-        if other != kind and names:
-            notes.append(f'{names} passed over, as they are {other}s: loader = "{loader}" has them')
-    names = _suffixes_of(unread, unread.keys() - SUFFIXES - SOUND_SUFFIXES)
-    if names:
-        save = FILES[kind].save
-        notes.append(f"{names} passed over, as such files are not read: save them as {save}")
-    return "; ".join(notes)
-
-
-def _suffixes_of(unread: Counter[str], suffixes: Collection[str]) -> str:
-    return ", ".join(
-        f"{unread[suffix]} {suffix}" for suffix in sorted(unread) if suffix in suffixes
+    names = ", ".join(f"{unread[suffix]} {suffix}" for suffix in sorted(unread))
+    loader, suffixes = FILES[kind]
+    read = ", ".join(sorted(suffixes))
+    others = " and ".join(own for own, _ in FILES.values() if own != loader)
+    return (
+        f"{names} passed over: {loader} reads {read}, the loader {others} others" if names else ""
     )
 
 

@@ -351,7 +351,7 @@ def test_answers_are_recognised(tmp_path: Path, layout: str | None) -> None:
 def test_chain_suites_refuse_answers(tmp_path: Path, layout: str | None) -> None:
     """In one line, whether the layout was named or found."""
     folder = answers_of(tmp_path / "SEED-X_output")
-    with pytest.raises(SpecError, match=r"layout opening is of answers.*suites that have \[answer"):
+    with pytest.raises(SpecError, match=r"layout opening is not of .*suites that have \[chain\]"):
         open_replay(str(folder), layout, {})
 
 
@@ -359,5 +359,5 @@ def test_chain_suites_refuse_answers(tmp_path: Path, layout: str | None) -> None
 def test_answer_suites_refuse_chains(tmp_path: Path, layout: str | None) -> None:
     """Likewise, for every layout of chains."""
     put(tmp_path, "text-first/gen-1/0.png")
-    with pytest.raises(SpecError, match=r"is of chains.*suites that have \[chain\]"):
+    with pytest.raises(SpecError, match="is not of opening, which this suite takes"):
         open_answers(str(tmp_path), layout, {})
