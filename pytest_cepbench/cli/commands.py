@@ -187,7 +187,7 @@ _HISTORY = Command(
         --model PATTERN several
                        runs of models whose spec is like this, such as 'runs/a/*' (several allowed)
         --last N       the latest N runs only
-        --series NAME  what a series (--cep-series NAME) looked at, and how soon it finds a drop
+        --series NAME  what a series (--cep-series NAME) looked at
         @baselines history
         """
     ),

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.errors import SpecError, unknown_name
-from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.series.file import SERIES, SeriesFile, recorded_names
-from pytest_cepbench.gate.series.record import Place, SeriesRecord, delays_of
+from pytest_cepbench.gate.series import SERIES, SeriesFile, SeriesRecord, recorded_names
 from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.report.history import (
     Selection,
@@ -22,8 +20,6 @@ from pytest_cepbench.report.history import (
 from pytest_cepbench.report.number_format import counted, number
 
 _MOST_CHANGES = 20
-
-_OVER = "over 20"
 
 
 def run(arguments: Namespace) -> int:
@@ -95,40 +91,19 @@ def _show_history(arguments: Namespace) -> None:
 
 
 def _series_page(record: SeriesRecord, name: str) -> Iterator[Section]:
-    """What a series looked at, in order; then the delays of each case."""
-    rows = []
-    for look, cases in record.looks():
-        words = [case.verdict or "not ended" for case in cases]
-        counts = {word: words.count(word) for word in dict.fromkeys(words)}
-        verdicts = ", ".join(f"{count} {word}" for word, count in counts.items())
-        share = f"{checkpoint_share(look, record.expected):.2%}"
-        rows.append((str(look), cases[0].spec if cases else "-", share, verdicts))
+    """What a series looked at, in order."""
+    looks: dict[int, list[str]] = {}  # the checkpoint, once for each of its cases
+    for entry in record.lines:
+        looks.setdefault(entry.look, []).append(entry.spec)
+    rows = tuple(
+        (str(look), own[0], f"{checkpoint_share(look, record.expected):.2%}", str(len(own)))
+        for look, own in looks.items()
+    )
     following = checkpoint_share(record.next_look, record.expected)
     line = (
         f"half of alpha is for the first {record.expected} checkpoints; the next is number "
         f"{record.next_look} and has {following:.2%}"
     )
-    table = Table(("number", "checkpoint", "of alpha", "verdicts"), tuple(rows))
-    yield Section(f"series {name}", (line, table))
-    # From the spread of each case when it was last compared.
-    latest = {entry.case: entry for entry in record.lines if entry.design is not None}
-    delayed = []
-    for entry in latest.values():
-        if entry.design is None or entry.tolerance is None:
-            continue
-        policy = Policy(
-            tolerance=entry.tolerance, alpha=entry.alpha, anchor_tolerance=entry.anchor_tolerance
-        )
-        place = Place(name, record.last_look, record.expected, entry.alpha, baseline=entry.baseline)
-        delays = delays_of(place, entry.design, policy)
-        if delays is not None:
-            _, twice, fourfold = delays.drops
-            shown = [_OVER if d is None else str(d) for d in (twice, fourfold, delays.decline)]
-            delayed.append((entry.case, number(entry.tolerance), str(entry.design.units), *shown))
-    if delayed:
-        head = ("case", "tolerance", "units", "drop of 2 x", "drop of 4 x", "0.5 x at each")
-        line = (
-            "checkpoints until a lasting drop is found with 80 % power, from the spread of the "
-            "last comparison and if the baseline stays; a drop of one tolerance is tolerated"
-        )
-        yield Section("how soon a drop is found", (line, Table(head, tuple(delayed))))
+    yield Section(
+        f"series {name}", (line, Table(("number", "checkpoint", "of alpha", "cases"), rows))
+    )

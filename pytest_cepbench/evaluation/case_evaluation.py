@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
-from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
+from pytest_cepbench.errors import BaselineError, CheckpointError, UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.series.record import Entry, Place
+from pytest_cepbench.gate.series import Entry, Place
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.suites import Case
@@ -130,12 +128,11 @@ def evaluate_case(
     accepting: bool = False,
     observe: Observer = lambda *_: None,
 ) -> EvaluatedCase:
-    """Measure and judge a case, and settle it in the series of the run where it has a part in it.
+    """Measure and judge a case, which is entered in the series of the run first.
 
     accepting: whether the measurement is to become the baseline: it is measured whole then, and
     files that are about to be replaced need not be readable.
-    Raises what reading baselines, measuring, `observe` and the record of the series raise; a case
-    that was entered in a series is settled as an error then.
+    Raises what reading baselines, measuring, `observe` and the record of the series raise.
     """
     baseline = anchor = None
     try:
@@ -146,8 +143,7 @@ def evaluate_case(
     check_policy = evaluator.suites.check_policy
     if not accepting:
         check_policy(suite_file, case.key, policy, baseline, anchor)
-    run, file, entry = evaluator.suite_run(suite_file), evaluator.series, None
-    run_id, place = evaluator.context.run_id, None
+    run, file, place = evaluator.suite_run(suite_file), evaluator.series, None
     # A case that cannot fail the run, or is judged without statistics, has no part in a series.
     if file is not None and policy.primary and policy.statistical:
         record = run.model_record()
@@ -155,10 +151,10 @@ def evaluate_case(
             None if accepted is None else accepted.model.get("identity")
             for accepted in (anchor, baseline)
         )
-        place, entry = file.enter(
+        place = file.enter(
             Entry(
                 look=0,
-                run=run_id,
+                run=evaluator.context.run_id,
                 case=str(case.key),
                 model=record["identity"],
                 spec=record.get("spec", ""),
@@ -168,34 +164,15 @@ def evaluate_case(
             first,
         )
         policy = replace(policy, alpha=place.alpha, series=place.shares)
-    try:
-        if not accepting:
-            _refuse_idle(run)
-        evaluated = _measured(
-            evaluator, suite_file, case, policy, baseline, anchor, accepting=accepting
-        )
-        if accepting:
-            check_policy(suite_file, case.key, policy, evaluated.measurement)
-        path = baseline_path(evaluator.settings.baselines, case.key)
-        observe(evaluated.measurement, path, evaluated.judgement, accepting)
-    except CepError:
-        if file is not None and entry is not None:
-            file.settle(msgspec.structs.replace(entry, verdict=Verdict.ERROR.value), run_id)
-        raise
-    if file is None or entry is None or place is None:
-        return evaluated
-    judgement, own = evaluated.judgement, evaluated.policy
-    entry = msgspec.structs.replace(
-        entry,
-        verdict=judgement.verdict.value,
-        spent=place.alpha * place.share,
-        baseline=place.baseline,
-        difference=judgement.difference,
-        tolerance=own.tolerance,
-        anchor_tolerance=own.since_anchor,
-        design=judgement.design,
+    if not accepting:
+        _refuse_idle(run)
+    evaluated = _measured(
+        evaluator, suite_file, case, policy, baseline, anchor, accepting=accepting
     )
-    file.settle(entry, run_id)
+    if accepting:
+        check_policy(suite_file, case.key, policy, evaluated.measurement)
+    path = baseline_path(evaluator.settings.baselines, case.key)
+    observe(evaluated.measurement, path, evaluated.judgement, accepting)
     return replace(evaluated, place=place)
 
 

@@ -26,7 +26,6 @@ from pytest_cepbench.gate.sensitivity import (
     remarks_on_accepting,
     why_not_accepted,
 )
-from pytest_cepbench.gate.series.record import delays_of
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import (
@@ -213,14 +212,11 @@ def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
 
 
 def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
-    """The place in a series for reports, and how soon drops would be found."""
+    """The place in a series for reports."""
     judgement, place = evaluated.judgement, evaluated.place
     if place is None:
         return None
     since = judgement.since_anchor
-    delays = None
-    if judgement.design is not None:
-        delays = delays_of(place, judgement.design, evaluated.policy)
     return SeriesShown(
         name=place.series,
         look=place.look,
@@ -229,8 +225,6 @@ def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
         level=judgement.upper_alpha,
         anchor_level=None if since is None else since.upper_alpha,
         baseline=place.baseline,
-        delays=[] if delays is None else list(delays.drops),
-        decline=None if delays is None else delays.decline,
     )
 
 
@@ -269,7 +263,6 @@ def pooled_verdict(
     together: it finds all that the cases found at their shares and maybe more, without a further
     error. Held where every case excludes its tolerated drop at that whole alpha: all of them being
     true at once is an intersection-union test (Berger 1982) and needs no division.
-    Each case is settled in the series of the run, once, whether here or by its own test.
     unmeasured: the record so far.
     Raises what `evaluate_case` raises.
     """

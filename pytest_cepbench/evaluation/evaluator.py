@@ -20,7 +20,7 @@ from pytest_cepbench.evaluation.run_context import RunContext, StopFlag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.series.file import SeriesFile
+from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
 from pytest_cepbench.models.protocols import Model, RoleName

@@ -19,7 +19,7 @@ from pytest_cepbench.gate.baseline import (
     baseline_path,
     read_baseline,
 )
-from pytest_cepbench.gate.series.file import SERIES
+from pytest_cepbench.gate.series import SERIES
 from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
 from pytest_cepbench.suites.judge_cards import JUDGE_CARDS
 

@@ -162,7 +162,7 @@ def _bounds(result: CaseResult) -> str:
 
 
 def _series(result: CaseResult) -> Iterator[TableLine]:
-    """Place of the case in a series of gates, and how soon the series would find a drop."""
+    """Place of the case in a series of gates."""
     series = result.series
     if series is None:
         return
@@ -175,17 +175,6 @@ def _series(result: CaseResult) -> Iterator[TableLine]:
         f"of {result.alpha or 0.0:.3g} for checkpoint {series.look} of {printable(series.name)}"
         f"{upper}{anchor}",
     )
-    if series.delays:
-        _, twice, fourfold, decline = (
-            "over 20" if checkpoints is None else str(checkpoints)
-            for checkpoints in (*series.delays, series.decline)
-        )
-        yield TableLine(
-            "found after",
-            twice,
-            f"checkpoints, a drop of 2 tolerances with 80 % power; of 4: {fourfold}; of 1: "
-            f"tolerated; a decline of half a tolerance at each: {decline}",
-        )
 
 
 def settings_of(result: CaseResult) -> Iterator[TableLine]:

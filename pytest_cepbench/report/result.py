@@ -199,9 +199,6 @@ class SeriesShown(msgspec.Struct, frozen=True):
     anchor_level: the same against the anchor.
     baseline: number of the checkpoint that is the baseline; 0 for another one from before the
     series, None for the one that it began with.
-    delays: checkpoints until a lasting drop of 1, 2 and 4 tolerances is found with 80 % power, the
-    next one being 1; None for more than 20. Empty where the spread is not known.
-    decline: the same for a decline of half a tolerance at each checkpoint, since the anchor.
     """
 
     name: str
@@ -211,8 +208,6 @@ class SeriesShown(msgspec.Struct, frozen=True):
     level: float | None = None
     anchor_level: float | None = None
     baseline: int | None = None
-    delays: list[int | None] = []
-    decline: int | None = None
 
 
 class FactKindShown(msgspec.Struct, frozen=True):

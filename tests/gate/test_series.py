@@ -17,16 +17,14 @@ from math import fsum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pytest_cepbench.errors import SeriesError, WriteError
-from pytest_cepbench.gate.series.file import SeriesFile
-from pytest_cepbench.gate.series.record import Entry, Place, SeriesRecord, parse_record
-from pytest_cepbench.gate.statistics import Design, Differences, checkpoint_share
+from pytest_cepbench.gate.series import Entry, Place, SeriesFile, SeriesRecord
+from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.gate.statistics.constants import LEAST_SHARE
 from pytest_cepbench.option_values import LONGEST_SERIES
 
@@ -45,7 +43,6 @@ def entry(
 def judge(
     file: SeriesFile,
     model: str,
-    verdict: str = "held",
     baseline: str | None = None,
     *,
     run: str | None = None,
@@ -53,11 +50,8 @@ def judge(
     alpha: float = 0.05,
     anchor: str | None = None,
 ) -> Place:
-    """Enter a case of a checkpoint, and record its verdict. run: of its own by default."""
-    run = run or f"run of {model}"
-    place, entered = file.enter(entry(model, run, case, alpha, baseline), anchor)
-    file.settle(msgspec.structs.replace(entered, verdict=verdict), run)
-    return place
+    """Enter a case of a checkpoint. run: of its own by default."""
+    return file.enter(entry(model, run or f"run of {model}", case, alpha, baseline), anchor)
 
 
 @pytest.fixture
@@ -67,25 +61,24 @@ def series(tmp_path: Path) -> SeriesFile:
 
 
 def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile) -> None:
-    """Each has its share; the lines tell what was looked at and how it ended."""
+    """Each has its share; the lines tell what was looked at."""
     assert series.read() is None
-    places = [judge(series, f"step-{k}", "inconclusive") for k in range(1, 4)]
+    places = [judge(series, f"step-{k}") for k in range(1, 4)]
     assert [place.look for place in places] == [1, 2, 3]
     assert [place.share for place in places] == [checkpoint_share(k) for k in (1, 2, 3)]
     opening, *lines = map(json.loads, series.path.read_text().splitlines())
     digest = opening.pop("digest")
-    assert opening == {"format": 3, "series": "run-1", "expected": 40}
-    assert len({digest, *(line["digest"] for line in lines)}) == 7
-    assert [line["look"] for line in lines] == [1, 1, 2, 2, 3, 3]
-    assert [line.get("verdict") for line in lines] == [None, "inconclusive"] * 3
+    assert opening == {"format": 4, "series": "run-1", "expected": 40}
+    assert len({digest, *(line["digest"] for line in lines)}) == 4
+    assert [line["look"] for line in lines] == [1, 2, 3]
 
 
 def test_a_checkpoint_that_is_gated_again_has_the_alpha_that_it_had(series: SeriesFile) -> None:
     """In whatever run, and however that one divides its alpha; the record does not grow."""
-    first = judge(series, "step-1", "held", alpha=0.01)
-    judge(series, "step-2", "held")
+    first = judge(series, "step-1", alpha=0.01)
+    judge(series, "step-2")
     size = series.path.stat().st_size
-    assert judge(series, "step-1", "held", run="later", alpha=0.05) == first
+    assert judge(series, "step-1", run="later", alpha=0.05) == first
     assert series.path.stat().st_size == size
 
 
@@ -97,46 +90,21 @@ def test_the_cases_of_a_run_share_its_look(series: SeriesFile) -> None:
     assert judge(series, "step-1", case="a/overall/gc", run="2").look == 1
 
 
-@pytest.mark.parametrize("verdict", ["error", "incomparable"])
-def test_what_says_nothing_spends_nothing(series: SeriesFile, verdict: str) -> None:
-    """The next checkpoint has the number, and the same one begins anew."""
-    judge(series, "step-1", "no-baseline")
-    assert judge(series, "broken", verdict).look == 2
-    assert judge(series, "step-2", "held").look == 2
-    assert judge(series, "broken", "held", run="mended").look == 3
-
-
-def test_one_case_that_said_something_spends_the_look(series: SeriesFile) -> None:
-    """Whatever became of the others."""
-    judge(series, "step-1", "error", case="a/overall/sim", run="1")
-    judge(series, "step-1", "regressed", case="a/overall/gc", run="1")
-    assert judge(series, "step-2").look == 2
-
-
-def test_a_process_that_was_killed_before_the_verdict_has_spent_its_look(
-    series: SeriesFile,
-) -> None:
-    """It may have been seen. The same checkpoint goes on with the alpha that it had."""
-    series.enter(entry("step-1", "killed"))
+def test_a_look_is_spent_when_it_is_entered(series: SeriesFile) -> None:
+    """It may be seen, however it ends. The same checkpoint goes on with the alpha that it had."""
+    judge(series, "step-1", run="killed")
     assert judge(series, "step-2").look == 2
     assert judge(series, "step-1", run="again").look == 1
 
 
-def test_an_error_after_a_killed_run_gives_nothing_back(series: SeriesFile) -> None:
-    """The killed one may have seen a verdict, and the look stays that of its checkpoint."""
-    series.enter(entry("step-1", "killed"))
-    assert judge(series, "step-1", "error", run="again").look == 1
-    assert judge(series, "step-2").look == 2
-
-
 def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> None:
     """Half for the one that the series began with, else by the distance."""
-    judge(series, "step-1", "no-baseline")
-    judge(series, "step-2", "held", "step-1")
-    near = judge(series, "step-3", "inconclusive", "step-2", anchor="step-1")
-    far = judge(series, "step-4", "inconclusive", "step-2", anchor="step-1")
-    first = judge(series, "step-5", "inconclusive", "step-1")
-    outside = judge(series, "step-6", "inconclusive", "of another training")
+    judge(series, "step-1")
+    judge(series, "step-2", "step-1")
+    near = judge(series, "step-3", "step-2", anchor="step-1")
+    far = judge(series, "step-4", "step-2", anchor="step-1")
+    first = judge(series, "step-5", "step-1")
+    outside = judge(series, "step-6", "of another training")
     assert [place.baseline for place in (near, far, first, outside)] == [2, 2, None, 0]
     parts = [place.shares.baseline / place.share for place in (near, far, first, outside)]
     assert parts == pytest.approx([1 / 6, 1 / 12, 1 / 2, 1 / 56])
@@ -148,40 +116,28 @@ def test_a_first_checkpoint_that_was_compared_is_not_what_the_series_began_with(
     series: SeriesFile,
 ) -> None:
     """It became the baseline because it passed, so its scores had a say."""
-    judge(series, "step-1", "held", "of another training", anchor="its first")
-    place = judge(series, "step-2", "held", "step-1", anchor="its first")
+    judge(series, "step-1", "of another training", anchor="its first")
+    place = judge(series, "step-2", "step-1", anchor="its first")
     assert (place.baseline, place.anchor) == (1, 0)
-    assert judge(series, "step-3", "held", "of another training").baseline is None
+    assert judge(series, "step-3", "of another training").baseline is None
 
 
 def test_an_old_checkpoint_against_a_newer_baseline_is_another_comparison(
     series: SeriesFile,
 ) -> None:
     """It has a look of its own; against older ones it keeps the one it had."""
-    judge(series, "step-1", "no-baseline")
-    judge(series, "step-2", "inconclusive", "step-1")
-    judge(series, "step-3", "improved", "step-1")
-    again = judge(series, "step-2", "regressed", "step-3", run="again")
+    judge(series, "step-1")
+    judge(series, "step-2", "step-1")
+    judge(series, "step-3", "step-1")
+    again = judge(series, "step-2", "step-3", run="again")
     assert (again.look, again.baseline) == (4, 3)
 
 
 def test_a_checkpoint_that_is_its_own_baseline_keeps_its_look(series: SeriesFile) -> None:
     """Nothing is tested: it holds."""
-    judge(series, "step-1", "no-baseline")
-    judge(series, "step-2", "held", "step-1")
-    assert judge(series, "step-2", "held", "step-2", run="again").look == 2
-
-
-def test_what_differences_looked_like_is_kept(series: SeriesFile) -> None:
-    """Spread, units and strata, so that delays are told of the comparison that was made."""
-    design = Design.of(Differences.of({"c": {"a": 0.5, "b": 0.25, "c": 0.0}}), worst=1.0)
-    _, entered = series.enter(entry("step-1", "1"))
-    series.settle(msgspec.structs.replace(entered, verdict="held", design=design), "1")
-    record = series.read()
-    assert record is not None
-    kept = record.entry(CASE, "step-1")
-    assert kept is not None
-    assert kept.design == design
+    judge(series, "step-1")
+    judge(series, "step-2", "step-1")
+    assert judge(series, "step-2", "step-2", run="again").look == 2
 
 
 def test_the_length_is_that_of_the_beginning(series: SeriesFile) -> None:
@@ -208,23 +164,22 @@ DAMAGE: dict[str, Callable[[str], str]] = {
         line for line in text.split("\n") if '"look":2' not in line
     ),
     "another series": lambda text: text.replace('"run-1"', '"run-2"'),
-    "an earlier format": lambda text: text.replace('"format":3', '"format":2'),
-    "a later format": lambda text: text.replace('"format":3', '"format":4'),
+    "an earlier format": lambda text: text.replace('"format":4', '"format":3'),
+    "a later format": lambda text: text.replace('"format":4', '"format":5'),
     "a longer series": lambda text: text.replace('"expected":40', '"expected":1000000000'),
     "a somewhat longer series": lambda text: text.replace('"expected":40', '"expected":400'),
-    "another verdict": lambda text: text.replace('"held"', '"improved"', 1),
+    "another checkpoint": lambda text: text.replace('"step-1"', '"step-9"', 1),
     "a line twice": lambda text: text + text.splitlines()[-1] + "\n",
     "looks that nobody took": lambda text: (
         text
         + "".join(
             f'{{"look":{look},"run":"r{look}","case":"s/p/gc","model":"m{look}","spec":"",'
-            '"alpha":0.05,"verdict":"held"}\n'
+            '"alpha":0.05}\n'
             for look in range(4, 1004)
         )
     ),
     "no digests": lambda text: re.sub(r',"digest":"\w+"', "", text),
     "no number": lambda text: text.replace('"look":2', '"look":"2"'),
-    "an unknown verdict": lambda text: text.replace('"held"', '"great"'),
     "an unknown field": lambda text: text.replace('"spec"', '"spice"'),
     "too much alpha": lambda text: text.replace('"alpha":0.05', '"alpha":0.9'),
     "a look of two runs": lambda text: text.replace("run of step-2", "another", 1),
@@ -236,7 +191,7 @@ DAMAGE: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_record_is_an_error_and_stays_as_it_is(series: SeriesFile, damage: str) -> None:
-    """Never a silent restart: reading, entering and settling say so, and write nothing."""
+    """Never a silent restart: reading and entering say so, and write nothing."""
     for step in ("step-1", "step-2", "step-3"):
         judge(series, step)
     text = DAMAGE[damage](series.path.read_text())
@@ -262,14 +217,6 @@ def test_a_look_with_hardly_any_alpha_is_an_error(tmp_path: Path) -> None:
 def test_all_expected_checkpoints_have_alpha(expected: int) -> None:
     """The longest series that can be begun spends enough on each of those it is begun for."""
     assert checkpoint_share(expected, expected) >= LEAST_SHARE
-
-
-def test_a_record_that_goes_while_a_case_is_judged_is_an_error(series: SeriesFile) -> None:
-    """Its verdict would have no error in any record."""
-    _, entered = series.enter(entry("step-1", "1"))
-    series.path.unlink()
-    with pytest.raises(SeriesError, match="was entered, and is not there any more"):
-        series.settle(msgspec.structs.replace(entered, verdict="held"), "1")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
@@ -314,7 +261,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     shared, own = set(looks[1::2]), looks[0::2]
     assert len(shared) == 1
     assert sorted([*shared, *own]) == list(range(1, 14))
-    assert len((tmp_path / "series" / "busy.jsonl").read_text().splitlines()) == 1 + 2 * 24
+    assert len((tmp_path / "series" / "busy.jsonl").read_text().splitlines()) == 1 + 24
 
 
 HOLDER = """\
@@ -357,11 +304,11 @@ def test_the_file_is_one_for_people_too(series: SeriesFile) -> None:
 def test_any_bytes_are_a_record_or_a_value_error(data: bytes) -> None:
     """Nothing else is raised."""
     with suppress(ValueError):
-        assert isinstance(parse_record(data, "run-1"), SeriesRecord)
+        assert isinstance(SeriesRecord.parse(data, "run-1"), SeriesRecord)
 
 
 class Trainings(RuleBasedStateMachine):
-    """Runs in any order, of any checkpoints and cases, with verdicts, errors and kills."""
+    """Runs in any order, of any checkpoints and cases."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -375,9 +322,8 @@ class Trainings(RuleBasedStateMachine):
         model=st.integers(0, 4),
         cases=st.sets(st.integers(0, 3), min_size=1),
         references=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-        verdict=st.sampled_from(["", "held", "regressed", "inconclusive", "error"]),
     )
-    def gate(self, model: int, cases: set[int], references: tuple[int, int], verdict: str) -> None:
+    def gate(self, model: int, cases: set[int], references: tuple[int, int]) -> None:
         """A run judges some cases against checkpoints of the series, or what was before it."""
         self._runs += 1
         candidate = f"m{model}"
@@ -388,13 +334,8 @@ class Trainings(RuleBasedStateMachine):
         for case in sorted(cases):
             key = f"s/{case}/gc"
             asked = entry(candidate, f"run {self._runs}", key, 0.05 / len(cases), baseline)
-            place, entered = self._file.enter(asked, anchor)
+            place = self._file.enter(asked, anchor)
             assert max(place.baseline or 0, place.anchor or 0) < place.look
-            if verdict:
-                entered = msgspec.structs.replace(entered, verdict=verdict)
-                self._file.settle(entered, asked.run)
-            if verdict == "error":
-                continue
             self._known.add(candidate)
             shares = {anchor: place.shares.anchor, baseline: place.shares.baseline}
             for reference, share in shares.items():

@@ -43,10 +43,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     ended.lines.fnmatch_lines(
         ["cepbench: series run-1: begins, with 2.44% of alpha for its first checkpoint *"]
     )
-    assert [(line["look"], line.get("verdict")) for line in record(project)] == [
-        (1, None),
-        (1, "no-baseline"),
-    ] * 2
+    assert [line["look"] for line in record(project)] == [1, 1]
     return project
 
 
@@ -73,8 +70,6 @@ def test_what_a_run_in_a_series_says(project: ScoredProject) -> None:
     assert (shown["name"], shown["look"], shown["baseline"]) == ("run-1", 2, None)
     assert shown["alpha"] == pytest.approx(case["alpha"] * 40 / (41 * 42))
     assert shown["level"] == pytest.approx(shown["alpha"] / 2)
-    assert shown["delays"] == [None, 1, 1]
-    assert 4 <= shown["decline"] <= 8
     _, cases = junit_properties(project.path / "junit.xml")
     properties = cases["test_drift[overall-gc]"]
     assert properties["cepbench_series"] == "run-1"
@@ -90,8 +85,8 @@ def test_workers_share_the_look_of_their_run(project: ScoredProject) -> None:
     """Two workers, then one process for the same checkpoint: the same numbers, no further line."""
     both = project.run(step(0.001, 2), SERIES, "-n", "2")
     lines = record(project)
-    assert [line["look"] for line in lines] == [1] * 4 + [2] * 4
-    assert len({line["run"] for line in lines[4:]}) == 1
+    assert [line["look"] for line in lines] == [1] * 2 + [2] * 2
+    assert len({line["run"] for line in lines[2:]}) == 1
     alone = project.run(step(0.001, 2), SERIES)
     assert alone.numbers == both.numbers
     part = project.run(step(0.001, 2), SERIES, "-k", "gc").cases[CASE]
@@ -126,7 +121,6 @@ def test_a_run_that_was_killed_has_spent_its_look(project: ScoredProject) -> Non
     )
     assert ended.returncode == -signal.SIGKILL
     assert record(project)[-1]["look"] == 2
-    assert "verdict" not in record(project)[-1]
     assert _look(project.run(step(0.001, 2), SERIES)) == 3
     assert _look(project.run(spec, SERIES)) == 2
 
@@ -156,9 +150,7 @@ def test_a_plan_and_a_list_of_cases_leave_the_record_alone(project: ScoredProjec
     """A plan says which number the next checkpoint has, also where no model is named."""
     before = contents(project.path / "baselines")
     ended = project.run("--cep-plan", SERIES)
-    ended.lines.fnmatch_lines(
-        ["series run-1: checkpoint 2, * (how soon it finds a drop: cepbench history --series *)"]
-    )
+    ended.lines.fnmatch_lines(["series run-1: checkpoint 2, *"])
     project.run("--collect-only", SERIES)
     assert contents(project.path / "baselines") == before
 

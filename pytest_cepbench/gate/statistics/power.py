@@ -216,37 +216,7 @@ def _enough(design: Design, does: Callable[[Design], bool]) -> int | None:
     return enough
 
 
-def detection_delay(
-    design: Design,
-    levels: Sequence[float],
-    drops: Sequence[float],
-    tolerance: float,
-    power: float = POWER,
-) -> int | None:
-    """Checkpoints until a series of gates finds a drop with a probability of `power`.
-
-    levels: (n,) error of the upper bound at each of the checkpoints that follow, in (0, 0.5].
-    drops: (n,) true drop since the reference at each of them.
-    tolerance: at least 0.
-    Returns how many checkpoints it takes, 1 for the first of them; None where it takes more than n.
-    Found means high < -tolerance. All comparisons share the noise of their reference, which is half
-    of the variance of a difference; a checkpoint's own noise is taken to be new. Checkpoints next
-    to each other that err alike take longer, unless the first one finds it.
-    Raises ValueError for other numbers.
-    """
-    from scipy.special import ndtr
-
-    missed = np.ones(len(_NODES))  # given the noise of the reference
-    for number, (alpha, drop) in enumerate(zip(levels, drops, strict=True), 1):
-        _check(alpha, power, tolerance)
-        ahead = (drop - tolerance) / design.error - _steps_to_bound(design, alpha)
-        missed *= 1 - ndtr(sqrt(2) * ahead - _NODES[:, None]) @ _SHARES
-        if 1 - float(missed @ _SHARES) >= power:
-            return number
-    return None
-
-
-@cache  # delays of many cases ask for the same levels
+@cache
 def _steps_to_bound(design: Design, alpha: float) -> Array:
     """(40,) standard errors between a mean of bell-shaped differences and its bound.
 

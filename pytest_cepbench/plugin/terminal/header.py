@@ -16,7 +16,7 @@ from pytest_cepbench.files import shown_path
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.settings import RunSettings
-    from pytest_cepbench.gate.series.file import SeriesFile
+    from pytest_cepbench.gate.series import SeriesFile
     from pytest_cepbench.models.binding import BoundRole
 
 _LONGEST_SPEC = 32
@@ -73,7 +73,7 @@ def series_line(file: SeriesFile) -> str:
     from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS
 
     record = file.read()
-    if record is None or not record.last_look:
+    if record is None or not record.lines:
         expected = file.expected or EXPECTED_CHECKPOINTS
         share = checkpoint_share(1, expected)
         return (

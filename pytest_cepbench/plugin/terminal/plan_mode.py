@@ -35,8 +35,7 @@ def plan_lines(
     yield from _case_lines(evaluator, columns, rule)
     series = evaluator.series
     if series is not None:
-        command = f"cepbench history --series {series.name}"
-        yield f"{series_line(series)} (how soon it finds a drop: {command})"
+        yield series_line(series)
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""

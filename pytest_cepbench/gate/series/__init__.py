@@ -1,1 +1,0 @@
-"""Series of gates: the record of their looks, the shares of alpha that these have, and delays."""
