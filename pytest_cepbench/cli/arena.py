@@ -66,7 +66,7 @@ def run(arguments: Namespace) -> int:
             battles = [replace(b, first=names(b.first), second=names(b.second)) for b in shown]
         else:
             battles = read_verdicts(path, names)
-        board = make_leaderboard(title, battles, arguments.pair_model, grouping=arguments.by)
+        board = make_leaderboard(title, battles, grouping=arguments.by)
         boards.append(board)
     page = [s for board in boards for s in board_page(board)]
     name = f"leaderboard-{'-'.join(titles.values())}"
@@ -122,7 +122,7 @@ def board_page(board: Leaderboard) -> Iterator[Section]:
 
 def _board_notes(board: Leaderboard) -> Iterator[str]:
     yield (
-        f"ratings: Elo points by the {board.pair_model} model, mean 0, with 95 % intervals "
+        "ratings: Elo points by an ordered logit, mean 0, with 95 % intervals "
         "clustered by question; ranks: by simultaneous 95 % intervals of all differences; win "
         "rates in percent"
     )

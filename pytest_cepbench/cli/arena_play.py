@@ -19,7 +19,6 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.metrics.battles import coverage_time
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
@@ -88,7 +87,6 @@ def run(arguments: Namespace) -> int:
         board = make_leaderboard(
             arguments.name or suite.name,
             given.verdicts,
-            arguments.pair_model,
             forfeits=battles.forfeits,
         )
     facts = _written_facts(arguments.out, settings, battles, given)
@@ -207,10 +205,6 @@ def _battle_lines(battles: Battles) -> Iterator[str]:
         f"battles: {len(battles.arranged):,} of {len(models)} models on "
         f"{len({p.question for p in battles.arranged}):,} questions in "
         f"{len(set(battles.tasks.values()))} tasks; {battles.coverage()}"
-    )
-    yield (
-        f"of pairs drawn at random, {coverage_time(len(models)):.1f} battles a task would be "
-        f"needed in the mean until every model has fought; by roulette {len(models) - 1} are"
     )
     if battles.forfeits or battles.empty or battles.equal:
         yield (

@@ -88,13 +88,6 @@ SHARED["shown-answers"] = options(
     answers={"action": "extend", "default": []},
 )
 
-SHARED["pair-model"] = options(
-    """
-    --pair-model {ordered,davidson,rao-kupper} = ordered
-        ordered logit of all four verdicts, or one of those in which ties are alike
-    """
-)
-
 _PLAY = Command(
     "play",
     "let answers of several models battle before a judge, and rank the models",
@@ -115,7 +108,7 @@ _PLAY = Command(
         --seed SEED = 0      of draw and judge
         --name NAME          of the leaderboard; default: the suite's
         --plan               say what it would take, and ask nothing
-        @data pair-model
+        @data
         --out DIR = .cepbench/play
         @store
         """,
@@ -131,7 +124,6 @@ _LEADERBOARD = Command(
     options(
         """
         verdicts VERDICTS +  verdicts of one judge each: files, or ratings folders of pairs
-        @pair-model
         --by {task,meta-topic,capability,difficulty}
             win rates of OpenING's tasks, meta-topics, capabilities, or of common and hard tasks too
         --out DIR = .cepbench/arena

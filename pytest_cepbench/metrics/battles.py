@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import combinations
-from math import comb, fsum
+from math import comb
 from statistics import fmean
 from typing import Literal, get_args
 
@@ -264,22 +264,3 @@ def roulette(
 
 def _digest(*parts: object) -> int:
     return int.from_bytes(sha256("\0".join(map(str, parts)).encode()).digest()[:8])
-
-
-def coverage_time(models: int) -> float:
-    """Expected number of battles until each model has fought, pairs drawn uniformly at random.
-
-    models: M, at least 2. Inclusion and exclusion over the j models that have not fought yet:
-    sum over j of (-1)^(j+1) C(M, j) / (1 - C(M - j, 2) / C(M, 2)).
-    `roulette` needs M - 1 battles of a task, with certainty. Source: OpenING, section 4.1 (coverage
-    time; about M/2 times the harmonic number of M).
-    Raises ValueError for fewer than 2 models.
-    """
-    if models < 2:
-        raise ValueError(f"expected at least 2 models, got {models}")
-    total = comb(models, 2)
-    terms = (
-        (-1) ** (j + 1) * comb(models, j) / (1 - comb(models - j, 2) / total)
-        for j in range(1, models + 1)
-    )
-    return fsum(terms)

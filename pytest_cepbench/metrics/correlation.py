@@ -161,29 +161,3 @@ def shared_ranks(
     shown = numbers if decimals is None else [round(value, decimals) for value in numbers]
     ordered = sorted(shown, reverse=higher_is_better)
     return tuple(ordered.index(value) + 1 for value in shown)
-
-
-def rank_table(
-    scores: Mapping[str, Sequence[float]],
-    higher_is_better: Mapping[str, bool],
-    *,
-    decimals: int | None = None,
-) -> dict[str, tuple[int, ...]]:
-    """Ranks of the same models on several benchmarks, each in its own direction.
-
-    scores: benchmark -> one value per model, the models in the same order in each.
-    higher_is_better: benchmark -> direction; distances such as FID rank from the smallest.
-    Returns benchmark -> one rank per model; see `shared_ranks`.
-    Raises ValueError when a direction is missing or the benchmarks differ in their models.
-    """
-    lengths = {name: len(values) for name, values in scores.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"expected one value per model on every benchmark, got {lengths}")
-    if missing := sorted(set(scores) - set(higher_is_better)):
-        raise ValueError(
-            f"no direction is given for {', '.join(missing)}: say whether higher is better"
-        )
-    return {
-        name: shared_ranks(values, higher_is_better=higher_is_better[name], decimals=decimals)
-        for name, values in scores.items()
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -282,81 +281,6 @@ def alpha_estimate(rated: RatedThings, distance: Distance, draws: int = DRAWS) -
     return rated.estimate(
         lambda weights: alpha_of_coincidences((weights @ flat).reshape(shape), distance), draws
     )
-
-
-def mean_cohen_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
-    """The mean of Cohen's kappa over all pairs of raters that share a thing.
-
-    Pairs whose kappa is not defined are left out. Source: Light, Measures of response agreement for
-    qualitative data (1971).
-    """
-    judged = np.isfinite(rated.values)
-    names, places = np.unique(rated.values[judged], return_inverse=True)
-    codes, values = np.full(rated.values.shape, -1, np.int64), len(names)
-    codes[judged] = places
-    shared: list[IntArray] = []  # things of each pair
-    cells: list[IntArray] = []  # where in its pair's table each of them counts
-    for first, second in combinations(codes, 2):
-        both = np.flatnonzero((first >= 0) & (second >= 0))
-        if len(both):
-            place = len(shared) * values**2
-            shared.append(both)
-            cells.append(place + first[both] * values + second[both])
-    if not shared:
-        return Estimate(None, None, None, 0)
-    things, counted = np.concatenate(shared), np.concatenate(cells)
-
-    def mean_kappa(weights: FloatArray) -> float | None:
-        sums = np.bincount(counted, weights[things], len(shared) * values**2).astype(np.float64)
-        kappas = map(cohen_kappa, sums.reshape(-1, values, values))
-        defined = [kappa for kappa in kappas if kappa is not None]
-        return sum(defined) / len(defined) if defined else None
-
-    return rated.estimate(mean_kappa, draws)
-
-
-def fleiss_kappa(counts: FloatArray, weights: FloatArray | None = None) -> float | None:
-    """Fleiss' kappa, at most 1; None where one value alone occurs.
-
-    counts: (items, V) how many raters gave each value; the same number of raters for every item.
-    weights: (items,) how often each item counts; once where None.
-    Source: Fleiss, Measuring nominal scale agreement among many raters (1971), equations 1 to 7.
-    Raises ValueError for items with different numbers of raters, or with fewer than two.
-    """
-    raters = counts.sum(axis=1)
-    if not len(counts) or (raters != raters[0]).any() or raters[0] < _FEWEST_RATERS:
-        raise ValueError(
-            f"expected one number of raters, at least 2, for all items, got {raters.tolist()!r}"
-        )
-    weights = np.ones(len(counts)) if weights is None else weights
-    m = float(raters[0])
-    within = ((counts**2).sum(axis=1) - m) / (m * (m - 1))
-    total = float(weights.sum())
-    if not total:
-        return None
-    observed = float(weights @ within) / total
-    shares = weights @ counts / (m * total)
-    by_chance = float(shares @ shares)
-    return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None
-
-
-def fleiss_estimate(rated: RatedThings, draws: int = DRAWS) -> tuple[Estimate, int]:
-    """Fleiss' kappa over the things with the most usual number of raters, and that number.
-
-    It is defined for one number of raters alone; of two that are as usual the larger is taken. The
-    number is 0 where nothing has two ratings.
-    """
-    counts = value_counts(rated.values)
-    raters = counts.sum(axis=1).astype(int)
-    usual = np.bincount(raters)
-    usual[:_FEWEST_RATERS] = 0
-    if not usual.any():
-        return Estimate(None, None, None, 0), 0
-    most = len(usual) - 1 - int(np.argmax(usual[::-1]))
-    chosen = raters == most
-    own = RatedThings(rated.values[:, chosen], rated.items[chosen])
-    estimate = own.estimate(lambda weights: fleiss_kappa(counts[chosen], weights), draws)
-    return estimate, most
 
 
 def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:

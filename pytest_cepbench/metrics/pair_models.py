@@ -1,15 +1,14 @@
-"""Ratings of models from battles: ordered logit, Davidson and Rao-Kupper, fitted by likelihood.
+"""Ratings of models from battles: the ordered logit of all four verdicts, fitted by likelihood.
 
-Each gives the probability of a verdict from x = r_A - r_B + delta: the difference of two ratings
-and the judge's preference for what it sees first.
+It gives the probability of a verdict from x = r_A - r_B + delta: the difference of two ratings and
+the judge's preference for what it sees first. Source: McCullagh, Regression models for ordinal
+data, 1980.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, log
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -68,12 +67,6 @@ def max_t_intervals(
     return half
 
 
-PairModel = Literal["ordered", "davidson", "rao-kupper"]
-"""ordered: the ordered logit of all four verdicts. davidson, rao-kupper: ties of both kinds are one
-verdict. Sources: McCullagh 1980; Davidson 1970; Rao and Kupper 1967."""
-
-PAIR_MODELS: tuple[PairModel, ...] = get_args(PairModel)
-
 ELO = 400 / log(10)
 """Elo points of a rating of 1, which is a logit."""
 
@@ -93,7 +86,7 @@ _OPEN = (
 
 @dataclass(frozen=True)
 class FittedRatings:
-    """A fitted model of pairs.
+    """Fitted ratings.
 
     models: names, as in the table.
     ratings: (M,) logits that sum to 0.
@@ -101,7 +94,7 @@ class FittedRatings:
     order_effect: delta, the logit by which the judge favours the first answer; None when it was
     held at 0.
     order_error: its standard error.
-    tie: log of the tie parameter: t of ordered and rao-kupper, nu of davidson.
+    tie: log of the tie parameter t.
     loss: negative log-likelihood of the verdicts at the fit.
     regularized: whether the battles alone leave a rating or the tie parameter without bound (a
     model that won everything, no ties), so that half a battle against an average model was added
@@ -144,13 +137,8 @@ class _Terms:
     ss: FloatArray
 
 
-Family = Callable[[FloatArray, float, IntArray], _Terms]
-
-
-def fit_ratings(
-    table: BattleTable, model: PairModel = "ordered", *, order_effect: bool = True
-) -> FittedRatings:
-    """Fit a model of pairs by maximum likelihood.
+def fit_ratings(table: BattleTable, *, order_effect: bool = True) -> FittedRatings:
+    """Fit the ratings by maximum likelihood.
 
     order_effect: False holds delta at 0, for verdicts that were asked in both orders.
     Raises ValueError where some models never met the others, directly or through further ones,
@@ -166,7 +154,7 @@ def fit_ratings(
         )
     from scipy.optimize import minimize
 
-    problem = _Problem(table, model, order_effect=order_effect)
+    problem = _Problem(table, order_effect=order_effect)
     start = np.zeros(problem.size)
     result = minimize(
         problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
@@ -222,7 +210,7 @@ class _Problem:
     Parameters: M - 1 contrasts of ratings, delta, log of the tie.
     """
 
-    def __init__(self, table: BattleTable, model: PairModel, *, order_effect: bool) -> None:
+    def __init__(self, table: BattleTable, *, order_effect: bool) -> None:
         self.order_effect = order_effect
         ties = np.isin(table.grades, (1, 2))
         self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
@@ -240,10 +228,9 @@ class _Problem:
         self.size = self.design.shape[1] + 1
         self.weights = table.weights
         self.grades = table.grades
-        self.family = _davidson if model == "davidson" else _thresholds(model)
 
     def _terms(self, parameters: FloatArray) -> _Terms:
-        return self.family(self.design @ parameters[:-1], float(parameters[-1]), self.grades)
+        return _terms(self.design @ parameters[:-1], float(parameters[-1]), self.grades)
 
     def loss_of_verdicts(self, parameters: FloatArray) -> float:
         """Negative log-likelihood without the ridge."""
@@ -287,7 +274,7 @@ class _Problem:
         design = np.zeros((4 * size, self.size - 1))
         design[:, : size - 1] = np.tile(self.contrasts, (4, 1))
         grades = np.repeat([0, 1, 2, 3], size)
-        return self.family(design @ parameters[:-1], float(parameters[-1]), grades), design
+        return _terms(design @ parameters[:-1], float(parameters[-1]), grades), design
 
 
 def _second(terms: _Terms, design: FloatArray, weights: FloatArray) -> FloatArray:
@@ -299,49 +286,22 @@ def _second(terms: _Terms, design: FloatArray, weights: FloatArray) -> FloatArra
     return hessian
 
 
-def _davidson(x: FloatArray, s: float, grades: IntArray) -> _Terms:
-    """P(A) : P(tie) : P(B) = e^(x/2) : nu : e^(-x/2) with nu = e^s."""
-    utilities = np.stack([x / 2, np.full_like(x, s), -x / 2])
-    verdicts = np.array([0, 1, 1, 2])[grades]
-    utilities -= utilities.max(axis=0)
-    p = np.exp(utilities)
-    total = p.sum(axis=0)
-    p /= total
-    slope, is_tie = np.array([0.5, 0.0, -0.5]), np.array([0.0, 1.0, 0.0])
-    mean_x = slope @ p
-    mean_s = p[1]
-    return _Terms(
-        value=utilities[verdicts, np.arange(len(x))] - np.log(total),
-        x=slope[verdicts] - mean_x,
-        s=is_tie[verdicts] - mean_s,
-        xx=-(slope**2 @ p - mean_x**2),
-        xs=mean_x * mean_s,
-        ss=-mean_s * (1 - mean_s),
-    )
+_INTERVALS = np.array([(-inf, -1), (-1, 0), (0, 1), (1, inf)])
+"""Ends of each verdict, in t: A below x - t, Tie(A) to x, Tie(B) to x + t, B beyond."""
 
 
-def _thresholds(model: PairModel) -> Family:
-    """Families in which a verdict is an interval of a logistic variable; t = e^s sets its ends.
-
-    ordered: A below x - t, Tie(A) to x, Tie(B) to x + t, B beyond; rao-kupper has one tie between
-    x - t and x + t.
-    """
-    tie = ((-1, 0), (0, 1)) if model == "ordered" else ((-1, 1), (-1, 1))
-    intervals = np.array([(-inf, -1), *tie, (1, inf)])
-
-    def family(x: FloatArray, s: float, grades: IntArray) -> _Terms:
-        t = exp(s)
-        low, high = intervals[grades].T
-        lower, upper = _logistic(x, t, low), _logistic(x, t, high)
-        p = np.maximum(upper[0] - lower[0], 1e-300)
-        by_x = (upper[1] - lower[1]) / p
-        by_t = (_scaled(upper[1], high) - _scaled(lower[1], low)) / p
-        by_xx = (upper[2] - lower[2]) / p - by_x**2
-        by_xt = (_scaled(upper[2], high) - _scaled(lower[2], low)) / p - by_x * by_t
-        by_tt = (_scaled(upper[2], high**2) - _scaled(lower[2], low**2)) / p - by_t**2
-        return _Terms(np.log(p), by_x, by_t * t, by_xx, by_xt * t, by_tt * t**2 + by_t * t)
-
-    return family
+def _terms(x: FloatArray, s: float, grades: IntArray) -> _Terms:
+    """A verdict is an interval of a logistic variable; t = e^s sets its ends."""
+    t = exp(s)
+    low, high = _INTERVALS[grades].T
+    lower, upper = _logistic(x, t, low), _logistic(x, t, high)
+    p = np.maximum(upper[0] - lower[0], 1e-300)
+    by_x = (upper[1] - lower[1]) / p
+    by_t = (_scaled(upper[1], high) - _scaled(lower[1], low)) / p
+    by_xx = (upper[2] - lower[2]) / p - by_x**2
+    by_xt = (_scaled(upper[2], high) - _scaled(lower[2], low)) / p - by_x * by_t
+    by_tt = (_scaled(upper[2], high**2) - _scaled(lower[2], low**2)) / p - by_t**2
+    return _Terms(np.log(p), by_x, by_t * t, by_xx, by_xt * t, by_tt * t**2 + by_t * t)
 
 
 def _logistic(

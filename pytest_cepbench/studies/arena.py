@@ -41,7 +41,6 @@ from pytest_cepbench.metrics.judge_agreement import (
 )
 from pytest_cepbench.metrics.pair_models import (
     ELO,
-    PairModel,
     fit_ratings,
 )
 
@@ -80,7 +79,6 @@ class Leaderboard:
     """The models that a judge compared, the best first.
 
     name: of the panel.
-    pair_model: by which the ratings were fitted.
     verdicts, questions: how many there are.
     tie_share: share of the verdicts that are ties.
     order_effect, order_error: logit by which the judge favours the first answer, and its standard
@@ -96,7 +94,6 @@ class Leaderboard:
     """
 
     name: str
-    pair_model: PairModel
     verdicts: int
     questions: int
     tie_share: float
@@ -135,7 +132,6 @@ class JudgeComparison:
 def make_leaderboard(
     name: str,
     battles: Sequence[JudgedBattle],
-    pair_model: PairModel = "ordered",
     *,
     arranged: Sequence[Pairing] = (),
     forfeits: Sequence[Forfeit] = (),
@@ -155,7 +151,7 @@ def make_leaderboard(
     """
     try:
         table = BattleTable(battles)
-        ratings = fit_ratings(table, pair_model)
+        ratings = fit_ratings(table)
     except ValueError as error:
         raise DatasetError(f"{name}: {error}") from error
     found, unjudged = _forfeits(name, battles, arranged, without_answer)
@@ -191,7 +187,6 @@ def make_leaderboard(
 
     return Leaderboard(
         name=name,
-        pair_model=pair_model,
         verdicts=len(battles),
         questions=len({battle.question for battle in battles}),
         tie_share=sum(battle.winner.startswith("Tie") for battle in battles) / len(battles),

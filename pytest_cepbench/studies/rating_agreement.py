@@ -18,8 +18,6 @@ from pytest_cepbench.metrics.judge_agreement import (
     Reading,
     alpha_estimate,
     equal_votes_estimate,
-    fleiss_estimate,
-    mean_cohen_estimate,
     median_estimate,
     ratio_estimate,
 )
@@ -110,10 +108,6 @@ def _coefficients(table: VoteTable, draws: int) -> Iterator[Coefficient]:
         return
     nominal = alpha_estimate(rated, "nominal", draws)
     yield Coefficient("Krippendorff's alpha, nominal", scale.name, nominal)
-    yield Coefficient("mean of Cohen's kappa", scale.name, mean_cohen_estimate(rated, draws))
-    fleiss, raters = fleiss_estimate(rated, draws)
-    note = f"over those with {raters} votes" if raters else ""
-    yield Coefficient("Fleiss' kappa", scale.name, fleiss, note)
     if scale.labels != WINNERS:
         yield Coefficient("equal votes", scale.name, equal_votes_estimate(rated, draws))
         return

@@ -85,13 +85,11 @@ def test_leaderboard(panels: Home) -> None:
 
 
 def test_groups(panels: Home) -> None:
-    """Groups have a table of their own, by the model of pairs that is named."""
-    ended = panels.command(
-        "arena", "leaderboard", "people.json", "--by=meta-topic", "--pair-model=davidson"
-    )
+    """Groups have a table of their own."""
+    ended = panels.command("arena", "leaderboard", "people.json", "--by=meta-topic")
 
     assert ended.code == 0
-    assert "Elo points by the davidson model" in ended.out.replace("\n", " ")
+    assert "Elo points by an ordered logit" in ended.out.replace("\n", " ")
     assert "people: win rate with ties as 1/2, in percent" in ended.out
 
 

@@ -20,7 +20,6 @@ from pytest_cepbench.metrics.correlation import (
     correlation,
     correlation_matrix,
     mean_of_pairs,
-    rank_table,
     shared_ranks,
 )
 
@@ -275,25 +274,6 @@ def test_numbers_that_look_the_same_rank_the_same() -> None:
     scores = [0.3571, 0.3574, 0.4]
     assert shared_ranks(scores, higher_is_better=True, decimals=3) == (2, 2, 1)
     assert shared_ranks(scores, higher_is_better=True) == (3, 2, 1)
-
-
-def test_every_benchmark_ranks_in_its_own_direction() -> None:
-    """Distances rank from the smallest."""
-    scores = {"SIM": [0.5, 0.6, 0.7], "FID": [1.5, 1.6, 1.4]}
-    ranks = rank_table(scores, {"SIM": True, "FID": False})
-    assert ranks == {"SIM": (3, 2, 1), "FID": (2, 3, 1)}
-
-
-def test_a_benchmark_without_a_direction_is_refused() -> None:
-    """No direction is guessed: the wrong one turns a ranking round."""
-    with pytest.raises(ValueError, match="no direction is given for FID"):
-        rank_table({"SIM": [0.5], "FID": [1.5]}, {"SIM": True})
-
-
-def test_benchmarks_of_other_models_are_refused() -> None:
-    """A model that was left out of one column would shift all those after it."""
-    with pytest.raises(ValueError, match="one value per model on every benchmark"):
-        rank_table({"SIM": [0.5, 0.6], "FID": [1.5]}, {"SIM": True, "FID": False})
 
 
 @pytest.mark.parametrize("values", [[0.5, float("nan")], [float("inf")], [[0.5, 0.6]]])

@@ -21,11 +21,8 @@ from pytest_cepbench.metrics.judge_agreement import (
     alpha_estimate,
     confusion,
     equal_votes_estimate,
-    fleiss_estimate,
-    fleiss_kappa,
     grades_of,
     krippendorff_alpha,
-    mean_cohen_estimate,
     median_estimate,
     ratio_estimate,
     share,
@@ -44,23 +41,6 @@ RATINGS = np.array(
     float,
 )
 """Krippendorff's own example, with values from 0: nominal .743, ordinal .815."""
-
-FLEISS = np.array(
-    [
-        [0, 0, 0, 0, 14],
-        [0, 2, 6, 4, 2],
-        [0, 0, 3, 5, 6],
-        [0, 3, 9, 2, 0],
-        [2, 2, 8, 1, 1],
-        [7, 7, 0, 0, 0],
-        [3, 2, 6, 3, 0],
-        [2, 5, 3, 2, 2],
-        [6, 5, 2, 1, 0],
-        [0, 2, 2, 3, 7],
-    ],
-    float,
-)
-"""An example of 14 raters and 10 subjects whose kappa is .210."""
 
 ratings = st.integers(2, 4).flatmap(
     lambda raters: st.lists(
@@ -95,34 +75,6 @@ def test_alpha_is_that_of_the_package(values: np.ndarray, distance: Distance) ->
         assert ours == pytest.approx(theirs, abs=1e-9)
 
 
-def test_fleiss_example() -> None:
-    """The value of the example, and that of ratings which have the same counts."""
-    assert fleiss_kappa(FLEISS) == pytest.approx(0.210, abs=5e-4)
-    rows = [np.repeat(np.arange(5), row.astype(int)) for row in FLEISS]
-    estimate, raters = fleiss_estimate(RatedThings(np.array(rows, float).T))
-    assert estimate.value == pytest.approx(0.210, abs=5e-4)
-    assert raters == 14
-
-
-def test_fleiss_takes_the_most_usual_number_of_ratings() -> None:
-    """Items with another number are left out; without any pair there is none."""
-    values = np.array([[0, 1, 1, 0], [0, 1, 0, nan], [nan, nan, nan, nan]])
-    estimate, raters = fleiss_estimate(RatedThings(values))
-    assert (raters, estimate.items) == (2, 3)
-    alone = RatedThings(np.array([[0.0, 1.0]]))
-    assert fleiss_estimate(alone)[0].value is None
-    with pytest.raises(ValueError, match="one number of raters"):
-        fleiss_kappa(np.array([[2.0, 0.0], [1.0, 0.0]]))
-
-
-def test_cohen_of_two_raters() -> None:
-    """Two raters of 50 things: 20 and 15 equal, 5 and 10 not, kappa .4."""
-    first = [0] * 25 + [1] * 25
-    second = [0] * 20 + [1] * 5 + [0] * 10 + [1] * 15
-    estimate = mean_cohen_estimate(RatedThings(np.array([first, second], float)))
-    assert estimate.value == pytest.approx(0.4)
-
-
 @given(ratings)
 def test_full_agreement_is_one(values: np.ndarray) -> None:
     """Where every rater says what the first says, each coefficient is 1 or not defined."""
@@ -130,8 +82,6 @@ def test_full_agreement_is_one(values: np.ndarray) -> None:
     same = RatedThings(np.repeat(filled[None], 3, axis=0))
     estimates = [
         alpha_estimate(same, "ordinal", 5),
-        mean_cohen_estimate(same, 5),
-        fleiss_estimate(same, 5)[0],
         equal_votes_estimate(same, 5),
     ]
     assert all(each.value is None or each.value == pytest.approx(1) for each in estimates)
@@ -142,9 +92,8 @@ def test_full_agreement_is_one(values: np.ndarray) -> None:
 def test_order_changes_nothing(values: np.ndarray, random: object) -> None:
     """Neither that of raters nor that of things."""
     turned = values[::-1, ::-1]
-    for measure in (mean_cohen_estimate, equal_votes_estimate):
-        first, second = (measure(RatedThings(each), 2).value for each in (values, turned))
-        assert first == (None if second is None else pytest.approx(second))
+    first, second = (equal_votes_estimate(RatedThings(v), 2).value for v in (values, turned))
+    assert first == (None if second is None else pytest.approx(second))
 
 
 def test_things_of_an_item_are_drawn_together() -> None:

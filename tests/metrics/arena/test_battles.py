@@ -9,7 +9,6 @@ from collections import Counter
 from itertools import pairwise
 from math import comb, isclose, isnan
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +21,6 @@ from pytest_cepbench.metrics.battles import (
     ForfeitPolicy,
     JudgedBattle,
     battle_records,
-    coverage_time,
     pairwise_win_rates,
     roulette,
 )
@@ -192,28 +190,6 @@ def test_rounds_and_models_that_are_refused(models: list[str], rounds: int, mess
     """Fewer than two models, one twice, more rounds than pairs."""
     with pytest.raises(ValueError, match=message):
         roulette(models, {"t": ["q"]}, rounds)
-
-
-@pytest.mark.parametrize(
-    ("models", "battles"),
-    [(3, 2.50), (5, 5.33), (8, 10.40), (11, 16.07), (14, 22.17), (20, 35.30)],
-)
-def test_coverage_time(models: int, battles: float) -> None:
-    """Computed once by other code."""
-    assert round(coverage_time(models), 2) == battles
-    with pytest.raises(ValueError, match="at least 2 models, got 1"):
-        coverage_time(1)
-
-
-def test_coverage_time_is_the_mean_of_draws() -> None:
-    """Pairs drawn until all of five models have fought, 20,000 times."""
-    rng = np.random.default_rng(0)
-    draws = rng.random((20_000, 60, 5)).argsort(axis=2)[:, :, :2]
-    shown = np.zeros((20_000, 60, 5), dtype=bool)
-    np.put_along_axis(shown, draws, values=True, axis=2)
-    times = np.logical_or.accumulate(shown, axis=1).all(axis=2).argmax(axis=1) + 1
-
-    assert isclose(times.mean(), coverage_time(5), rel_tol=0.02)
 
 
 PANEL = [

@@ -13,10 +13,9 @@ from scipy.optimize import approx_fprime
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.metrics.battles import BattleTable, JudgedBattle
 from pytest_cepbench.metrics.pair_models import (
-    PAIR_MODELS,
-    PairModel,
     RankInterval,
     _Problem,
+    _terms,
     fit_ratings,
     max_t_intervals,
     ranks_of,
@@ -26,16 +25,15 @@ from tests.metrics.arena.panels import panels, simulate, swap
 TRUTH = np.array([1.0, 0.4, 0.0, -0.5, -0.9])
 
 
-@pytest.mark.parametrize("model", PAIR_MODELS)
 @pytest.mark.parametrize("undefeated", [False, True], ids=["bounded", "separated"])
-def test_derivatives(model: PairModel, *, undefeated: bool) -> None:
+def test_derivatives(*, undefeated: bool) -> None:
     """Gradient and Hessian are those of the loss, with and without the ridge."""
     rng = np.random.default_rng(1)
     battles = simulate(TRUTH, 60, rng)
     if undefeated:
         battles = [b for b in battles if b.first != "m00" or b.winner == "A"]
         battles = [b for b in battles if b.second != "m00" or b.winner == "B"]
-    problem = _Problem(BattleTable(battles), model, order_effect=True)
+    problem = _Problem(BattleTable(battles), order_effect=True)
     point = rng.normal(0, 0.3, problem.size)
 
     assert problem.regularized is undefeated
@@ -51,14 +49,10 @@ def test_derivatives(model: PairModel, *, undefeated: bool) -> None:
     assert problem.hessian(point) == pytest.approx(numeric, abs=1e-4)
 
 
-@pytest.mark.parametrize("model", PAIR_MODELS)
-def test_probabilities_add_up(model: PairModel) -> None:
-    """The likelihoods of all verdicts of one battle sum to 1; ties of either kind count once."""
-    verdicts = [0, 1, 2, 3] if model == "ordered" else [0, 1, 3]
-    table = BattleTable([JudgedBattle("q", "a", "b", "A")])
-    problem = _Problem(table, model, order_effect=False)
+def test_probabilities_add_up() -> None:
+    """The likelihoods of all verdicts of one battle sum to 1."""
     x = np.linspace(-3, 3, 7)
-    total = sum(np.exp(problem.family(x, -0.4, np.full(7, verdict)).value) for verdict in verdicts)
+    total = sum(np.exp(_terms(x, -0.4, np.full(7, verdict)).value) for verdict in range(4))
 
     assert total == pytest.approx(np.ones(7))
 
@@ -143,16 +137,15 @@ def test_a_model_that_wins_everything_stays_within_bounds() -> None:
     assert fit.ratings.sum() == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("model", PAIR_MODELS)
 @pytest.mark.parametrize("kinds", [("A", "B"), ("Tie(A)", "Tie(B)")], ids=["no ties", "only ties"])
-def test_without_ties_or_with_ties_alone(model: PairModel, kinds: tuple[str, str]) -> None:
+def test_without_ties_or_with_ties_alone(kinds: tuple[str, str]) -> None:
     """The tie parameter stays finite, and the errors with it."""
     battles = [
         JudgedBattle(f"q{i}{a}{b}", a, b, kinds[(i + ord(a)) % 3 == 0])  # type: ignore[arg-type]
         for i in range(9)
         for a, b in combinations("abc", 2)
     ]
-    fit = fit_ratings(BattleTable(battles), model)
+    fit = fit_ratings(BattleTable(battles))
 
     assert fit.regularized
     assert abs(fit.tie) < 10
@@ -191,12 +184,12 @@ def test_a_judge_that_always_leans_to_one_side(side: str, winners: tuple[str, st
         fit_ratings(BattleTable(battles))
 
 
-def covered(model: PairModel, runs: int) -> float:
+def covered(runs: int) -> float:
     """Share of 95 % intervals of differences that hold the truth: 600 battles, four a question."""
     hits = []
     for seed in range(runs):
         battles = simulate(TRUTH, 600, np.random.default_rng(seed))
-        fit = fit_ratings(BattleTable(battles), model)
+        fit = fit_ratings(BattleTable(battles))
         ends = np.array([1.0, 0, 0, 0, -1.0])
         error = np.sqrt(ends @ fit.covariance @ ends)
         hits.append(abs(ends @ fit.ratings - ends @ TRUTH) < 1.96 * error)
@@ -206,14 +199,13 @@ def covered(model: PairModel, runs: int) -> float:
 
 def test_intervals_hold_what_was_simulated() -> None:
     """60 panels, difference of the first and last model and order effect: about 95 of 100."""
-    assert 0.89 < covered("ordered", 60) <= 1
+    assert 0.89 < covered(60) <= 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["ordered", "rao-kupper"])
-def test_coverage_of_the_intervals(model: PairModel) -> None:
-    """400 panels; ties collapsed to one verdict follow the same latent scale."""
-    assert 0.93 <= covered(model, 400) <= 0.97
+def test_coverage_of_the_intervals() -> None:
+    """400 panels."""
+    assert 0.93 <= covered(400) <= 0.97
 
 
 def rank_intervals(values: Any, covariance: Any) -> tuple[RankInterval, ...]:
@@ -246,18 +238,6 @@ def test_common_errors_do_not_matter() -> None:
         RankInterval(1, 1),
     )
     assert set(rank_intervals(apart, 25 * np.eye(3))) == {RankInterval(1, 3)}
-
-
-def test_no_error_at_all() -> None:
-    """Equal values share ranks; any difference counts."""
-    ranks = rank_intervals(np.array([1.0, 1.0, 0.5]), np.zeros((3, 3)))
-
-    assert ranks == (RankInterval(1, 2), RankInterval(1, 2), RankInterval(3, 3))
-
-
-def test_one_model() -> None:
-    """It is the first."""
-    assert rank_intervals(np.array([1.0]), np.eye(1)) == (RankInterval(1, 1),)
 
 
 def test_critical_values() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.metrics.correlation import correlation, rank_table, shared_ranks
+from pytest_cepbench.metrics.correlation import correlation, shared_ranks
 from pytest_cepbench.metrics.gc import mean_of_categories
 from tests.metrics.published.tables import load
 
@@ -95,13 +95,14 @@ def test_ranks_of_table_2(score: str, group: str) -> None:
     In the ninth, visual MME, LLaVA-7B is printed as 5 beside mPLUG-Owl2 and is 4: 148.7 is more
     than 146.2.
     """
-    table = rank_table({score: TABLE_2.rows[score, f"{group} Mean"].tolist()}, HIGHER_IS_BETTER)
+    means = TABLE_2.rows[score, f"{group} Mean"].tolist()
+    ranks = shared_ranks(means, higher_is_better=HIGHER_IS_BETTER[score])
     in_table = tuple(TABLE_2.rows[score, f"{group} Rank"])
     if (score, group) == ("MME", "Visual"):
-        assert table[score] == (2, 7, 1, 6, 5, 3, 4)
+        assert ranks == (2, 7, 1, 6, 5, 3, 4)
         assert in_table == (2, 7, 1, 6, 5, 3, 5)
     else:
-        assert table[score] == in_table
+        assert ranks == in_table
 
 
 @pytest.mark.parametrize("benchmark", [row[0] for row in TABLE_2.rows if row[1] == "rank"])
@@ -113,9 +114,9 @@ def test_ranks_on_other_benchmarks(benchmark: str) -> None:
 
 def test_similarity_and_distance_rank_the_models_the_same() -> None:
     """The paper's claim on GC@3 and GC_FID@3 holds for their overall means."""
-    columns = {name: TABLE_2.rows[name, "Overall Mean"].tolist() for name in ("GC@3", "GC_FID@3")}
-    ranks = rank_table(columns, HIGHER_IS_BETTER)
-    assert ranks["GC@3"] == ranks["GC_FID@3"]
+    similarity, distance = (TABLE_2.rows[name, "Overall Mean"] for name in ("GC@3", "GC_FID@3"))
+    by_similarity = shared_ranks(similarity.tolist(), higher_is_better=True)
+    assert by_similarity == shared_ranks(distance.tolist(), higher_is_better=False)
 
 
 LEADERBOARDS = {
