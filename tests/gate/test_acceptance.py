@@ -56,15 +56,6 @@ def test_a_changed_case_shows_before_and_after(tmp_path: Path) -> None:
     assert anchor_path(tmp_path, KEY).read_bytes() == first
 
 
-def test_an_anchor_is_kept_for_as_long_as_it_compares(tmp_path: Path) -> None:
-    """The third, fourth, ... acceptance leaves it where the first put it."""
-    for k in range(1, 6):
-        change = _accept(tmp_path, _model(k))
-        assert change is not None
-        assert change.anchor == ["none", "frozen", "kept", "kept", "kept"][k - 1]
-    assert _lies(anchor_path(tmp_path, KEY)) == _model(1)
-
-
 def test_an_anchor_is_moved_on_request(tmp_path: Path) -> None:
     """Also where the baseline itself stays: then the anchor is what changes."""
     for k in (1, 2, 3):
@@ -89,17 +80,6 @@ def test_without_an_anchor_there_is_none_to_move(tmp_path: Path) -> None:
     assert change is not None
     assert change.anchor == "frozen"
     assert _lies(anchor_path(tmp_path, KEY)) == _model(2)
-
-
-def test_an_anchor_of_something_else_moves(tmp_path: Path) -> None:
-    """After a change of samples or encoders it could be compared with nothing any more."""
-    for k in (1, 2):
-        _accept(tmp_path, _model(k))
-    other = _model(3, identity={"suite": "shapes/2"})
-    change = _accept(tmp_path, other)
-    assert change is not None
-    assert change.anchor == "moved"
-    assert _lies(anchor_path(tmp_path, KEY)) == other
 
 
 def test_a_baseline_of_something_else_becomes_no_anchor(tmp_path: Path) -> None:

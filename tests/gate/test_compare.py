@@ -70,12 +70,6 @@ def test_the_edge_of_the_tolerance_is_exact(tolerance: float, higher: bool) -> N
         assert judgement.baseline_value == before.value
 
 
-def test_a_tolerance_that_was_calculated_has_the_same_edge() -> None:
-    """0.7 - 0.4 is a hair less than 0.3: a drop of 0.3 still holds, scores have six decimals."""
-    before = accepted(measured({"c": {"a": 0.7}}))
-    assert judge(measured({"c": {"a": 0.4}}), before, plain(0.7 - 0.4)).verdict is Verdict.HELD
-
-
 def test_the_threshold_gate_makes_no_bounds() -> None:
     """It says nothing of noise, so it shows none: one sample decides."""
     judgement = judge(
@@ -84,14 +78,6 @@ def test_the_threshold_gate_makes_no_bounds() -> None:
     assert (judgement.verdict, judgement.difference) == (Verdict.REGRESSED, -0.8)
     assert (judgement.low, judgement.high, judgement.alpha) == (None, None, None)
     assert (judgement.method, judgement.visible, judgement.statements) == ("", None, ())
-
-
-def test_a_rise_holds_whatever_its_size() -> None:
-    """The threshold gate has no word for better."""
-    judgement = judge(
-        measured({"c": {"a": 1.0}}), accepted(measured({"c": {"a": -1.0}})), plain(0.01)
-    )
-    assert (judgement.verdict, judgement.difference) == (Verdict.HELD, 2.0)
 
 
 def test_samples_are_compared_each_with_itself() -> None:
@@ -154,13 +140,6 @@ def test_what_cannot_be_compared_says_why(changes: dict[str, Any], reason: str, 
     assert not PRESENTATIONS[judgement.verdict].passes
 
 
-def test_another_model_is_what_a_gate_is_for() -> None:
-    """The model under test may be any other; that alone makes nothing incomparable."""
-    now = measured(model={"spec": "/another/checkpoint"})
-    judgement = judge(now, accepted(measured()), plain(0.01))
-    assert (judgement.verdict, judgement.reasons) == (Verdict.HELD, ())
-
-
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Scores, Scores]:
     """Scores before and now of the same samples, close enough for every verdict."""
@@ -182,17 +161,6 @@ def test_the_order_of_samples_never_matters(
     assert judge(measured(shuffled), baseline, policy) == judge(measured(now), baseline, policy)
 
 
-def test_the_order_of_samples_does_not_matter_on_the_edge() -> None:
-    """Six differences whose plain sum lands on either side of the edge, as they are ordered."""
-    drops = [-0.016862, -0.008189, -0.000409, -0.003079, -0.010434, -0.02103]
-    before = accepted(measured({"c": {str(i): 0.0 for i in range(6)}}))
-    verdicts = {
-        judge(measured({"c": {str(i): drops[i] for i in order}}), before, plain(0.01)).verdict
-        for order in ([0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [5, 0, 4, 1, 3, 2])
-    }
-    assert len(verdicts) == 1
-
-
 @given(pairs(), TOLERANCES, st.data(), st.booleans())
 def test_raising_scores_never_makes_the_plain_verdict_worse(
     scores: tuple[Scores, Scores], tolerance: float, data: st.DataObject, higher: bool
@@ -210,16 +178,3 @@ def test_raising_scores_never_makes_the_plain_verdict_worse(
     assert first.difference is not None
     assert second.difference >= first.difference
     assert (first.verdict, second.verdict) != (Verdict.HELD, Verdict.REGRESSED)
-
-
-@given(pairs())
-def test_a_wider_tolerance_never_makes_the_plain_verdict_worse(
-    scores: tuple[Scores, Scores],
-) -> None:
-    """Allowing more can only let more pass."""
-    before, now = scores
-    verdicts = [
-        judge(measured(now), accepted(measured(before)), plain(t)).verdict
-        for t in (0.0, 0.001, 0.01, 0.05, 0.5)
-    ]
-    assert verdicts == sorted(verdicts, key=lambda verdict: verdict is Verdict.HELD)

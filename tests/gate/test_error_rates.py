@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks import gate_error_rates
 from benchmarks.error_rates import errors, power, trainings, verdicts
@@ -31,7 +29,7 @@ from benchmarks.error_rates.worlds import (
     WORLDS,
     World,
 )
-from benchmarks.pages import fill, largest, number, table
+from benchmarks.pages import table
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
@@ -108,17 +106,6 @@ def test_looks_that_each_take_the_whole_alpha_break_promises(
     assert len(broken()) == 1
 
 
-def test_looks_stop_when_decided() -> None:
-    """A large drift needs fewer samples than none, and all of them are the most that are used."""
-    means = []
-    for drift in (0.0, 0.08):
-        values, layout = verdicts.drawn(LOOKED[0], 192, 20, drift)
-        found, used = verdicts.looks(values, layout, 0.01, 0.05)
-        means.append(used.mean())
-    assert set(found) == {Verdict.REGRESSED}
-    assert 25 <= means[1] < means[0] <= 192
-
-
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @pytest.mark.parametrize("times", [1, 4])
 def test_judge_says_what_the_figures_count(world: World, times: int) -> None:
@@ -164,16 +151,6 @@ def test_the_t_test_knows_categories_and_seeds(world: World) -> None:
     if world is NORMAL:
         expected = ttest_1samp(values, 0.0, axis=1, alternative="less").pvalue <= 0.05
         assert (student.failures(-1.0, [0.05])[0] == expected).all()
-
-
-@given(st.sampled_from([*WORLDS, *HARD, *LOOKED, SERIES[2]]), st.integers(0, 99))
-def test_worlds_drift_as_they_say(world: World, seed: int) -> None:
-    """The mean drop of many samples is the drift that was asked for, within 5 standard errors."""
-    layout = world.layout(80)
-    drift = world.tolerance
-    drops = -world.draw(np.random.default_rng(seed), 400, layout, drift).mean(1)
-    chosen = 0.02 if world.turned > 0 else 5 * drops.std() / 20  # the best of 5 is a better one
-    assert abs(drops.mean() - drift) < chosen + 1e-12
 
 
 def test_the_layouts_are_those_of_the_embedded_suites() -> None:
@@ -230,11 +207,6 @@ def test_a_rate_beyond_three_errors_is_broken() -> None:
     assert many.broken == ["rate: 0.1000 +- 0.0067, promised at most 0.0500"]
 
 
-def test_a_run_of_many_cases_errs_where_one_does() -> None:
-    """Two independent cases that err in one run of two spare a quarter of their runs."""
-    assert Promises().percent("rate", np.arange(100) % 2 == 0, 1.0, 2).startswith("75.0±")
-
-
 def test_the_script_prints_tables_and_exits_by_the_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,18 +237,6 @@ def test_it_is_run_by_its_path(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "at least 2 runs, got 1" in done.stderr
-
-
-def test_a_page_without_a_place_for_a_table_is_refused() -> None:
-    """The message names the mark that is missing."""
-    with pytest.raises(ValueError, match="expected a line <!-- worlds --> in the page"):
-        fill("Rates.\n", {"worlds": "| a |"})
-
-
-def test_a_page_shows_the_rows_that_err_most() -> None:
-    """In their order, by the figure without its brackets and error."""
-    rows = [["a", "3.0±0.1"], ["b", ""], ["c", "(2.0±9.0)"]]
-    assert largest(2, lambda row: number(row[1]))(rows) == [rows[0], rows[2]]
 
 
 def test_the_page_has_a_place_for_every_table() -> None:

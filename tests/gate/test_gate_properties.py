@@ -12,18 +12,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
     FreshMeasurement,
     Judgement,
     Policy,
     Verdict,
-    dump_baseline,
     judge,
-    load_baseline,
     present,
 )
-from tests.gate.build import KEY, accepted, measured, replace
+from tests.gate.build import accepted, measured, replace
 
 RISING = [Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.HELD, Verdict.IMPROVED]
 
@@ -254,31 +251,3 @@ def test_what_was_not_compared_never_passes(
     verdict = judge(now, before, policy).verdict
     assert verdict is Verdict.INCOMPARABLE
     assert not present(verdict).passes
-
-
-@given(POLICIES, st.booleans())
-def test_without_a_baseline_nothing_passes(policy: Policy, strict: bool) -> None:
-    """No baseline is a failure under every gate."""
-    verdict = judge(measured(), None, policy).verdict
-    assert not present(verdict, strict=strict).passes
-
-
-@pytest.mark.parametrize("pairing", ["exact", "common"])
-@given(policy=POLICIES)
-def test_nothing_in_common_never_passes(pairing: Any, policy: Policy) -> None:
-    """Pairing what both have is no way around having nothing."""
-    before = accepted(measured({"c": {"a": 0.0}}))
-    verdict = judge(measured({"c": {"b": 1.0}}), before, policy, pairing=pairing).verdict
-    assert not present(verdict).passes
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_are_none_are_refused(bad: float) -> None:
-    """A score that is not finite makes no measurement and no baseline, so none can pass by it."""
-    with pytest.raises(ValueError, match="finite score"):
-        measured({"c": {"a": bad}})
-    text = dump_baseline(accepted(measured({"c": {"a": 0.25}})))
-    edited = text.replace("0.25", str(bad))
-    assert edited != text
-    with pytest.raises(BaselineError, match=r"not finite|cannot be read"):
-        load_baseline(edited, KEY, "baseline.toml")

@@ -87,21 +87,6 @@ def test_without_blocks_on_both_sides_nothing_can_be_told(
     assert (judgement.difference, judgement.alpha) == (-87.0, 0.05)
 
 
-def test_without_bounds_the_threshold_gate_still_decides() -> None:
-    """It never asked for any."""
-    then = accepted(_set(12.0, n=3))
-    verdicts = [judge(_set(v, n=3), then, Policy(gate="threshold")).verdict for v in (12.0, 12.1)]
-    assert verdicts == [Verdict.HELD, Verdict.REGRESSED]
-
-
-def test_without_bounds_the_same_model_still_holds() -> None:
-    """Nothing has changed."""
-    judgement = judge(
-        _set(12.0, n=3, model=MODEL), accepted(_set(12.0, n=3, model=MODEL)), Policy()
-    )
-    assert judgement.verdict is Verdict.HELD
-
-
 def test_tables_of_no_blocks_are_no_blocks() -> None:
     """A file whose blocks were deleted by hand has no bounds, and is no error of the gate."""
     then = accepted(_set(12.0, [12.0, 12.1, 12.3], n=3))
@@ -128,18 +113,6 @@ def test_blocks_that_all_differ_alike_give_no_bounds() -> None:
     assert judgement.statements == (
         "all blocks of samples differ alike: their spread says nothing",
     )
-
-
-def test_one_category_without_blocks_leaves_the_whole_without() -> None:
-    """The mean of two categories is not known better than either."""
-    scores = {"color": {"all": 12.0}, "shape": {"all": 12.0}}
-    sizes = {"color": 240, "shape": 3}
-    blocks = {"color": {str(i): v for i, v in enumerate(bell(24, 12.0, 1.0))}}
-    measurement = measured(scores, sizes=sizes, blocks=blocks, model=OTHER)
-    both = measured(scores, sizes=sizes, blocks=blocks | {"shape": blocks["color"]}, model=OTHER)
-    then = accepted(measured(scores, sizes=sizes, blocks=blocks, model=MODEL))
-    assert judge(measurement, then, Policy()).statements == (NO_BOUNDS,)
-    assert judge(both, then, Policy()).statements == (NO_BOUNDS,)
 
 
 def test_blocks_of_two_categories_are_units_of_their_own() -> None:

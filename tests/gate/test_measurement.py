@@ -58,29 +58,6 @@ def test_a_key_is_read_from_its_text(part: str, metric: str) -> None:
     assert CaseKey.parse(str(key)) == key
 
 
-@pytest.mark.parametrize("text", ["", "suite", "suite/gc"])
-def test_a_text_that_is_no_key(text: str) -> None:
-    """What it gives is told apart from it by its text."""
-    assert str(CaseKey.parse(text)) != text
-
-
-@given(st.text(st.characters(codec=None), max_size=400), st.sampled_from(["gc", "s", "failures"]))
-def test_any_part_has_a_file_name(part: str, metric: str) -> None:
-    """Lower-case letters, digits and dashes, short enough for any file system, always the same."""
-    key = CaseKey("suite", part, metric)
-    assert FILE_NAME.fullmatch(key.file_stem)
-    assert key.file_stem == CaseKey("other suite", part, metric).file_stem
-
-
-@given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
-def test_different_cases_have_different_files(
-    first: tuple[str, str], second: tuple[str, str]
-) -> None:
-    """The file's name says part and metric, and nothing moves from one into the other."""
-    stems = [CaseKey("suite", *names).file_stem for names in (first, second)]
-    assert (stems[0] == stems[1]) == (first == second)
-
-
 def test_a_file_name_never_changes() -> None:
     """Accepted baselines are found by it; and it tells a reader what is in the file."""
     assert CaseKey("mmeception", "OCR", "gc").file_stem == "ocr-gc-27fe13e8f0"
@@ -122,13 +99,6 @@ def test_a_block_that_is_no_number_is_no_measurement(value: float) -> None:
     blocks = {"color": {"0": 1.0, "1": value}}
     with pytest.raises(ValueError, match="a measurement needs a finite score"):
         measured({"color": {"all": 1.0}}, sizes={"color": 20}, blocks=blocks)
-
-
-def test_blocks_are_rounded_as_scores_are() -> None:
-    """They are compared with those of a file."""
-    blocks = {"color": {"0": 1 / 3, "1": 2.0000004}}
-    measurement = measured({"color": {"all": 1.0}}, sizes={"color": 20}, blocks=blocks)
-    assert measurement.blocks == {"color": {"0": 0.333333, "1": 2.0}}
 
 
 def test_a_score_of_a_set_stands_for_its_samples() -> None:

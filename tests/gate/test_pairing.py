@@ -66,11 +66,6 @@ def test_common_samples_are_compared_on_request() -> None:
     assert [loser.sample for loser in losers_of(now, accepted(measured(BEFORE)))] == ["a"]
 
 
-def test_common_says_nothing_where_all_are_common() -> None:
-    """The option alone changes no judgement."""
-    assert _judged(BEFORE, pairing="common") == _judged(BEFORE)
-
-
 @pytest.mark.parametrize("field", ["samples", "data", "clauses", "facts"])
 def test_common_forgives_what_other_samples_bring_with_them(field: str) -> None:
     """Fields that say which samples there are; no other one."""
@@ -133,13 +128,6 @@ def test_a_look_at_new_samples_is_incomparable() -> None:
     assert (common.verdict, common.difference) == (Verdict.HELD, 0.0)
 
 
-def test_a_look_that_leaves_out_a_category_is_incomparable() -> None:
-    """The mean of the categories cannot be had without one of them."""
-    judgement = _judged({"color": {"a": 0.5}}, partial=True)
-    assert judgement.verdict is Verdict.INCOMPARABLE
-    assert judgement.reasons[0].startswith("samples of shape: 2 only in the baseline, 0 only now")
-
-
 def test_a_pair_raises_with_every_reason() -> None:
     """The judge makes a verdict of it; other callers have the sentences."""
     with pytest.raises(IncomparableError) as caught:
@@ -149,45 +137,7 @@ def test_a_pair_raises_with_every_reason() -> None:
     assert caught.value.fields == ("samples",)
 
 
-def test_a_pair_names_the_fields_that_differ() -> None:
-    """Each once, for callers that say it in a line of their own."""
-    other = measured({"color": {"q": 0.5}}, identity={"prompt": "new"}, higher_is_better=False)
-    with pytest.raises(IncomparableError) as caught:
-        pair(other, accepted(measured(BEFORE)))
-    assert caught.value.fields == ("prompt", "samples", "suite", "direction")
-
-
 NAMED = st.dictionaries(st.sampled_from("abcdef"), SCORE, min_size=1)
-
-
-@given(st.dictionaries(st.sampled_from("xy"), NAMED, min_size=1), st.data())
-def test_renaming_every_sample_is_seen(scores: Scores, data: st.DataObject) -> None:
-    """Scores are compared by name: the same numbers under other names are no comparison."""
-    category = data.draw(st.sampled_from(sorted(scores)))
-    old = data.draw(st.sampled_from(sorted(scores[category])))
-    part = {("renamed" if name == old else name): v for name, v in scores[category].items()}
-    judgement = _judged(dict(scores) | {category: part}, scores)
-    assert judgement.verdict is Verdict.INCOMPARABLE
-    assert "renamed" in judgement.reasons[0]
-    assert f" {old}" in judgement.reasons[0] or f"({old}" in judgement.reasons[0]
-
-
-@given(NAMED, NAMED)
-def test_common_pairs_are_those_of_the_intersection(before: Any, now: Any) -> None:
-    """Whatever the two have beside it."""
-    both = sorted(before.keys() & now.keys())
-    judgement = _judged({"c": now}, {"c": before}, pairing="common")
-    if not both:
-        assert judgement.verdict is Verdict.INCOMPARABLE
-        return
-    alone = _judged({"c": {n: now[n] for n in both}}, {"c": {n: before[n] for n in both}})
-    assert (judgement.verdict, judgement.difference) == (alone.verdict, alone.difference)
-    worse = {name for name in both if now[name] < before[name]}
-    losers = losers_of({"c": now}, accepted(measured({"c": before})))
-    assert {loser.sample for loser in losers} == worse
-    left_out = len(before.keys() ^ now.keys())
-    assert bool(judgement.statements) == bool(left_out)
-    assert not left_out or judgement.statements[0].startswith(f"{left_out} samples ")
 
 
 MANY = {"color": {f"s{number:02}": 0.5 for number in range(60)}}

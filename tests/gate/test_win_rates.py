@@ -113,12 +113,6 @@ def test_every_answer_better_is_improved_and_every_answer_worse_regressed() -> N
     assert judge(_battles(0.0), _baseline(), POLICY).verdict is Verdict.REGRESSED
 
 
-def test_ties_hold() -> None:
-    """Other answers that are as good."""
-    judgement = judge(_battles(0.5), _baseline(), POLICY)
-    assert (judgement.verdict, judgement.difference) == (Verdict.HELD, 0.0)
-
-
 @pytest.mark.parametrize("n", [1, 3, 60])
 def test_equal_answers_of_another_model_hold(n: int) -> None:
     """However few they are: nothing was left to a judge, so there is no doubt to be had."""
@@ -132,11 +126,6 @@ def test_equal_answers_at_a_first_look_prove_nothing_of_the_rest() -> None:
     """Of sixty answers ten were looked at: the others may be worse, so the gate looks on."""
     first_look = judge(_battles(0.5, OTHER, 10), _baseline(), POLICY, partial=True)
     assert first_look.verdict is Verdict.INCONCLUSIVE
-
-
-def test_few_ties_of_other_answers_do_not_hold() -> None:
-    """Three verdicts of a tie exclude no regression."""
-    assert judge(_battles(0.5, n=3), _baseline(n=3), POLICY).verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -157,13 +146,6 @@ def test_what_cannot_be_compared_says_why(changes: dict[str, Any], reason: str) 
     judgement = judge(_battles(1.0, **changes), _baseline(), POLICY)
     assert judgement.verdict is Verdict.INCOMPARABLE
     assert any(reason in given_reason for given_reason in judgement.reasons)
-
-
-def test_other_questions_cannot_be_compared() -> None:
-    """Unless the common ones alone are to be."""
-    fewer, baseline = _battles(0.5, OTHER, 40), _baseline()
-    assert judge(fewer, baseline, POLICY).verdict is Verdict.INCOMPARABLE
-    assert judge(fewer, baseline, POLICY, pairing="common").verdict is Verdict.HELD
 
 
 def test_what_a_blind_judge_may_hide_makes_a_case_inconclusive() -> None:
@@ -242,18 +224,3 @@ def test_an_anchor_that_was_not_battled_never_passes() -> None:
     judgement = judge(_battles(1.0), _baseline(), POLICY, anchor=anchor)
     assert judgement.verdict is Verdict.INCOMPARABLE
     assert "the battles against the anchor's answers were not fought" in judgement.reasons[0]
-
-
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=40))
-def test_mirrored_battles_have_mirrored_verdicts(scores: list[float]) -> None:
-    """What one side wins the other loses: never do both sides regress or improve."""
-    names = [f"q{number:03}" for number in range(len(scores))]
-    ours = _battles(dict(zip(names, scores, strict=True)), n=len(scores))
-    theirs = _battles(dict(zip(names, [1 - s for s in scores], strict=True)), n=len(scores))
-    baseline = _baseline(n=len(scores))
-    one, other = (judge(side, baseline, POLICY) for side in (ours, theirs))
-    assert one.difference == -(other.difference or 0.0)
-    if one.verdict is Verdict.REGRESSED:
-        assert other.verdict is not Verdict.REGRESSED
-    if one.verdict is Verdict.IMPROVED:
-        assert other.verdict not in (Verdict.IMPROVED, Verdict.HELD)

@@ -20,15 +20,6 @@ FEW = settings(max_examples=40)
 
 
 @FEW
-@given(seed=SEEDS, n_x=st.sampled_from([2, 5, 9, 300]), n_y=st.sampled_from([2, 5, 9, 300]))
-def test_the_order_of_the_pair_changes_nothing(seed: int, n_x: int, n_y: int) -> None:
-    """The distance of y to x is the distance of x to y, within the rounding of the variances."""
-    x, y = pair(n_x, n_y, 8, seed)
-    size = float(x.var(axis=0, ddof=1).sum() + y.var(axis=0, ddof=1).sum())
-    assert frechet_distance(y, x) == pytest.approx(frechet_distance(x, y), abs=1e-14 * size)
-
-
-@FEW
 @given(seed=SEEDS, n=st.sampled_from([2, 5, 8, 9, 300]))
 def test_a_set_has_no_distance_to_itself_in_any_order(seed: int, n: int) -> None:
     """Zero within the rounding of the variances, never below; the order of samples is no matter."""
@@ -39,42 +30,6 @@ def test_a_set_has_no_distance_to_itself_in_any_order(seed: int, n: int) -> None
     for other in (x, shuffled):
         scaled = frechet_distance(x, other)
         assert 0 <= scaled <= 1e-12 * size
-
-
-@FEW
-@given(seed=SEEDS, n=st.sampled_from([2, 5, 9, 300]), noise=st.floats(0, 10))
-def test_paired_sets_are_no_further_apart_than_their_pairs(seed: int, n: int, noise: float) -> None:
-    """FID <= n / (n - 1) * mean |x - y|^2: the best matching is no worse than the given one."""
-    x, other = pair(n, n, 8, seed)
-    y = x + noise * other
-    bound = n / (n - 1) * float(((x - y) ** 2).sum(axis=1).mean())
-
-    scaled = frechet_distance(x, y)
-    assert 0 <= scaled <= bound * (1 + 1e-12) + 1e-12 * float((x**2).sum())
-
-
-@FEW
-@given(seed=SEEDS, n=st.sampled_from([3, 9, 300]), far=st.floats(-1e3, 1e3))
-def test_moving_one_set_adds_the_means_only(seed: int, n: int, far: float) -> None:
-    """Translation of y by v changes |mu_x - mu_y|^2 and leaves the part of the covariances."""
-    x, y = pair(n, n, 8, seed)
-    before = frechet_distance(x, y)
-    after = frechet_distance(x, y + far)
-    apart = x.mean(axis=0) - y.mean(axis=0)
-
-    change = float(((apart - far) ** 2).sum() - (apart**2).sum())
-    assert after - before == pytest.approx(change, rel=1e-9, abs=1e-8)
-
-
-@pytest.mark.parametrize("scale", [2.0**-400, 2.0**-100, 2.0**100, 2.0**400])
-@pytest.mark.parametrize("n", [4, 300])
-def test_the_scale_of_features_costs_no_digit(n: int, scale: float) -> None:
-    """Features times s are s^2 as far apart, near both ends of float64."""
-    x, y = pair(n, n, 8)
-    plain = frechet_distance(x, y)
-    scaled = frechet_distance(x * scale, y * scale)
-
-    assert scaled / scale / scale == pytest.approx(plain, rel=1e-13)
 
 
 def test_sets_of_unlike_scale_have_a_distance() -> None:
@@ -92,15 +47,6 @@ def test_sets_without_any_spread_are_two_points(n: int) -> None:
     x, y = np.full((n, 4), 1.1), np.full((n, 4), 3.1)
     assert frechet_distance(x, y) == pytest.approx(16)
     assert frechet_distance(x, x) == 0
-
-
-def test_one_law_looks_further_apart_with_fewer_samples() -> None:
-    """The bias that the docstring warns of is there and large: N must stand beside the number."""
-    random = np.random.default_rng(0)
-    few, many = (
-        frechet_distance(*random.standard_normal((2, n, 64)) / np.sqrt(64)) for n in (10, 1000)
-    )
-    assert few > 10 * many > 0
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -202,13 +148,6 @@ def test_twelve_digits_are_right(n_x: int, n_y: int, spoiled: str) -> None:
     assert frechet_distance(x, y) == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize(("n_x", "n_y"), [(300, 270), (2500, 1001)])
-def test_twelve_digits_are_right_of_many_samples(n_x: int, n_y: int) -> None:
-    """Far more samples than dimensions, and more than are widened at once."""
-    x, y = pair(n_x, n_y, 6)
-    assert frechet_distance(x, y) == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
-
-
 @pytest.mark.parametrize("n", [41, 80, 400])
 def test_it_is_the_formula_of_the_papers(n: int) -> None:
     """With more samples than dimensions scipy's matrix square root gives the same number."""
@@ -284,48 +223,6 @@ def test_they_sum_to_nothing_and_come_with_the_distance(
     for influences, rows in ((result.x, x), (result.y, y)):
         assert influences.shape == (len(rows),)
         assert float(influences.sum()) == pytest.approx(0, abs=1e-9 * np.abs(influences).sum())
-
-
-@SLOW
-@given(seed=SEEDS, sizes=SIZES)
-def test_the_sets_change_places(seed: int, sizes: tuple[int, int, int]) -> None:
-    """The influences of (y, x) are those of (x, y)."""
-    x, y = pair(*sizes, seed)
-    there, back = frechet_influences(x, y), frechet_influences(y, x)
-    scale = float(np.abs(there.x).max() + np.abs(there.y).max())
-    assert there.x == pytest.approx(back.y, abs=1e-7 * scale)
-    assert there.y == pytest.approx(back.x, abs=1e-7 * scale)
-
-
-@SLOW
-@given(seed=SEEDS, sizes=SIZES, scale=st.sampled_from([2.0**-60, 1.0, 2.0**60]))
-def test_turns_shifts_and_units_are_as_for_the_distance(
-    seed: int, sizes: tuple[int, int, int], scale: float
-) -> None:
-    """A rotation and a shift of both sets change nothing, a unit goes in squared."""
-    x, y = pair(*sizes, seed)
-    rng = np.random.default_rng(seed)
-    turn = np.linalg.qr(rng.normal(size=(sizes[2], sizes[2])))[0]
-    moved = frechet_influences((x @ turn + 3) * scale, (y @ turn + 3) * scale)
-    plain = frechet_influences(x, y)
-    size = float(np.abs(plain.x).max())
-    assert moved.x / scale / scale == pytest.approx(plain.x, abs=1e-6 * size)
-
-
-@pytest.mark.parametrize(
-    ("n", "dimension", "least"), [(400, 8, 0.999), (400, 40, 0.99), (60, 200, 0.8)]
-)
-def test_they_predict_what_leaving_a_sample_out_does(n: int, dimension: int, least: float) -> None:
-    """To first order: closely with many samples for each dimension, less so with fewer."""
-    x, y = pair(n, n, dimension, 3)
-    result = frechet_influences(x, y)
-    predicted = -(result.x + result.y)[:25] / (n - 1)
-    changes = [
-        frechet_distance(np.delete(x, row, axis=0), np.delete(y, row, axis=0)) - result.distance
-        for row in range(25)
-    ]
-    assert np.corrcoef(predicted, changes)[0, 1] > least
-    assert np.std(changes) == pytest.approx(np.std(predicted), rel=0.2)
 
 
 def test_wide_features_of_many_samples_have_them_too() -> None:

@@ -25,7 +25,6 @@ from tests.metrics.geneval_scenes import (
     DOG,
     DOG_AND_CAT,
     RED_DOG,
-    RED_DOG_BLUE_CAT,
     RIGHT_OF_A_RED_DOG,
     many,
     placed,
@@ -41,13 +40,6 @@ def test_one_object_is_enough() -> None:
     assert judge(DOG, {"cat": many("cat", 1.0)}, {}) == PromptResult(
         correct=False, reasons=("1 dog expected, 0 found",)
     )
-
-
-def test_both_objects_are_needed() -> None:
-    """One of each class; two of one do not make up for it."""
-    assert right(DOG_AND_CAT, {"dog": many("dog", 0.5), "cat": many("cat", 0.5)})
-    outcome = judge(DOG_AND_CAT, {"dog": many("dog", 0.5, 0.5)}, {})
-    assert outcome.reasons == ("1 cat expected, 0 found",)
 
 
 def test_every_missed_demand_is_a_reason() -> None:
@@ -78,14 +70,6 @@ def test_all_counted_objects_need_the_color() -> None:
     also_red = seen("dog", 0.7, color="red")
     assert not right(prompt, {"dog": [red, blue, also_red]})
     assert right(prompt, {"dog": [red, also_red]})
-
-
-def test_each_object_has_its_own_color() -> None:
-    """Colors that are swapped are both wrong."""
-    detected = {"dog": [seen("dog", 0.9, color="red")], "cat": [seen("cat", 0.9, color="blue")]}
-    swapped = {"dog": [seen("dog", 0.9, color="blue")], "cat": [seen("cat", 0.9, color="red")]}
-    assert right(RED_DOG_BLUE_CAT, detected)
-    assert len(judge(RED_DOG_BLUE_CAT, swapped, {}).reasons) == 2
 
 
 def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
@@ -190,25 +174,6 @@ def test_a_target_of_the_wrong_color_is_no_target() -> None:
     assert right(RIGHT_OF_A_RED_DOG, red)
 
 
-def test_a_target_in_the_wrong_place_is_no_target() -> None:
-    """Failures are passed along a chain of positions."""
-    include = (
-        Clause("cat"),
-        Clause("dog", position=Position("left of", 0)),
-        Clause("cow", position=Position("left of", 1)),
-    )
-    detected = {
-        "cat": [seen("cat", 0.9, 100)],
-        "dog": [seen("dog", 0.9, 200)],
-        "cow": [seen("cow", 0.9, 0)],
-    }
-    outcome = judge(Prompt("position", include), detected, {})
-    assert outcome.reasons == (
-        "dog left of its target expected, found right of",
-        "nothing that cow could be left of",
-    )
-
-
 def test_the_wrong_color_hides_the_wrong_place() -> None:
     """A clause has one reason: its place is not looked at where its color is wrong."""
     place = Position("left of", 0)
@@ -253,38 +218,6 @@ def reference(subject: Box, target: Box, share: float, least: float) -> set[str]
     return {name for name, holds in names.items() if holds}
 
 
-@pytest.mark.parametrize(
-    ("subject", "expected"),
-    [
-        (around(400, 500), {"left of"}),
-        (around(600, 500), {"right of"}),
-        (around(500, 400), {"above"}),
-        (around(500, 600), {"below"}),
-    ],
-)
-def test_the_four_sides(subject: Box, expected: set[str]) -> None:
-    """Y grows downward."""
-    assert relations(subject, HERE) == expected
-
-
-def test_a_diagonal_has_two_relations() -> None:
-    """At 45 degrees each direction has 0.71 of the distance, less the margin: above 0.5."""
-    assert relations(around(400, 400), HERE) == {"left of", "above"}
-    assert relations(around(600, 400), HERE) == {"right of", "above"}
-
-
-def test_a_steep_offset_has_one_relation() -> None:
-    """Twenty degrees off the vertical: the sine is 0.34."""
-    assert relations(around(500 + 36.4, 600), HERE) == {"below"}
-
-
-def test_a_close_diagonal_has_none() -> None:
-    """Large boxes take so much margin that neither direction keeps half of the distance."""
-    # 14 - 0.1 * 40 = 10 of 19.8 along each axis; with boxes of 25, 14 - 5 = 9.
-    assert relations(around(514, 514), HERE) == {"right of", "below"}
-    assert relations(around(514, 514, 25), around(500, 500, 25)) == frozenset()
-
-
 def test_boxes_within_the_margin_have_none() -> None:
     """Centers less than a tenth of the summed sizes apart are in the same place."""
     assert relations(HERE, HERE) == frozenset()
@@ -298,11 +231,6 @@ def test_just_beyond_the_margin_the_whole_distance_counts() -> None:
     assert relations(around(508.1, 500), HERE) == {"right of"}
 
 
-def test_touching_boxes_are_apart_enough() -> None:
-    """Side by side, each 20 wide: 20 - 4 of 20."""
-    assert relations(around(520, 500), HERE) == {"right of"}
-
-
 @given(boxes(), boxes(), st.sampled_from([0.0, 0.1, 0.3]), st.sampled_from([0.3, 0.5, 0.7]))
 def test_relations_are_the_reference_rule(
     subject: Box, target: Box, share: float, least: float
@@ -310,12 +238,3 @@ def test_relations_are_the_reference_rule(
     """On any boxes, thresholds included."""
     result = relations(subject, target, position_threshold=share, min_offset=least)
     assert result == reference(subject, target, share, least)
-
-
-@given(boxes(), boxes())
-def test_the_other_way_round_is_the_opposite(subject: Box, target: Box) -> None:
-    """Right of what is left of it."""
-    opposite = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
-    assert {opposite[relation] for relation in relations(subject, target)} == relations(
-        target, subject
-    )

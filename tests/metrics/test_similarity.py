@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_cepbench.metrics.gc import chance_similarities, cosine_to_start, gc_at_t
+from pytest_cepbench.metrics.gc import chance_similarities, cosine_to_start
 
 Array = npt.NDArray[np.float64]
 
@@ -48,33 +48,10 @@ def test_it_is_the_papers_formula(vectors: tuple[Array, Array]) -> None:
         )
 
 
-@given(chains())
-def test_it_lies_between_minus_one_and_one(vectors: tuple[Array, Array]) -> None:
-    """No rounding makes a model better than perfect."""
-    assert (np.abs(cosine_to_start(*vectors)) <= 1.0).all()
-
-
 def test_rounding_never_leaves_the_range() -> None:
     """Thousands of vectors against multiples of themselves: none is beyond 1 by a last bit."""
     start = np.random.default_rng(0).normal(size=(5000, 7))
     assert np.abs(cosine_to_start(start, start[:, None] * 3.3)).max() == 1.0
-
-
-@given(chains(), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_length_does_not_matter(vectors: tuple[Array, Array], a: float, b: float) -> None:
-    """Vectors have a direction only: encoders need not normalise."""
-    start, later = vectors
-    np.testing.assert_allclose(
-        cosine_to_start(start * a, later * b), cosine_to_start(start, later), atol=1e-12
-    )
-
-
-@given(chains())
-def test_the_start_is_like_itself_and_unlike_its_opposite(vectors: tuple[Array, Array]) -> None:
-    """An artifact that did not change scores 1, its opposite -1."""
-    start, _ = vectors
-    later = np.stack([start, -start, start * 7], axis=1)
-    np.testing.assert_allclose(cosine_to_start(start, later), [[1, -1, 1]] * len(start), atol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-30, 1e30, 1e160, 1e300])
@@ -91,27 +68,12 @@ def test_a_tiny_entry_beside_a_huge_one_is_no_zero_vector() -> None:
     assert cosine_to_start(start, later)[0, 0] == 1.0
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_every_float_type_is_compared_in_float64(kind: type) -> None:
-    """Half-precision features do not overflow when they are squared."""
-    start: Array = np.full((1, 3), 60_000, kind)
-    later: Array = np.array([[[60_000, 60_000, 0]]], kind)
-    similarity = cosine_to_start(start, later)
-    assert similarity.dtype == np.float64
-    np.testing.assert_allclose(similarity, [[math.sqrt(2 / 3)]], rtol=1e-12)
-
-
 def test_many_chains_are_compared_each_with_its_own_start() -> None:
     """More chains than are computed at once come out as they do one by one."""
     random = np.random.default_rng(0)
     start, later = random.normal(size=(1000, 5)), random.normal(size=(1000, 3, 5))
     singly = [cosine_to_start(start[i : i + 1], later[i : i + 1])[0] for i in range(1000)]
     np.testing.assert_allclose(cosine_to_start(start, later), singly, rtol=1e-13, atol=1e-15)
-
-
-def test_no_chains_have_no_similarities() -> None:
-    """An empty batch is allowed."""
-    assert cosine_to_start(np.empty((0, 4)), np.empty((0, 3, 4))).shape == (0, 3)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
@@ -180,20 +142,6 @@ def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
         assert chance == pytest.approx(_pair_by_pair(start, later, starts, groups), abs=1e-12)
 
 
-def test_it_is_computed_in_double_precision() -> None:
-    """Thousands of nearly equal vectors in float32: no digit of the score is lost."""
-    rng = np.random.default_rng(0)
-    start = (1 + rng.normal(scale=1e-4, size=(2000, 16))).astype(np.float32)
-    names = [str(i) for i in range(2000)]
-    chance = chance_similarities(start, start[:, None], names, ["all"] * 2000)
-    assert chance is not None
-    wide = start.astype(np.float64)
-    unit = wide / np.linalg.norm(wide, axis=1, keepdims=True)
-    among = unit @ unit.T
-    exact = (among.sum(axis=1) - among.diagonal()) / 1999
-    assert chance[:, 0] == pytest.approx(exact, abs=1e-13)
-
-
 def test_failed_chains_count_as_nothing() -> None:
     """Outputs that are not there are similar to nothing, in the floor as in the score."""
     start = np.eye(2)
@@ -212,22 +160,6 @@ def test_who_is_alone_is_exchanged_with_all_others() -> None:
     assert chance[:, 0] == pytest.approx([0.0, 0.0, np.sqrt(0.5)])
     assert chance_similarities(start[:1], start[:1, None], ["x"], ["a"]) is None
     assert chance_similarities(start, start[:, None], ["x"] * 3, ["a"] * 3) is None
-
-
-def test_scores_of_it_are_means_over_pairs() -> None:
-    """GC@T of the mean similarities is the mean of GC@T over the pairs: the score is linear."""
-    rng = np.random.default_rng(5)
-    start, later = rng.normal(size=(4, 3)), rng.normal(size=(4, 3, 3))
-    names = list("abcd")
-    chance = chance_similarities(start, later, names, ["all"] * 4)
-    assert chance is not None
-
-    def row(i: int, j: int) -> list[float]:
-        a, b = start[i], later[j]
-        return [float(a @ v / np.linalg.norm(a) / np.linalg.norm(v)) for v in b]
-
-    pairs = np.array([row(0, j) for j in (1, 2, 3)])
-    assert gc_at_t(chance)[0] == pytest.approx(gc_at_t(pairs).mean())
 
 
 def test_shapes_without_a_chance_are_refused() -> None:

@@ -32,38 +32,6 @@ def test_scores_are_those_of_the_released_code(atoms: list[float]) -> None:
     assert soft_tifa(atoms, "arithmetic") == pytest.approx(sum(atoms) / len(atoms), abs=1e-12)
 
 
-@given(PROBABILITIES, st.sampled_from(MEANS), st.randoms())
-def test_the_order_of_atoms_does_not_matter(
-    atoms: list[float], mean: MeanName, random: object
-) -> None:
-    """Nor does asking every question as often again."""
-    shuffled = list(atoms)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert soft_tifa(shuffled, mean) == pytest.approx(soft_tifa(atoms, mean), abs=1e-12)
-    assert soft_tifa(atoms * 2, mean) == pytest.approx(soft_tifa(atoms, mean), abs=1e-12)
-
-
-@given(PROBABILITIES)
-def test_the_geometric_mean_is_the_stricter_one(atoms: list[float]) -> None:
-    """Both lie between the worst and the best atom; one atom that is missed makes GM 0."""
-    strict, lenient = soft_tifa(atoms), soft_tifa(atoms, "arithmetic")
-    assert strict <= lenient + 1e-12
-    assert min(atoms) - 1e-12 <= strict
-    assert lenient <= max(atoms) + 1e-12
-    assert soft_tifa([*atoms, 0.0]) == 0.0
-
-
-@given(PROBABILITIES, st.sampled_from(MEANS), st.data())
-def test_a_better_answer_never_lowers_the_score(
-    atoms: list[float], mean: MeanName, data: st.DataObject
-) -> None:
-    """Monotone in every atom."""
-    place = data.draw(st.integers(0, len(atoms) - 1))
-    better = list(atoms)
-    better[place] = data.draw(st.floats(atoms[place], 1))
-    assert soft_tifa(better, mean) >= soft_tifa(atoms, mean) - 1e-12
-
-
 @given(st.floats(0, 1), st.integers(1, 12), st.sampled_from(MEANS))
 def test_chance_is_the_answerers_own(p: float, atoms: int, mean: MeanName) -> None:
     """A model that gives each right answer p, whatever it sees, scores p."""
@@ -81,19 +49,6 @@ def test_descendants_of_a_failed_atom_have_failed() -> None:
     """A color of a dog that is not there, and what stands beside it, however sure the model is."""
     parents = [(), (0,), (1,), (), (3,)]
     assert fail_descendants([0.4, 0.9, 0.9, 0.5, 0.2], parents) == (0.4, 0.0, 0.0, 0.5, 0.2)
-
-
-@given(PROBABILITIES, st.data())
-def test_failing_descendants_never_raises_an_atom(atoms: list[float], data: st.DataObject) -> None:
-    """Each is kept or 0; without dependencies all are kept, and doing it twice changes nothing."""
-    parents = [
-        data.draw(st.lists(st.integers(0, place - 1), max_size=2)) if place else []
-        for place in range(len(atoms))
-    ]
-    failed = fail_descendants(atoms, parents)
-    assert all(after in (before, 0.0) for before, after in zip(atoms, failed, strict=True))
-    assert fail_descendants(failed, parents) == failed
-    assert fail_descendants(atoms, [[] for _ in atoms]) == tuple(atoms)
 
 
 @pytest.mark.parametrize("parents", [[(0,)], [(1,), ()], [(-1,)]])

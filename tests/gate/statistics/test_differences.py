@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.metrics.gc import mean_of_categories
-from tests.gate.statistics.build import SCORE, Array, differences, raised, sample
+from tests.gate.statistics.build import SCORE, Array, differences, sample
 
 SCORES = st.lists(SCORE, min_size=2, max_size=30)
 
@@ -88,25 +88,6 @@ def test_a_category_of_one_sample_lies_apart_from_the_mean_of_all() -> None:
     assert d.residuals == pytest.approx([*own, 0.25 * 4 / 2 * sqrt(2)])
 
 
-@given(SCORES, st.integers(2, 4))
-def test_a_pair_given_several_times_is_one_unit(scores: list[float], times: int) -> None:
-    """Seeds of a sample that all agree add nothing to what the sample says."""
-    single = sample(scores)
-    names = np.repeat(np.arange(len(scores)), times)
-    many = Differences(np.repeat(single.values, times), np.zeros(len(names), np.int64), names)
-    assert (many.n, many.units, many.degrees) == (len(names), single.units, single.degrees)
-    assert many.mean == pytest.approx(single.mean, abs=1e-12)
-    assert many.residuals == pytest.approx(single.residuals, abs=1e-12)
-
-
-def test_a_sample_in_two_categories_is_one_unit() -> None:
-    """Its two differences move together, so they widen the spread instead of narrowing it."""
-    scores = {"a": 0.5, "b": -0.25, "c": 0.125}
-    d = Differences.of({"x": scores, "y": scores})
-    assert (d.n, d.units) == (6, 3)
-    assert d.sd == pytest.approx(np.std(list(scores.values()), ddof=1))
-
-
 def test_samples_of_one_cluster_are_one_unit() -> None:
     """By the names given, as images of a prompt; one that is not named is its own cluster."""
     scores = {"p/0": 0.5, "p/1": -0.25, "q": 0.125, "r": 0.75}
@@ -115,15 +96,6 @@ def test_samples_of_one_cluster_are_one_unit() -> None:
     assert d.weighted() == pytest.approx([3 / 4 * 0.25, 3 / 4 * 0.125, 3 / 4 * 0.75])
     seeds = Differences.of({"x": {"q": 0.5, "q#1": 0.25}}, {"q#1": "q"})
     assert seeds.units == 1
-
-
-@pytest.mark.parametrize("size", [2, 3, 8, 40])
-def test_categories_alike_have_the_degrees_and_units_of_all(size: int) -> None:
-    """Three of one spread: 3 (n - 1) degrees, and as many effective units as there are."""
-    scores = np.random.default_rng(size).normal(size=size).tolist()
-    d = Differences.of({c: {f"{c}{i:02}": x for i, x in enumerate(scores)} for c in "abc"})
-    assert d.degrees == 3 * (size - 1)
-    assert d.effective_units == pytest.approx(3 * size)
 
 
 def test_unequal_categories_have_the_degrees_and_units_of_their_variances() -> None:
@@ -175,17 +147,6 @@ def test_clusters_have_the_degrees_of_their_weights(sizes: list[int]) -> None:
     assert d.degrees == max(floor(exact + 1e-9), 1)
 
 
-def test_a_heavy_cluster_leaves_hardly_a_degree_of_freedom() -> None:
-    """Sixty samples of ninety-eight that move together are one observation, and not 19 degrees."""
-    noise = np.random.default_rng(2).normal(size=20)
-    heavy, even = _clusters([60] + [2] * 19, noise), _clusters([5] * 20, noise)
-    assert (heavy.units, even.units) == (20, 20)
-    assert heavy.degrees == 1
-    assert even.degrees == 19
-    assert heavy.effective_units == pytest.approx(2, abs=0.05)
-    assert even.effective_units == pytest.approx(20)
-
-
 def test_one_loud_category_counts_as_its_own_units() -> None:
     """Four samples ten times louder than twenty quiet ones decide the mean: four units, not 24."""
     rng = np.random.default_rng(3)
@@ -198,17 +159,6 @@ def test_one_loud_category_counts_as_its_own_units() -> None:
     assert d.skewness == pytest.approx(alone.skewness, abs=0.1)
 
 
-@given(differences(), st.randoms())
-def test_the_order_of_pairs_does_not_matter(d: Differences, random: Any) -> None:
-    """Shuffled, the mean is the same to the last bit and all else up to rounding."""
-    order = list(range(d.n))
-    random.shuffle(order)
-    other = Differences(d.values[order], d.categories[order], d.clusters[order])
-    assert other.mean == d.mean
-    assert (other.units, other.degrees) == (d.units, d.degrees)
-    assert other.residuals == pytest.approx(d.residuals, abs=1e-12)
-
-
 @given(st.dictionaries(st.text(max_size=2), SCORE, min_size=1), st.randoms())
 def test_built_from_mappings_the_order_does_not_matter_at_all(
     scores: dict[str, float], random: Any
@@ -219,15 +169,6 @@ def test_built_from_mappings_the_order_does_not_matter_at_all(
     reordered = Differences.of({"y": {"s": 0.1}, "x": shuffled}, {"s": "t"})
     assert ordered.residuals.tobytes() == reordered.residuals.tobytes()
     assert ordered.weighted().tobytes() == reordered.weighted().tobytes()
-
-
-@given(differences(), SCORE)
-def test_a_rise_of_all_moves_the_mean_alone(d: Differences, rise: float) -> None:
-    """What is centred stays, what is weighted rises with every pair."""
-    other = raised(d, rise)
-    assert other.mean == pytest.approx(d.mean + rise, abs=1e-12)
-    assert other.residuals == pytest.approx(d.residuals, abs=1e-12)
-    assert other.weighted() == pytest.approx(d.weighted() + rise * d.weights(), abs=1e-12)
 
 
 @given(differences(least=2))

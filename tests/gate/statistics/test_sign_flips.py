@@ -42,12 +42,6 @@ def test_of_few_units_it_is_the_share_of_all_flips(values: list[float], alpha: f
     assert flip_p_value(np.append(np.zeros(30), parts), alpha) == expected
 
 
-def test_the_statistic_is_not_the_mean() -> None:
-    """Of two means of 0 that of one large loss is lower than that of one large gain."""
-    assert flip_p_value(np.array([-3.0, 1.0, 1.0, 1.0]), 0.05) == 8 / 16
-    assert flip_p_value(np.array([3.0, -1.0, -1.0, -1.0]), 0.05) == 9 / 16
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_of_more_units_it_is_right_within_a_tenth(seed: int) -> None:
     """Beside random flips: three of the errors of a hundred in the tail, or both tiny."""
@@ -84,16 +78,6 @@ def test_seven_losses_beside_any_number_of_ties_are_evidence_at_a_hundredth(ties
         assert flip_p_value(np.append(losses[:6], rest), 0.01) == 2**-6
 
 
-@pytest.mark.parametrize("units", [1, 3, ALL_UNITS, ALL_UNITS + 1, 400])
-@pytest.mark.parametrize("size", [5e-324, 1e-300, 0.01, 1e300])
-def test_units_that_all_lose_alike_are_one_flip_in_all(units: int, size: float) -> None:
-    """Whatever their size; of more than 18 units as few as are made, and of gains nothing."""
-    p = flip_p_value(np.full(units, -size), 1e-6)
-    assert p == 2.0 ** -min(units, 18)
-    assert flip_p_value(np.full(units, size), 1e-6) == 1.0
-    assert flip_p_value(np.full(units, 0.0), 1e-6) == 1.0
-
-
 @given(st.lists(SCORE, min_size=1, max_size=40), st.sampled_from(LEVELS), st.integers(-9, 9))
 def test_the_unit_of_a_score_has_no_say(values: list[float], alpha: float, power: int) -> None:
     """From 1e-9 to 1e9; nor has the order of few, and asked again the answer is the same."""
@@ -104,24 +88,6 @@ def test_the_unit_of_a_score_has_no_say(values: list[float], alpha: float, power
     assert flip_p_value(parts * 10.0**power, alpha) == p
     if len(values) <= ALL_UNITS:
         assert flip_p_value(parts[::-1], alpha) == p
-
-
-@pytest.mark.parametrize("units", [8, 60])
-def test_gains_as_large_as_losses_are_no_drop(units: int) -> None:
-    """For each loss a gain: half of all flips are lower, and the mean itself is in the half."""
-    sizes = np.geomspace(0.01, 1, units // 2)
-    assert 0.5 <= flip_p_value(np.append(sizes, -sizes), 0.05) < 0.56
-
-
-def test_the_order_of_pairs_does_not_matter() -> None:
-    """The same samples in another order have the same p value, to the last bit."""
-    rng = np.random.default_rng(3)
-    values = np.where(rng.random(120) < 0.4, 0.0, rng.normal(-0.05, 0.1, 120)).round(6)
-    categories, clusters, order = np.arange(120) % 8, np.arange(120), rng.permutation(120)
-    first = mean_bounds(Differences(values, categories, clusters), 0.01)
-    other = Differences(values[order], categories[order], clusters[order])
-    assert mean_bounds(other, 0.01).p == first.p
-    assert 0 < (first.p or 0.0) < 0.05
 
 
 def test_units_are_flipped_whole() -> None:

@@ -29,7 +29,6 @@ from pytest_cepbench.metrics.judge_agreement import (
     shared_battles,
 )
 from pytest_cepbench.metrics.uncertainty import estimate_by_items
-from tests.metrics.arena.panels import panels
 
 RATINGS = np.array(
     [
@@ -73,27 +72,6 @@ def test_alpha_is_that_of_the_package(values: np.ndarray, distance: Distance) ->
     if len(np.unique(kept[np.isfinite(kept)])) > 1:
         theirs = krippendorff.alpha(values, level_of_measurement=distance)
         assert ours == pytest.approx(theirs, abs=1e-9)
-
-
-@given(ratings)
-def test_full_agreement_is_one(values: np.ndarray) -> None:
-    """Where every rater says what the first says, each coefficient is 1 or not defined."""
-    filled = np.where(np.isfinite(values[0]), values[0], 0.0)
-    same = RatedThings(np.repeat(filled[None], 3, axis=0))
-    estimates = [
-        alpha_estimate(same, "ordinal", 5),
-        equal_votes_estimate(same, 5),
-    ]
-    assert all(each.value is None or each.value == pytest.approx(1) for each in estimates)
-    assert estimates[-1].value == 1
-
-
-@given(ratings, st.randoms(use_true_random=False))
-def test_order_changes_nothing(values: np.ndarray, random: object) -> None:
-    """Neither that of raters nor that of things."""
-    turned = values[::-1, ::-1]
-    first, second = (equal_votes_estimate(RatedThings(v), 2).value for v in (values, turned))
-    assert first == (None if second is None else pytest.approx(second))
 
 
 def test_things_of_an_item_are_drawn_together() -> None:
@@ -176,17 +154,6 @@ def test_readings(reading: Reading, right: int, total: int) -> None:
     assert (agreed.overall.right, agreed.overall.total) == (right, total)
     assert (agreed.unseen.right, agreed.unseen.total) == (1, 2)
     assert (agreed.seen.total, agreed.unseen.total) == (total - 2, 2)
-
-
-@given(panels())
-def test_a_judge_agrees_with_itself(battles: list[JudgedBattle]) -> None:
-    """In each reading; kappa and alpha are 1 where more than one verdict occurs."""
-    shared = shared_battles(battles, battles)
-    for reading in ("fdt", "three_way", "decided"):
-        agreed = agreement(shared, reading)
-        assert agreed.overall.right == agreed.overall.total
-        assert agreed.kappa in (None, 1)
-    assert krippendorff_alpha(grades_of(shared)) in (None, 1)
 
 
 def test_no_battles() -> None:

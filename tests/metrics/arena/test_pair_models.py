@@ -75,16 +75,6 @@ def test_exchanged_sides_turn_the_order_effect(battles: list[JudgedBattle]) -> N
     assert swapped.order_effect == pytest.approx(-(fit.order_effect or 0), abs=1e-3)
 
 
-def test_order_of_battles_does_not_matter() -> None:
-    """The same panel in another order of lines gives the same ratings."""
-    battles = simulate(TRUTH, 400, np.random.default_rng(2))
-    shuffled = np.random.default_rng(3).permutation(np.array(battles, dtype=object)).tolist()
-
-    first, second = fit_ratings(BattleTable(battles)), fit_ratings(BattleTable(shuffled))
-    assert second.ratings == pytest.approx(first.ratings, abs=1e-6)
-    assert second.errors == pytest.approx(first.errors, abs=1e-6)
-
-
 def test_both_orders_do_not_count_twice() -> None:
     """A question's battles of both orders weigh as one each, and are one cluster for the errors."""
     battles = simulate(TRUTH, 400, np.random.default_rng(4), order_effect=0)
@@ -211,13 +201,6 @@ def test_coverage_of_the_intervals() -> None:
 def rank_intervals(values: Any, covariance: Any) -> tuple[RankInterval, ...]:
     """Ranks of normal estimates."""
     return ranks_of(values, max_t_intervals(covariance))
-
-
-def test_models_far_apart_have_one_rank_each() -> None:
-    """By value, highest first."""
-    ranks = rank_intervals(np.array([0.0, 10.0, 5.0]), np.eye(3))
-
-    assert ranks == (RankInterval(3, 3), RankInterval(1, 1), RankInterval(2, 2))
 
 
 def test_models_that_are_not_told_apart_share_their_ranks() -> None:
