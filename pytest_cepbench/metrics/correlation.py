@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import atanh, isfinite, sqrt, tanh
 from statistics import NormalDist
@@ -34,14 +34,6 @@ class Correlation:
     value: float
     low: float | None
     high: float | None
-
-
-@dataclass(frozen=True)
-class CorrelationMatrix:
-    """Coefficients of every column with every column; None where a column is constant."""
-
-    names: tuple[str, ...]
-    cells: tuple[tuple[Correlation | None, ...], ...]
 
 
 def correlation(
@@ -95,22 +87,6 @@ def correlation(
     half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(above / below)
     low, high = tanh(atanh(value) - half), tanh(atanh(value) + half)
     return Correlation(method, len(x), value, low, high)
-
-
-def correlation_matrix(
-    columns: Mapping[str, FloatArray], method: Method = "pearson", confidence: float = 0.95
-) -> CorrelationMatrix:
-    """Correlation of every column with every column.
-
-    columns: benchmark -> (n,) scores, the models in the same order in each.
-    Returns a symmetric matrix in the order of the columns.
-    Raises as `correlation` does.
-    """
-    cells = tuple(
-        tuple(correlation(first, second, method, confidence) for second in columns.values())
-        for first in columns.values()
-    )
-    return CorrelationMatrix(tuple(columns), cells)
 
 
 def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:

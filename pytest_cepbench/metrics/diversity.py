@@ -31,21 +31,6 @@ _ROWS = 512  # rows widened to float64 at once
 _NONE = np.empty(0, dtype=np.intp)
 
 
-def vendi_score(vectors: FloatArray) -> float:
-    """Effective number of different items in a set: 1 for equal ones, n for n orthogonal ones.
-
-    vectors: (n, d), of any length but 0, any float type; n at least 2.
-    Returns exp(-sum_i l_i log l_i) of the eigenvalues l of K / n, K_ij = cos(x_i, x_j), in [1, n].
-    It depends on n, and on how wide the cone is that an encoder's vectors lie in: compare sets of
-    one size by one encoder. No value is given by chance.
-    Source: Friedman and Dieng, The Vendi Score, TMLR 2023, Definition 3.1; of second moments, as in
-    its section 3.1 for embeddings.
-    Raises ValueError for another shape, or a vector that is zero or not finite; TooFewError for
-    fewer than two vectors.
-    """
-    return vendi_scores(vectors, _NONE, 0)[0]
-
-
 def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float, list[float]]:
     """`vendi_score` of a set, and of the set without each block, block 0 first.
 

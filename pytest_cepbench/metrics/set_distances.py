@@ -22,33 +22,12 @@ _REAL = 64 * float(np.finfo(np.float64).eps)  # share of the largest singular va
 _BLOCK = 1000  # rows widened to float64 at once; subset size of clean-fid and of published KIDs
 
 
-def frechet_distance(x: FloatArray, y: FloatArray) -> float:
-    """Squared Frechet distance of the Gaussians fitted to two sets of features (FID).
-
-    x, y: (n, D) features of any float type; n at least 2 each, and they may differ.
-    Returns |mu_x - mu_y|^2 + Tr(Sx + Sy - 2 (Sx Sy)^(1/2)), covariances with ddof=1, in float64:
-    0 or more, in squared units of the features; lower is better.
-    Source: Heusel et al. 2017, Eq. 6; GenCeption, Eq. 4, and MMGenBench take it over.
-
-    It is exact also where n <= D: with centred features Xc and Yc, Tr (Sx Sy)^(1/2) is the sum of
-    the singular values of Xc Yc^T / sqrt((n_x - 1)(n_y - 1)). Released codes (clean-fid, the one of
-    MMGenBench) take the square root of the singular matrix Sx Sy instead: there they are off by up
-    to 1e-6 of the value, can be negative or fail, and may add 1e-6 to the diagonals.
-
-    With few samples the distance is biased upwards, by far more than models differ: two samples of
-    one law in D = 2048, variances falling as 1 / k, are nearly five times as far apart at n = 20 as
-    at n = 1187. State n and D beside the value, and compare values of equal n only.
-    Raises TooFewError for n < 2 (no covariance), ValueError for different D and for features that
-    are NaN, infinite or beyond 1e140.
-    """
-    return frechet_influences(x, y).distance
-
-
 @dataclass(frozen=True)
 class FrechetInfluences:
     """A Frechet distance, and how it answers to the weight of each sample.
 
-    distance: as in `frechet_distance`.
+    distance: squared Frechet distance of the Gaussians fitted to the sets, 0 or more, in squared
+    units of the features; lower is better.
     x: (n_x,) influence of each row of x, whose sum is 0 up to rounding; in the distance's unit.
     y: (n_y,) of y.
     """
@@ -59,9 +38,17 @@ class FrechetInfluences:
 
 
 def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
-    """The Frechet distance of two sets, and the influence of every sample on it.
+    """The Frechet distance of two sets (FID), and the influence of every sample on it.
 
-    x, y: as in `frechet_distance`, which says what is raised.
+    x, y: (n, D) features of any float type; n at least 2 each, and they may differ.
+    The distance is |mu_x - mu_y|^2 + Tr(Sx + Sy - 2 (Sx Sy)^(1/2)), covariances with ddof=1, in
+    float64 (Heusel et al. 2017, Eq. 6; GenCeption, Eq. 4, and MMGenBench take it over), exact also
+    where n <= D: with centred features Xc and Yc, Tr (Sx Sy)^(1/2) is the sum of the singular
+    values of Xc Yc^T / sqrt((n_x - 1)(n_y - 1)). Released codes (clean-fid, the one of MMGenBench)
+    take the square root of the singular matrix Sx Sy instead: there they are off by up to 1e-6 of
+    the value, can be negative or fail, and may add 1e-6 to the diagonals.
+    With few samples it is biased upwards, by far more than models differ: state n and D beside the
+    value, and compare values of equal n only.
     The influence of a row of x is the derivative of the distance where x's weights go from 1 / n
     each towards that row alone, (1 - e) / n + e, at e = 0, the covariance being multiplied by
     n / (n - 1) as always:
@@ -78,6 +65,8 @@ def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     nearly singular is inverted. Where n <= D, A is that map between the spans of the samples.
     Source: Hampel, The influence curve, 1974; the derivative: Takatsu, Wasserstein geometry of
     Gaussian measures, 2011.
+    Raises TooFewError for n < 2 (no covariance), ValueError for different D and for features that
+    are NaN, infinite or beyond 1e140.
     """
     _check(x, y)
     (mean_x, root_x), (mean_y, root_y) = _moments(x), _moments(y)
@@ -145,7 +134,7 @@ def gc_fid_at_t(distances: FloatArray) -> float:
     first.
     Returns sum_t t * fid(t) / sum_t t; lower is better; GC_FID@1 is fid(1).
     Source: GenCeption, Eq. 4, which measures on clean-fid's Inception features; the released code
-    does not have it. The number of samples must be stated beside it, see `frechet_distance`.
+    does not have it. The number of samples must be stated beside it, see `frechet_influences`.
     Raises ValueError when T is 0, the array is not one-dimensional or a distance is not finite.
     """
     values = np.asarray(distances, dtype=np.float64)
@@ -153,26 +142,6 @@ def gc_fid_at_t(distances: FloatArray) -> float:
         raise ValueError(f"expected finite distances (T,) with T at least 1, got {values.tolist()}")
     weights = np.arange(1, len(values) + 1, dtype=np.float64)
     return float(values @ weights / weights.sum())
-
-
-def kernel_distance(x: FloatArray, y: FloatArray, *, block: int = _BLOCK) -> float:
-    """Kernel inception distance: unbiased squared MMD with the kernel (a . b / D + 1)^3.
-
-    x, y: (n, D) features of any float type, in the order of the samples; n at least 2 each, and
-    they may differ.
-    block: samples of each set compared at once, at least 2.
-    Returns the mean of the estimates of consecutive blocks, in float64. It is unbiased at any n, so
-    it can be negative, and is about 0 for two samples of one distribution; lower is better.
-    Source: Binkowski et al. 2018 (KID). Published values (clean-fid) are means over
-    100 random subsets of 1,000 from an unseeded generator: a different number in each run, which
-    a gate cannot use. Here each sample counts in exactly one block.
-    Blocks: ceil(n / block) of the larger set, fewer only where a block of the smaller would have
-    under 2 samples; sizes within a set differ by at most 1, so no remainder is left over.
-    Raises TooFewError for n < 2, ValueError for a block of fewer than 2, for different D, and for
-    features that are not finite or so large that the kernel leaves the range of float64.
-    """
-    none = np.empty(0, dtype=np.intp)
-    return kernel_distances(x, y, none, none, 0, block=block)[0]
 
 
 def kernel_distances(
@@ -184,15 +153,24 @@ def kernel_distances(
     *,
     block: int = _BLOCK,
 ) -> tuple[float, list[float]]:
-    """`kernel_distance` of two sets, and the same without each part of the samples.
+    """Kernel inception distance, and the same without each part of the samples.
 
+    It is the unbiased squared MMD with the kernel (a . b / D + 1)^3.
+    x, y: (n, D) features of any float type, in the order of the samples; n at least 2 each.
     x_parts, y_parts: (n,) the part of each row, 0 to count - 1; not read where count is 0.
-    Returns the distance, and one for each part, part 0 first: its samples are missing in their own
-    blocks, which stay as they are but for them, so each is an unbiased estimate still. Where all is
-    one block this is `kernel_distance` of the remaining rows.
-    Source: the leave-outs of a delete-block jackknife (Efron and Stein, 1981).
-    Raises as `kernel_distance` does, ValueError for parts that do not fit the rows, and TooFewError
-    where a block would keep fewer than 2 samples of a set.
+    block: samples of each set compared at once, at least 2.
+    Returns the mean of the estimates of consecutive blocks, in float64, and one for each part, part
+    0 first: its samples are missing in their own blocks, which stay as they are but for them. Each
+    is unbiased at any n, so it can be negative, and about 0 for two samples of one distribution;
+    lower is better.
+    Source: Binkowski et al. 2018 (KID). Published values (clean-fid) are means over 100 random
+    subsets of 1,000 from an unseeded generator: a different number in each run, which a gate cannot
+    use. Here each sample counts in exactly one block: ceil(n / block) of the larger set, fewer only
+    where a block of the smaller would have under 2 samples; sizes within a set differ by at most 1.
+    The leave-outs are those of a delete-block jackknife (Efron and Stein, 1981).
+    Raises TooFewError for n < 2 and where a block would keep fewer than 2 samples of a set,
+    ValueError for a block of fewer than 2, different D, parts that do not fit the rows, and
+    features that are not finite or so large that the kernel leaves the range of float64.
     """
     _check(x, y)
     if block < 2:

@@ -34,7 +34,6 @@ from pytest_cepbench.metrics.correlation import (
     FEWEST_CORRELATED,
     Correlation,
     Method,
-    correlation_matrix,
     mean_of_pairs,
     shared_ranks,
 )
@@ -678,7 +677,10 @@ def agreements(
     arrays = {name: np.array(values) for name, values in columns.items()}
     results = []
     for method in methods:
-        matrix = correlation_matrix(arrays, method, CONFIDENCE)
-        values = [[cell.value if cell else None for cell in row] for row in matrix.cells]
-        results.append(VariantAgreement(method, matrix.names, matrix.cells, mean_of_pairs(values)))
+        cells = tuple(
+            tuple(correlation(one, other, method, CONFIDENCE) for other in arrays.values())
+            for one in arrays.values()
+        )
+        values = [[cell.value if cell else None for cell in row] for row in cells]
+        results.append(VariantAgreement(method, tuple(arrays), cells, mean_of_pairs(values)))
     return tuple(results)

@@ -98,10 +98,3 @@ def test_shipped_suites(installed: Installed, project: Path) -> None:
     assert list((project / "baselines" / "folder").glob("overall-gc-*.toml"))
     again = installed.run(*run, cwd=project)
     assert again.returncode == 0, again.stdout
-
-
-def test_the_command_says_its_version(installed: Installed, project: Path) -> None:
-    """The one of the wheel, which comes from the clone's."""
-    from pytest_cepbench import __version__
-
-    assert installed.run("cepbench", "--version", cwd=project).stdout == f"cepbench {__version__}\n"

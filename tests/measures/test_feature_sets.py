@@ -20,9 +20,10 @@ from pytest_cepbench.gate import (
     record_of,
 )
 from pytest_cepbench.measures.base import readers_of
-from pytest_cepbench.metrics.set_distances import frechet_distance, gc_fid_at_t, kernel_distance
+from pytest_cepbench.metrics.set_distances import gc_fid_at_t
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
+from tests.metrics.feature_sets import frechet_distance, kernel_distance
 from tests.suites.world import LOSSY, SETS, SUITE, Staged, stage, vector
 
 METRICS = f"""\

@@ -18,13 +18,13 @@ from pytest_cepbench.measures import set_measures
 from pytest_cepbench.metrics.set_distances import (
     FrechetInfluences,
     frechet_influences,
-    kernel_distance,
 )
 from pytest_cepbench.metrics.uncertainty import blocks_of, pseudo_values
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.gate.build import replace
+from tests.metrics.feature_sets import kernel_distance
 from tests.suites.world import LOSSY, SETS, SUITE, Staged, stage, vector
 
 METRICS = f"""\

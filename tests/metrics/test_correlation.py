@@ -18,7 +18,6 @@ from pytest_cepbench.metrics.correlation import (
     Correlation,
     Method,
     correlation,
-    correlation_matrix,
     mean_of_pairs,
     shared_ranks,
 )
@@ -146,25 +145,6 @@ def test_the_interval_is_fishers(method: Method, error: Any, confidence: float, 
     half = z * error(result.value, 9)
     assert atanh(result.value) - atanh(result.low) == pytest.approx(half, rel=1e-5)
     assert atanh(result.high) - atanh(result.value) == pytest.approx(half, rel=1e-5)
-
-
-def test_a_matrix_has_every_pair_of_columns() -> None:
-    """Symmetric, 1 with itself, None where a column is constant, in the order of the columns."""
-    columns = {
-        "GC@3": np.array([0.37, 0.34, 0.36, 0.35, 0.26]),
-        "MME": np.array([153.5, 113.3, 166.3, 126.5, 127.6]),
-        "same": np.ones(5),
-    }
-    result = correlation_matrix(columns, "spearman")
-    assert result.names == ("GC@3", "MME", "same")
-    assert [[cell is None for cell in row] for row in result.cells] == [
-        [False, False, True],
-        [False, False, True],
-        [True, True, True],
-    ]
-    assert result.cells[0][0] == Correlation("spearman", 5, 1.0, None, None)
-    assert result.cells[0][1] == result.cells[1][0]
-    assert result.cells[0][1] == correlation(columns["GC@3"], columns["MME"], "spearman")
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=3))

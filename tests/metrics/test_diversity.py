@@ -18,11 +18,11 @@ from pytest_cepbench.metrics.diversity import (
     WordStatistics,
     kept_length,
     repeated_share,
-    vendi_score,
     vendi_scores,
     word_statistics,
     words_of,
 )
+from tests.metrics.feature_sets import vendi_score
 
 Array = npt.NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.gc import gc_at_t
-from pytest_cepbench.metrics.set_distances import frechet_distance, frechet_influences, gc_fid_at_t
-from tests.metrics.feature_sets import pair
+from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t
+from tests.metrics.feature_sets import frechet_distance, pair
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=40)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import TooFewError
-from pytest_cepbench.metrics.set_distances import kernel_distance, kernel_distances
+from pytest_cepbench.metrics.set_distances import kernel_distances
 from pytest_cepbench.metrics.uncertainty import pseudo_values
-from tests.metrics.feature_sets import pair
+from tests.metrics.feature_sets import kernel_distance, pair
 
 Array = npt.NDArray[np.float64]
 

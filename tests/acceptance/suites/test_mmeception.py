@@ -13,7 +13,7 @@ from PIL import Image
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import write_mme
-from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
+from tests.acceptance.suites.project import Cast, Gated
 from tests.tiny.generators import poison_decoder
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -67,11 +67,6 @@ def test_every_category_and_group_is_measured(gated: Gated) -> None:
     assert labels == {"GC@3", "GC@1", "GC_FID@3 [Inception]", "failure rate"}
 
 
-def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:
-    """All is in the store."""
-    assert_held_unasked(gated.project.run(gated.cast), CASES)
-
-
 def test_scores_are_those_of_the_libraries_themselves(
     gated: Gated, tiny: Checkpoint, data: Path
 ) -> None:
@@ -113,24 +108,6 @@ def test_groups_and_the_whole_are_means_of_categories(gated: Gated) -> None:
             assert cases[f"mmeception/{group}/{metric}"]["value"] == pytest.approx(
                 expected, abs=2e-6
             )
-
-
-def test_another_checkpoint_is_compared_by_its_own_chains(
-    gated: Gated, tiny: Checkpoint, data: Path
-) -> None:
-    """A later checkpoint's numbers differ, its verdict follows from them, and the images' vectors
-    are not computed again.
-    """
-    later = gated.project.run(cast(tiny, data, "llava-later"), "-k", "count")
-
-    assert {name.split("/")[1] for name in later.cases} == {"count"}
-    assert later.spent("inputs") > 0
-    assert later.spent("hits") >= 4
-    for case in later.cases.values():
-        drop = -case["difference"]
-        assert drop != 0
-        assert case["verdict"] == ("regressed" if drop > case["tolerance"] else good_verdict(case))
-    assert later.code == (1 if "regressed" in later.verdicts else 0)
 
 
 def test_all_failed_chains_are_no_verdict(gated: Gated, tiny: Checkpoint, tmp_path: Path) -> None:
