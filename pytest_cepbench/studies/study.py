@@ -34,6 +34,7 @@ from pytest_cepbench.metrics.correlation import (
     FEWEST_CORRELATED,
     Correlation,
     Method,
+    correlation,
     mean_of_pairs,
     shared_ranks,
 )

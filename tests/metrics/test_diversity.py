@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,14 +10,10 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.diversity import (
-    LENGTH_BANDS,
     Gallery,
-    LengthBand,
-    WordStatistics,
     kept_length,
     repeated_share,
     vendi_scores,
-    word_statistics,
     words_of,
 )
 from tests.metrics.feature_sets import vendi_score
@@ -227,29 +221,3 @@ def test_length_is_kept_alike_in_both_directions(first: list[str], later: list[s
 def text_of(words: int) -> str:
     """A text of so many words."""
     return " ".join(["word"] * words)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("", 0), ("  \n", 0), ("A cat.", 2), (" A  red\ncat\ton a mat ", 6), ("well-known", 1)],
-)
-def test_words_are_what_white_space_separates(text: str, words: int) -> None:
-    """Runs of it count once, and an answer of white space has no word."""
-    assert word_statistics([text]).mean == words
-
-
-@given(st.lists(st.integers(0, 100), min_size=2, max_size=20), st.sampled_from(LENGTH_BANDS))
-def test_statistics_are_those_of_a_sample(counts: list[int], band: LengthBand) -> None:
-    """Mean, deviation by n - 1, and the share that kept to the band."""
-    result = word_statistics([text_of(count) for count in counts], band)
-    assert result.n == len(counts)
-    assert result.mean == pytest.approx(statistics.mean(counts))
-    assert result.std == pytest.approx(statistics.stdev(counts), abs=1e-9)
-    assert result.within == sum(map(band.holds, counts)) / len(counts)
-
-
-def test_few_descriptions_have_few_statistics() -> None:
-    """None for what is not defined, never a NaN or a zero."""
-    assert word_statistics([]) == WordStatistics(0, None, None, None)
-    assert word_statistics([], LENGTH_BANDS[0]) == WordStatistics(0, None, None, None)
-    assert word_statistics([text_of(7)]) == WordStatistics(1, 7.0, None, None)
