@@ -86,7 +86,6 @@ def pytest_runtest_call(item):
 DIES_ONCE = """\
 import os
 from pathlib import Path
-from tests.documents import flat_report
 
 def pytest_runtest_call(item):
     if not Path("died").exists():

@@ -74,15 +74,6 @@ def test_it_can_be_asked_for(scored: ScoredProject) -> None:
     ])  # fmt: skip
 
 
-def test_what_is_little_warns_and_is_accepted(scored: ScoredProject) -> None:
-    """Between a twentieth and a quarter of the range."""
-    ended = scored.run(ACCEPT, model(drop="0,0.7"))
-    assert ended.code == 0
-    (warning,) = ended.cases["two-gc"]["warnings"]
-    assert warning.startswith("0.1 of a range from 0 (chance) to 1")
-    assert not ended.cases["one-gc"]["warnings"]
-
-
 @pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
 def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str) -> None:
     """A checkpoint that is no better is not held: nothing could have been seen of it."""
@@ -276,7 +267,6 @@ ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
     "vqa",
     [
         "shapes:?yes=1",
-        "python:tests.measures.answerers:half",
         "python:tests.measures.answerers:noisy?wrong=0.5",
     ],
 )

@@ -210,7 +210,7 @@ def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_pa
     ended.lines.fnmatch_lines(["a GC@1 *  60  (unreadable baseline)"])
 
 
-@pytest.mark.parametrize("verbosity", ["-v", "-q", "-qq"])
+@pytest.mark.parametrize("verbosity", ["-v", "-qq"])
 @pytest.mark.parametrize(
     ("arguments", "env", "asked"),
     [

@@ -160,12 +160,10 @@ def test_a_plan_and_a_list_of_cases_leave_the_record_alone(project: ScoredProjec
     [
         (["--cep-series=a/b"], "letters, digits, '.', '_' and '-' are expected"),
         ([SERIES, "--cep-gate=threshold"], "leave one of the two out"),
-        (["--cep-series-length=9"], "name it with --cep-series NAME"),
-        ([SERIES, "--cep-series-length=0"], "a number of at least 1 is expected"),
         ([SERIES, "--cep-series-length=100000000"], "have 1e-08 of alpha or less"),
         ([SERIES, "--cep-series-length=9"], "begun for 40 checkpoints, and 9 are expected now"),
     ],
-    ids=["name", "threshold", "length alone", "no length", "endless", "other length"],
+    ids=["name", "threshold", "endless", "other length"],
 )
 def test_mistakes_are_one_line(project: ScoredProject, arguments: list[str], message: str) -> None:
     """What was given, what is expected, before anything runs."""

@@ -134,23 +134,6 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
     )
 
 
-def test_the_detector_fixture(tasks: Project) -> None:
-    """The suite's, or the one that is named; without either the option is named."""
-    play = """\
-from PIL import Image
-
-def test_play(cep_detector):
-    assert not cep_detector.detect([Image.new("RGB", (64, 64))], [["circle"]])[0].found
-"""
-    tasks.write("test_own.py", play)
-    tasks.run_here("test_own.py").assert_outcomes(passed=1)
-    tasks.write("elsewhere/test_own.py", play)
-    tasks.run_here("elsewhere", "--detector=python:own:detector").assert_outcomes(passed=1)
-    tasks.run_here("elsewhere").stdout.fnmatch_lines(
-        ["*no model is given for the detector: give one with --detector=FOLDER_OR_HUB_ID"]
-    )
-
-
 @pytest.mark.slow
 def test_further_encoders_by_name(project: Project) -> None:
     """`--encoder a=... --encoder b=...`: each has its own role, the unnamed one the usual role."""
