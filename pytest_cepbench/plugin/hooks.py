@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +151,7 @@ class Run:
                 with suppress(OSError):  # a folder that cannot be made has no reader
                     context = evaluator.context
                     folder = context.make_folder()
-                    self.ticker = live.write_snapshots(evaluator.progress, folder, context.worker)
+                    self.ticker = live.write_lines(evaluator.progress, folder, context.worker)
             return
         with usage_errors():
             evaluator.suites.check_names()
@@ -165,18 +165,15 @@ class Run:
         with usage_errors():
             controller.pools = evaluator.plan_pools()
         self.show_progress(
-            lambda: live.own_snapshots(evaluator.progress, evaluator.cluster_progress)
+            lambda: [*map(live.progress_line, (evaluator.progress, evaluator.cluster_progress))]
         )
 
-    def show_progress(self, snapshots: Any) -> None:
-        """Write lines on the progress until the run ends.
-
-        snapshots: gives the progress of each process.
-        """
+    def show_progress(self, lines: Callable[[], Sequence[str]]) -> None:
+        """Write lines on the progress until the run ends. lines: gives that of each process."""
         from pytest_cepbench.plugin.terminal import live
 
         if self.ticker is None:
-            self.ticker = live.show(self.config, snapshots)
+            self.ticker = live.show(self.config, lines)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 import pytest
 
-from pytest_cepbench.plugin.terminal.live import (
-    ProgressSnapshot,
-    forget,
-    read_snapshots,
-)
+from pytest_cepbench.chains.steps import Progress
+from pytest_cepbench.plugin.terminal.live import forget, progress_line, read_lines
 from pytest_cepbench.report.number_format import duration
 from tests.plugin.scored_project import ScoredProject, scored_suite
 
@@ -83,32 +81,36 @@ def test_a_log_is_told_now_and_then(tmp_path: Path, args: tuple[str, ...], line:
     assert not (slow.path / ".cepbench" / "runs").exists()
 
 
-NOW = ProgressSnapshot(
-    worker="gw0",
-    case="sdp overall MCD",
+NOW = Progress(
+    "sdp overall MCD",
     samples=5,
     of_samples=100,
     step="generation 3 of 6, describer",
-    waiting=False,
-    rate=12.34,
-    left=3723.0,
+    steps=1234,
+    of_steps=1234 + 45942,
+    _points=deque([(0.0, 0), (100.0, 1234)]),
 )
 
 
 def test_a_line_says_how_far_a_case_is() -> None:
     """Worker, case, samples, step, rate, time left; whom it waits for; nothing that hides text."""
+
+    def line(worker: str = "gw0", **other: Any) -> str:
+        return progress_line(replace(NOW, **other), worker)
+
     begin = "gw0 sdp overall MCD  5/100 samples  "
     step = "generation 3 of 6, describer  12.3 steps/s"
-    assert str(NOW) == f"{begin}{step}  1 h 2 min left"
-    assert str(replace(NOW, rate=0.25, left=None)).endswith("describer  4.0 s/step")
-    assert str(replace(NOW, waiting=True)) == f"{begin}waiting for another worker"
-    held = replace(NOW, waiting=True, holder="process 7 (pytest)")
-    assert str(held) == f"{begin}waiting for process 7 (pytest)"
-    assert str(replace(NOW, server="starting vLLM, 35 s")) == f"{begin}starting vLLM, 35 s"
-    helping = replace(NOW, case="cases of other workers", samples=0, of_samples=0)
-    assert str(helping) == f"gw0 cases of other workers  {step}"
-    assert str(replace(NOW, cost=1.2345)).endswith("1 h 2 min left  cost 1.23")
-    assert str(replace(NOW, worker="", case="\x1b[2J漢")).startswith(r"\x1b[2J漢  5/100")
+    assert line() == f"{begin}{step}  1 h 2 min left"
+    assert "describer  4.0 s/step  " in line(_points=deque([(0.0, 0), (4.0, 1)]))
+    assert line(waiting=True) == f"{begin}waiting for another worker"
+    held = line(waiting=True, holder="process 7 (pytest)")
+    assert held == f"{begin}waiting for process 7 (pytest)"
+    assert line(server="starting vLLM, 35 s") == f"{begin}starting vLLM, 35 s"
+    helping = line(case="cases of other workers", samples=0, of_samples=0)
+    assert helping == f"gw0 cases of other workers  {step}"
+    assert line(cost=1.2345).endswith("1 h 2 min left  cost 1.23")
+    assert line("", case="\x1b[2J漢").startswith(r"\x1b[2J漢  5/100")
+    assert line(case="") == progress_line(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -121,14 +123,11 @@ def test_times_have_two_units(seconds: float, shown: str) -> None:
 
 
 def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
-    """By number; a word not whole or of another version is left out, as is that of the dead."""
+    """By number; that of the dead is left out."""
     for worker in ("gw10", "gw2", "gw1"):
-        moment = asdict(replace(NOW, worker=worker))
-        (tmp_path / f"{worker}.progress").write_text(json.dumps(moment))
-    for number, text in enumerate(("{", '{"worker": "gw4"}', "[]")):
-        (tmp_path / f"broken{number}.progress").write_text(text)
-    assert [snapshot.worker for snapshot in read_snapshots(tmp_path)] == ["gw1", "gw2", "gw10"]
+        (tmp_path / f"{worker}.progress").write_text(worker)
+    assert read_lines(tmp_path) == ["gw1", "gw2", "gw10"]
     forget(tmp_path, "gw2")
     forget(tmp_path, "gw7")
-    assert [snapshot.worker for snapshot in read_snapshots(tmp_path)] == ["gw1", "gw10"]
-    assert read_snapshots(tmp_path / "absent") == []
+    assert read_lines(tmp_path) == ["gw1", "gw10"]
+    assert read_lines(tmp_path / "absent") == []

@@ -164,7 +164,6 @@ def test_the_header_says_what_is_gated_against_what(
         [
             "cepbench: model under test: shapes:?miss=0.1 (*miss=0.1)",
             "cepbench: generator: shapes:?move=0.1 (*move=0.1)",
-            "cepbench: it could also play encoder or detector or vqa: choose with --cep-role",
             "cepbench: baselines baselines, store .cepbench/store",
             "cepbench: generator from CEPBENCH_GENERATOR, tolerance from ini cepbench_tolerance",
         ]

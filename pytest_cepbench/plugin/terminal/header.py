@@ -102,9 +102,8 @@ def _always(text: str) -> HeaderLine:
 
 
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
-    from pytest_cepbench.models.binding import detect
     from pytest_cepbench.models.protocols import ROLE_NAMES
-    from pytest_cepbench.models.spec import PRESET, SCHEMES
+    from pytest_cepbench.models.spec import PRESET
     from pytest_cepbench.suites.definition import ANSWERS_ONLY
     from pytest_cepbench.suites.model_options import possible_roles
 
@@ -132,12 +131,6 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
             yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")
         for remark in () if bound is None else bound.remarks:
             yield _always(f"{name}: {remark}")
-    model = choices.model_spec
-    if model is not None and choices.role is None:
-        known = detect(model).roles if SCHEMES[model.scheme].module else ()
-        free = [role for role in known if role not in assignments and role not in ANSWERS_ONLY]
-        if free:
-            yield HeaderLine(f"it could also play {' or '.join(free)}: choose with --cep-role", "")
 
 
 def _identities(bound: BoundRole | None) -> tuple[str, str]:

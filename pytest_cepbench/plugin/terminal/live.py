@@ -5,11 +5,9 @@ Standard library and pytest only.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -32,55 +30,31 @@ _LAST = 2.0  # seconds for the last look: a terminal that was stopped takes no l
 _SUFFIX = ".progress"
 
 
-@dataclass(frozen=True)
-class ProgressSnapshot:
-    """Progress of one process.
+def progress_line(progress: Progress | None, worker: str = "") -> str:
+    """How far the case of a process is, by its name; empty where none runs."""
+    if progress is None or not progress.case:
+        return ""
+    return "  ".join(_cells(progress, worker))
 
-    worker: its name; empty for the only one.
-    Other fields are those of `Progress`.
-    """
 
-    worker: str
-    case: str
-    samples: int
-    of_samples: int
-    step: str
-    waiting: bool
-    rate: float | None
-    left: float | None
-    server: str = ""
-    holder: str = ""
-    cost: float = 0.0
+def _cells(progress: Progress, worker: str) -> Iterator[str]:
+    from pytest_cepbench.report.number_format import duration, printable, rate
 
-    @classmethod
-    def of(cls, progress: Progress, worker: str) -> ProgressSnapshot | None:
-        """Now; None where no case runs."""
-        if not progress.case:
-            return None
-        _, *names = (field.name for field in fields(cls))
-        return cls(worker, *(getattr(progress, name) for name in names))
-
-    def __str__(self) -> str:
-        """The case, then how far it is."""
-        return "  ".join(self._cells())
-
-    def _cells(self) -> Iterator[str]:
-        from pytest_cepbench.report.number_format import duration, printable, rate
-
-        yield printable(f"{self.worker} {self.case}".lstrip(), 100)
-        if self.of_samples:
-            yield f"{self.samples}/{self.of_samples} samples"
-        if self.server or self.waiting:
-            yield printable(self.server or f"waiting for {self.holder or 'another worker'}")
-            return
-        if self.step:
-            yield printable(self.step)
-        if self.rate is not None:
-            yield rate(self.rate)
-        if self.of_samples and self.left is not None:
-            yield f"{duration(self.left)} left"
-        if self.cost:
-            yield f"cost {self.cost:.3g}"
+    yield printable(f"{worker} {progress.case}".lstrip(), 100)
+    if progress.of_samples:
+        yield f"{progress.samples}/{progress.of_samples} samples"
+    if progress.server or progress.waiting:
+        yield printable(progress.server or f"waiting for {progress.holder or 'another worker'}")
+        return
+    if progress.step:
+        yield printable(progress.step)
+    pace, left = progress.rate, progress.left
+    if pace is not None:
+        yield rate(pace)
+    if progress.of_samples and left is not None:
+        yield f"{duration(left)} left"
+    if progress.cost:
+        yield f"cost {progress.cost:.3g}"
 
 
 class Ticker:
@@ -105,13 +79,11 @@ class Ticker:
             self._act()
 
 
-def show(
-    config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapshot]]
-) -> Ticker | None:
+def show(config: pytest.Config, lines: Callable[[], Sequence[str]]) -> Ticker | None:
     """Write a line on each process once a minute, until the ticker is closed.
 
-    None with -q and --pdb, and where another plugin writes the terminal. snapshots: gives the
-    progress of each process.
+    None with -q and --pdb, and where another plugin writes the terminal. lines: gives that of each
+    process; empty where it runs no case.
     """
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     plain = type(reporter) is TerminalReporter and config.option.verbose >= 0
@@ -132,9 +104,9 @@ def show(
         own, writer._file = writer._file, file  # noqa: SLF001
         try:
             with suppress(OSError, ValueError):  # a full disk, a log that was closed
-                for snapshot in snapshots():
+                for line in filter(None, lines()):
                     reporter.ensure_newline()
-                    reporter.write_line(f"cepbench: {snapshot}")
+                    reporter.write_line(f"cepbench: {line}")
                 file.flush()
         finally:
             writer._file = own  # noqa: SLF001
@@ -149,33 +121,23 @@ def show(
 # -- between processes -----------------------------------------------------------------------------
 
 
-def write_snapshots(progress: Progress, folder: Path, worker: str) -> Ticker:
-    """On a worker: write its progress to the run's folder, until the ticker is closed."""
+def write_lines(progress: Progress, folder: Path, worker: str) -> Ticker:
+    """On a worker: write its line to the run's folder, until the ticker is closed."""
 
     def act() -> None:
-        snapshot = ProgressSnapshot.of(progress, worker)
-        if snapshot is None:
-            forget(folder, worker)
-            return
         with suppress(OSError):  # a full disk, a run that was stopped
-            write_message(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(snapshot)))
+            write_message(folder, f"{worker}{_SUFFIX}", progress_line(progress, worker))
 
     return Ticker(act, lambda: forget(folder, worker), _WORKER_PAUSE)
 
 
-def own_snapshots(progress: Progress, cluster: Progress | None = None) -> list[ProgressSnapshot]:
-    """Progress of the only process. cluster: that of its threads on a cluster."""
-    known = [ProgressSnapshot.of(each, "") for each in (progress, cluster) if each is not None]
-    return [snapshot for snapshot in known if snapshot is not None]
-
-
-def read_snapshots(folder: Path) -> list[ProgressSnapshot]:
-    """Progress of the workers, by their names; without those that run no case."""
-    snapshots = []
-    for path in folder.glob(f"*{_SUFFIX}"):
-        with suppress(OSError, ValueError, TypeError):  # gone, or not written by this version
-            snapshots.append(ProgressSnapshot(**json.loads(path.read_text(encoding="utf-8"))))
-    return sorted(snapshots, key=lambda snapshot: (len(snapshot.worker), snapshot.worker))
+def read_lines(folder: Path) -> list[str]:
+    """The lines of the workers, by their names."""
+    lines = []
+    for path in sorted(folder.glob(f"*{_SUFFIX}"), key=lambda path: (len(path.name), path.name)):
+        with suppress(OSError):  # gone
+            lines.append(path.read_text(encoding="utf-8"))
+    return lines
 
 
 def forget(folder: Path, worker: str) -> None:

@@ -137,7 +137,7 @@ def _lease_devices(
             leased.append(f"{spec.id or f'gw{index}'} on {names}")
     if leased:
         yield ", ".join(leased)
-        yield from groups.lines
+        yield from filter(None, [groups.why])
 
 
 def _placed(settings: RunSettings) -> dict[str, str]:
@@ -163,14 +163,14 @@ class DeviceGroups(NamedTuple):
     members: the groups, the freest first; devices that fill no group are in none.
     fitting: how many of the groups have room for the models that were named.
     need: bytes that these models need, of one worker.
-    lines: for the header, why there are several in a group, and what is on each.
+    why: for the header, why there are several in a group.
     """
 
     size: int
     members: tuple[tuple[Device, ...], ...]
     fitting: int
     need: int
-    lines: tuple[str, ...] = ()
+    why: str = ""
 
 
 def group_devices(
@@ -188,7 +188,6 @@ def group_devices(
         fits,
         measure_footprints,
         needed_memory,
-        spread,
         usable_together,
     )
 
@@ -218,21 +217,13 @@ def group_devices(
     fewest = max(1, most) if any(model.divided for model in models) else 1
     roomy = (n for n in range(1, most + 1) if any(fits(models, g, swap=swap) for g in divide(n)))
     size = asked or next(roomy, fewest)
-    groups, need, lines = divide(size), needed_memory(models, swap=swap), []
+    groups, need, why = divide(size), needed_memory(models, swap=swap), ""
     if size > 1 and asked is None:
-        needed = gibibytes(need)
-        lines.append(f"{size} devices for each worker: its models need {needed}, more than one has")
-    if size > 1 and models:
-        numbers = spread(models, [0] * size)
-        shown = [
-            f"{model.spec} on all of them"
-            if model.divided
-            else f"{model.spec} on its cuda:{numbers[model.spec]}"
-            for model in models
-        ]
-        lines.append(f"on each worker {', '.join(shown)}")
+        why = (
+            f"{size} devices for each worker: its models need {gibibytes(need)}, more than one has"
+        )
     fitting = sum(fits(models, group, swap=swap) for group in groups)
-    return DeviceGroups(size, groups, fitting, need, tuple(lines))
+    return DeviceGroups(size, groups, fitting, need, why)
 
 
 def gibibytes(count: int) -> str:

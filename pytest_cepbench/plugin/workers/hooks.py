@@ -134,7 +134,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None
 
         controller.remove_reports()
         refuse_modes(node.config)
-        run_of(node.config).show_progress(lambda: live.read_snapshots(controller.context.folder))
+        run_of(node.config).show_progress(lambda: live.read_lines(controller.context.folder))
 
 
 # -- while they work -------------------------------------------------------------------------------

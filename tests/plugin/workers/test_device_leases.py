@@ -186,10 +186,7 @@ def test_each_worker_gets_as_many_devices_as_it_is_said(large_machine: Project) 
             40,
             ["--generator={folder}?batch_size=2"],
             ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"],
-            [
-                "2 devices for each worker: its models need 96.0 GiB, more than one has",
-                "on each worker {folder} on its cuda:0, {folder}?batch_size=2 on its cuda:1",
-            ],
+            ["2 devices for each worker: its models need 96.0 GiB, more than one has"],
         ),
         ("", 40, ["--generator={folder}", "--cep-residency=swap"], ["GPU-dddd", "GPU-cccc"], []),
         ("", 40, ["--judge={folder}?device=cpu"], ["GPU-dddd", "GPU-cccc"], []),
@@ -199,10 +196,7 @@ def test_each_worker_gets_as_many_devices_as_it_is_said(large_machine: Project) 
             120,
             [],
             ["GPU-dddd,GPU-cccc,GPU-bbbb"] * 2,
-            [
-                "3 devices for each worker: its models need 144.0 GiB, more than one has",
-                "on each worker {folder}?device_map=auto on all of them",
-            ],
+            ["3 devices for each worker: its models need 144.0 GiB, more than one has"],
         ),
         ("", 120, [], ["GPU-dddd", "GPU-cccc"], []),
         ("?device_map=auto", 400, [], ["GPU-dddd,GPU-cccc,GPU-bbbb,GPU-aaaa"] * 2, None),
@@ -234,7 +228,7 @@ def test_workers_get_as_many_devices_as_their_models_need(
     leases = _planned(large_machine, "--tx", "2*popen", f"--describer={folder}{query}", *args)
     assert _on(leases) == expected
     if lines is not None:
-        assert list(leases.lines[1:]) == [line.format(folder=folder) for line in lines]
+        assert list(leases.lines[1:]) == lines
 
 
 @pytest.mark.parametrize(
