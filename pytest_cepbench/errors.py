@@ -285,10 +285,6 @@ class UnreadableReplyError(CepError):
     """A model's reply that holds no JSON object of the expected form; the message says why."""
 
 
-class RedirectError(CepError):
-    """A server redirects; the message says where to, as far as it may be shown."""
-
-
 # -- names that are not known ----------------------------------------------------------------------
 
 

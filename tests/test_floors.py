@@ -54,7 +54,6 @@ MUTUAL = {
         "datasets.shapes",
         "datasets",
     ): "scenes are samples, and battles and questions of any data set may be of scenes",
-    ("store", "store.remote"): "the store has remote stores, which are made of the same parts",
     ("plugin", "plugin.terminal"): "hooks are above the controller, and what they show beside it",
     ("plugin", "plugin.workers"): "as above, of worker processes",
     ("plugin.workers", "plugin.terminal"): "workers mute the live screen, a plan shows leases",

@@ -37,8 +37,7 @@ from pytest_cepbench.gate.sensitivity import remarks_on_accepting
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.store.answers import keys_of_answers
-from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.database import INDEX, ReadonlyStore
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
 """The cases that are to be accepted, each with all results that the run has of it."""
@@ -212,7 +211,7 @@ def _write(changes: Sequence[BaselineChange], arguments: Namespace) -> None:
         digests.discard("")
         here = 0
         if digests and (folder / INDEX).is_file():
-            with ReadonlyStore(folder, f"the store {str(folder)!r}") as reader:
+            with ReadonlyStore(folder) as reader:
                 here = len(keys_of_answers(reader.read, digests))
         if here < len(digests):
             lines.append(

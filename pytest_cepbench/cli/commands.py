@@ -224,7 +224,7 @@ def _of_store(name: str, run: str, about: str, table: str, **settings: Any) -> C
 
 _STORE = Command(
     "store",
-    "look at a store of results, make it smaller, fill it from a shared one",
+    "look at a store of results, make it smaller, move accepted answers",
     _DAMAGED,
     commands=(
         _of_store(
@@ -241,8 +241,7 @@ _STORE = Command(
             "verify",
             "read all of a store, and say what is damaged",
             """
-            url URL ?  a shared store of objects, in the place of a local one
-            --repair   drop what is damaged; it is computed again
+            --repair  drop what is damaged; it is computed again
             @store
             """,
         ),
@@ -259,15 +258,6 @@ _STORE = Command(
             --without-baselines  delete also what is kept for the project's baselines
             []
             @delete own-store
-            """,
-        ),
-        _of_store(
-            "pull",
-            "pull_results",
-            "take over what a shared store of objects has more",
-            """
-            url URL|DIR  s3://BUCKET/PREFIX, gs://..., or a folder that machines mount
-            @store
             """,
         ),
         _of_store(

@@ -20,6 +20,7 @@ from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.studies.rated_items import (
     ItemDraw,
     RatedItems,
@@ -111,14 +112,18 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
 
 @contextmanager
 def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
-    """A store that has what those at some places have, and writes to none of them.
+    """A store that has what those at some places have: at most one local store, and shared ones.
 
-    Raises StoreError.
+    Raises StoreError, and SpecError for several local ones.
     """
-    shared = [text if is_url(text) else Path(text).absolute() for text in locations]
+    places = [text if is_url(text) else Path(text).absolute() for text in locations]
+    local = [place for place in places if isinstance(place, Path) and (place / INDEX).exists()]
+    if len(local) > 1:
+        raise SpecError(f"--store: {local[0]} and {local[1]} are local stores: give one of them")
+    shared = [place for place in places if place not in local]
     with (
         TemporaryDirectory(prefix="cepbench-rate-") as folder,
-        Store(Path(folder), shared, writing=False) as store,
+        Store(local[0] if local else Path(folder), shared, writing=False) as store,
     ):
         yield store
 

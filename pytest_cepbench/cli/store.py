@@ -7,7 +7,6 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +42,7 @@ from pytest_cepbench.store.answers import (
     import_bundle,
     keys_of_answers,
 )
-from pytest_cepbench.store.database import INDEX
+from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.maintenance import (
     Collection,
     GcCriteria,
@@ -57,10 +56,6 @@ from pytest_cepbench.store.maintenance import (
     repair,
     summarize,
 )
-from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.remote.location import open_objects
-from pytest_cepbench.store.remote.object_store import ObjectStore
-from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from pytest_cepbench.store.rows import DAY_SECONDS
 from pytest_cepbench.suites import load_data, load_suite
 
@@ -78,7 +73,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _reader(folder: Path) -> ReadonlyStore:
-    return ReadonlyStore(_existing(folder), f"the store {str(folder)!r}")
+    return ReadonlyStore(_existing(folder))
 
 
 def stats(arguments: Namespace) -> int:
@@ -104,10 +99,8 @@ def stats(arguments: Namespace) -> int:
 
 
 def verify(arguments: Namespace) -> int:
-    """Say what is damaged of a store or a shared one, and drop it where asked to."""
+    """Say what is damaged of a store, and drop it where asked to."""
     folder: Path = arguments.store
-    if arguments.url is not None:
-        return _verify_shared(arguments)
     if arguments.repair:
         with open_store(_existing(folder)) as store:
             report = inspect(store.root, store.index.read)
@@ -127,33 +120,11 @@ def verify(arguments: Namespace) -> int:
     return 0 if report.sound else NOT_DONE
 
 
-def _verify_shared(arguments: Namespace) -> int:
-    if arguments.repair:
-        raise SpecError(
-            "--repair is for a local store: runs overwrite what is damaged in a shared one"
-        )
-    with _shared(arguments.url, "cepbench store verify") as objects:
-        report = inspect_objects(objects)
-    checked = f"checked {counted(report.results, 'result')} and {counted(report.images, 'file')}"
-    lines = [
-        f"{checked}, {show_size(report.bytes)}",
-        *_some("damaged", report.damaged),
-        *_some("result whose file is not there", [key[:12] for key in report.lost]),
-        "sound" if report.sound else "damaged",
-    ]
-    show([Section(f"shared store {arguments.url}", tuple(lines))])
-    return 0 if report.sound else NOT_DONE
-
-
 def _verify_page(folder: Path, report: VerifyReport) -> Section:
     lines = [f"checked {counted(report.results, 'result')} and {counted(report.images, 'file')}"]
     for what, names in (
         ("index", report.index),
         ("result that does not match its seal", [key[:12] for key in report.rows]),
-        (
-            "damaged or lost provenance",
-            [f"of {counted(results, 'result')}" for _, results in report.provenances],
-        ),
         ("remembered file that does not match its seal", report.files),
         ("damaged file", [f"{digest[:12]}: {why}" for digest, why in report.damaged_images]),
         ("result whose file is not there", [key[:12] for key in report.lost]),
@@ -162,9 +133,7 @@ def _verify_page(folder: Path, report: VerifyReport) -> Section:
     lines.append("sound" if report.sound else "damaged")
     if report.remote:
         images = counted(len(report.remote), "file")
-        lines.append(
-            f"{images} in a shared store, fetched when needed: cepbench store pull takes all"
-        )
+        lines.append(f"{images} in a shared store, fetched when needed")
     if report.unused:
         images = counted(len(report.unused), "file")
         lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
@@ -358,39 +327,7 @@ def _accepted_keys(
     }
 
 
-# -- shared stores and accepted answers ------------------------------------------------------------
-
-
-@contextmanager
-def _shared(url: str, source: str) -> Iterator[ObjectStore]:
-    objects = open_objects(url, source, writing=False)
-    assert objects is not None  # only an optional store may be absent
-    with closing(objects):
-        yield objects
-
-
-def pull_results(arguments: Namespace) -> int:
-    """Take over what a shared store has more; exit codes as in `main`."""
-    try:
-        with (
-            _shared(arguments.url, "cepbench store pull") as objects,
-            open_store(arguments.store) as store,
-        ):
-            summary = pull(store, objects)
-    except KeyboardInterrupt:
-        raise EndedError(
-            "interrupted: the same command again downloads the rest", INTERRUPTED
-        ) from None
-    show(
-        [],
-        f"{counted(summary.results, 'result')} and {counted(summary.images, 'file')} imported "
-        f"into {arguments.store}; {summary.present:,} were there already",
-        *(
-            f"refused: {counted(number, 'result')}: {why}"
-            for why, number in sorted(summary.refused.items())
-        ),
-    )
-    return NOT_DONE if summary.refused else 0
+# -- accepted answers ------------------------------------------------------------------------------
 
 
 def export_answers(arguments: Namespace) -> int:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -28,10 +28,6 @@ INDEX = "index.sqlite"
 
 FORMAT = 2
 """Version of the layout on disk; any change that an older version would misread raises it."""
-
-FORMER_FORMAT = 1
-"""One that is rewritten when it is opened: with keys of 64 characters in rows and days of use, and
-a whole provenance in every row."""
 
 BUSY_SECONDS = 60.0
 """Seconds that SQLite waits for another process that writes."""
@@ -58,7 +54,7 @@ _SCHEMA = (
 )
 
 _COLUMNS = "key, kind, payload, provenance, created, seal"
-"""Of results, in any format."""
+"""Of results."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -89,7 +85,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         opened.callback(connection.close)
         connection.text_factory = decode_text
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, FORMER_FORMAT, FORMAT):
+        if version not in (0, FORMAT):
             raise StoreVersionError(
                 f"the store {path.parent} has format {version}, this version reads format {FORMAT}:"
                 " give another folder (--cep-store) or delete this one, its results can be "
@@ -99,33 +95,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=NORMAL")
         if version != FORMAT:
             with transaction(connection):
-                _convert(connection)
                 create_tables(connection)
         opened.pop_all()
     return connection
-
-
-def _convert(connection: sqlite3.Connection) -> None:
-    """Rewrite tables of the former format within a transaction, so that a kill changes nothing.
-
-    A process of an older version that has them open is refused what it writes next.
-    """
-    tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if "results" not in tables or "provenances" in tables:
-        return  # new, or another process was first
-    former = ("results", "files", "used")
-    for table in former:
-        connection.execute(f"ALTER TABLE {table} RENAME TO former_{table}")
-    create_tables(connection)
-    # Damage may have made two rows the same, or left nothing where a value has to be.
-    add_rows(connection, connection.execute(f"SELECT {_COLUMNS} FROM former_results"))  # noqa: S608 - ours
-    connection.execute("INSERT OR IGNORE INTO files SELECT * FROM former_files")
-    connection.execute(
-        "INSERT OR IGNORE INTO used SELECT id, day FROM results "
-        "JOIN former_used ON former_used.key = lower(hex(results.key))"
-    )
-    for table in former:
-        connection.execute(f"DROP TABLE former_{table}")
 
 
 def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> int:
@@ -305,7 +277,7 @@ def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
     saved, low, empty = 0, 0, 0
     with closing(sqlite3.connect(damaged)) as source:
 
-        def read(query: str, *values: int) -> list[Row] | None:
+        def read(query: str, *values: object) -> list[Row] | None:
             """The rows of a query; None where they cannot be read, since they are damaged."""
             try:
                 return source.execute(query, values).fetchall()
@@ -316,12 +288,9 @@ def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
 
         @lru_cache(maxsize=4096)
         def text_of(provenance: object) -> str:
-            """The provenance of a row, which the former format has itself."""
-            if isinstance(provenance, int):
-                found = read("SELECT text FROM provenances WHERE id = ?", provenance)
-                fits = found and provenance_id(str(found[0][0])) == provenance
-                return str(found[0][0]) if found and fits else "{}"
-            return str(provenance)
+            found = read("SELECT text FROM provenances WHERE id = ?", provenance)
+            fits = found and provenance_id(str(found[0][0])) == provenance
+            return str(found[0][0]) if found and fits else "{}"
 
         between = f"SELECT {_COLUMNS} FROM results WHERE rowid >= ? AND rowid < ?"  # noqa: S608 - ours
         if read("SELECT rowid FROM results LIMIT 0") is None:
@@ -461,3 +430,60 @@ class Index:
                 kept = f"from the damaged file, which is kept as {aside.name}"
                 self._note(f"index: {saved} results saved {kept}")
         return self._connect()
+
+
+class ReadonlyStore:
+    """The database of a store that is only looked at. Any thread may read.
+
+    folder: of the store.
+    Raises StoreError where there is no store that this version can read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = RLock()
+        path = folder / INDEX
+        with self._errors():
+            open_regular(path).close()  # SQLite would wait at a pipe
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection.text_factory = decode_text
+        # It may come from anyone: reading a view named like a table could do anything.
+        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
+            self.read(f"PRAGMA {setting}")
+        version = self.read("PRAGMA user_version")[0][0]
+        if version not in (0, FORMAT):
+            raise StoreVersionError(
+                f"the store {str(folder)!r} has format {version}, this version reads format "
+                f"{FORMAT}: look at it with the version of pytest-cepbench that wrote it"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def read(self, query: str, values: Sequence[object] = ()) -> list[Row]:
+        """The rows of a query. Raises StoreError where it is damaged, gone, or cannot be read."""
+        with self._lock, self._errors():
+            return self._connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+            raise (DamagedIndexError if is_damage(error) else StoreError)(
+                f"the store {str(self.folder)!r} cannot be read: {error or 'no memory is left'}"
+            ) from error

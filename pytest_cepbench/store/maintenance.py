@@ -21,8 +21,7 @@ from pytest_cepbench.store.artifact_files import (
     list_files,
     load_artifact,
 )
-from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.rows import (
     DAY_SECONDS,
     REFERENCE,
@@ -32,7 +31,6 @@ from pytest_cepbench.store.rows import (
     batches,
     packed,
     pages,
-    provenance_id,
     remote_artifacts,
     seal_stamp,
     today,
@@ -306,7 +304,6 @@ class VerifyReport:
     results, images: number of those checked.
     index: SQLite's complaints about its file.
     rows: keys of results that do not match their seals.
-    provenances: (number, results that have it) of those whose text is damaged or lost.
     files: paths whose remembered digests do not match their seals.
     damaged_images: (digest, reason).
     lost: keys of results whose image is not there.
@@ -319,7 +316,6 @@ class VerifyReport:
     images: int = 0
     index: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
-    provenances: list[tuple[object, int]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     damaged_images: list[tuple[str, str]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -330,8 +326,7 @@ class VerifyReport:
     @property
     def sound(self) -> bool:
         """Whether nothing is damaged or missing."""
-        damaged = self.index or self.rows or self.provenances or self.files or self.damaged_images
-        return not (damaged or self.lost)
+        return not (self.index or self.rows or self.files or self.damaged_images or self.lost)
 
 
 def inspect(root: Path, read: Read) -> VerifyReport:
@@ -356,15 +351,14 @@ def inspect(root: Path, read: Read) -> VerifyReport:
             present.add(digest)
     try:
         remote = remote_artifacts(read) - present
-        for row in _rows(read):
+        for _, key, damaged, image in _rows(read):
             report.results += 1
-            if row.image is not None:
-                wanted.add(row.image)
-            if row.damaged:
-                report.rows.append(row.key)
-            elif not (row.image is None or row.image in present or row.image in remote):
-                report.lost.append(row.key)
-        report.provenances = _damaged_provenances(read)
+            if image is not None:
+                wanted.add(image)
+            if damaged:
+                report.rows.append(key)
+            elif not (image is None or image in present or image in remote):
+                report.lost.append(key)
         report.files = [str(path) for path, *_ in _damaged_files(read)]
     except DamagedIndexError as error:
         report.index.append(str(error))
@@ -395,48 +389,23 @@ def repair(store: Store, report: VerifyReport) -> None:
     read = store.index.read
     remote = remote_artifacts(read) - damaged
     dropped = [
-        (row.rowid,)
-        for row in _rows(read)
-        if row.damaged
-        or not (row.image is None or has_artifact(store.root, row.image) or row.image in remote)
+        (rowid,)
+        for rowid, _, broken, image in _rows(read)
+        if broken or not (image is None or has_artifact(store.root, image) or image in remote)
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
-    damaged_texts = [(number,) for number, _ in _damaged_provenances(read)]
-    store.index.write("DELETE FROM provenances WHERE id = ?", damaged_texts)
-    if damaged_texts:  # as a rebuilt index has them
-        unknown = provenance_id("{}")
-        store.index.write("INSERT OR IGNORE INTO provenances VALUES (?, '{}')", [(unknown,)])
-        without = "provenance NOT IN (SELECT id FROM provenances)"
-        store.index.write(f"UPDATE results SET provenance = ? WHERE {without}", [(unknown,)])  # noqa: S608 - ours
     outdated = [(path, what) for _, path, what in _damaged_files(read)]
     own = "CAST(path AS BLOB) = ? AND CAST(what AS BLOB) = ?"
     store.index.write(f"DELETE FROM files WHERE {own}", outdated)  # noqa: S608 - ours
 
 
-@dataclass(frozen=True)
-class _Row:
-    rowid: int
-    key: str
-    damaged: bool
-    image: str | None
-
-
-def _rows(read: Read) -> Iterator[_Row]:
+def _rows(read: Read) -> Iterator[tuple[int, str, bool, str | None]]:
+    """(number, key, whether it is damaged, digest of the image that it refers to) of all rows."""
     for page in pages(read, "results.rowid, key, kind, payload, seal"):
         for rowid, key, kind, payload, sealed in page:
             result = unseal(unpacked(key), kind, payload, sealed)
             image = result.digest if isinstance(result, ArtifactRef) else None
-            yield _Row(rowid, unpacked(key), result is None, image)
-
-
-def _damaged_provenances(read: Read) -> list[tuple[object, int]]:
-    """(number, results that have it) of those whose text does not fit its number or is lost."""
-    texts = read("SELECT id, text FROM provenances", ())
-    sound = {number for number, text in texts if provenance_id(str(text)) == number}
-    counts = "SELECT provenance, count(*) FROM results GROUP BY provenance"
-    used: dict[object, int] = dict(read(counts, ()))
-    wrong = dict.fromkeys([*(number for number, _ in texts), *used])
-    return [(number, used.get(number, 0)) for number in wrong if number not in sound]
+            yield rowid, unpacked(key), result is None, image
 
 
 def _damaged_files(read: Read) -> Iterator[tuple[str, bytes, bytes]]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pytest_cepbench.artifacts import Artifact, ImageArtifact, Modality
 from pytest_cepbench.artifacts.modality import encode_artifact, kind_of_file
@@ -24,9 +24,6 @@ from pytest_cepbench.store.artifact_files import (
 )
 from pytest_cepbench.store.database import INDEX, Index, store_errors
 from pytest_cepbench.store.locks import WorkLocks
-from pytest_cepbench.store.readonly import Overlay
-from pytest_cepbench.store.remote.object_store import MARKER
-from pytest_cepbench.store.remote.remotes import Location, open_remotes
 from pytest_cepbench.store.rows import (
     WITH_PROVENANCE,
     Result,
@@ -42,6 +39,7 @@ from pytest_cepbench.store.rows import (
     seal_stamp,
     today,
 )
+from pytest_cepbench.store.shared import Location, open_all
 
 _STALE_SECONDS = 3600.0
 
@@ -64,8 +62,7 @@ class Store:
     called by any thread; images are encoded and decoded outside of the one lock.
 
     root: the folder; created when absent, with a `.gitignore` of its own.
-    shared: read-only stores for what the root does not hold: folders of stores, from which nothing
-        is copied, then URLs, from which copies are kept.
+    shared: locations of shared stores for what the root does not hold, which keeps copies.
     publish: URL or folder of a shared store that is read like those, and that receives whatever is
         put here; created when absent.
     writing: False where the published store is only to be read.
@@ -101,11 +98,7 @@ class Store:
                     if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                         path.unlink()
             self.locks = WorkLocks(root / "claims")  # the name that earlier versions lock under
-        folders = [Path(location) for location in shared if not _is_remote(location)]
-        urls = [location for location in shared if _is_remote(location)]
         with ExitStack() as opened:
-            self._overlay = Overlay(root, folders, self.damage.append)
-            opened.callback(self._overlay.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
             # Numbers of rows, collected: a cache hit must not cost a write. Where another process
@@ -114,8 +107,8 @@ class Store:
             self._uses_written = time.monotonic()
             opened.callback(self._write_uses)
             local, logs = (root, self.index.read), (self.damage.append, self.remarks.append)
-            self._readers, self._uploader = open_remotes(
-                urls, publish, local, logs, opened, writing=writing
+            self._shared, self._uploader = open_all(
+                shared, publish, local, logs, opened, writing=writing
             )
             self._opened = opened.pop_all()
 
@@ -148,9 +141,7 @@ class Store:
         self.locks.heartbeat()
         wanted = list(dict.fromkeys(keys))
         results = self._own(wanted)
-        results |= self._overlay.get([key for key in wanted if key not in results])
-        results |= self._fetch_results([key for key in wanted if key not in results])
-        return results
+        return results | self._fetch_results([key for key in wanted if key not in results])
 
     def _own(self, keys: Iterable[str]) -> dict[str, Result]:
         """The undamaged results in the folder itself; damaged ones are dropped."""
@@ -170,12 +161,11 @@ class Store:
     def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
         """Copy results from remote stores into the folder; returns them."""
         stored: set[str] = set()
-        for reader in self._readers:
-            shared = reader.rows(key for key in keys if key not in stored)
+        for source in self._shared:
+            shared = source.rows(key for key in keys if key not in stored)
             if shared:
                 # Notes first: a row whose image is not here and has no note would count as damaged.
-                source = reader.objects.named
-                self.note_all({remote_artifact_note(i): source for _, i in shared if i})
+                self.note_all({remote_artifact_note(i): source.named for _, i in shared if i})
                 self.index.add([dated(row) for row, _ in shared])
                 stored.update(row[0] for row, _ in shared)
         return self._own(stored)
@@ -194,26 +184,20 @@ class Store:
                 self.index.write(_INSERT_USE, [(number, day) for number in sorted(used)])
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
-        """How the results under these keys came about, as JSON; unchecked in shared stores."""
-        texts = self._column("text", keys, WITH_PROVENANCE)
+        """How the results under these keys came about, as JSON."""
+        texts = column(self.index.read, "text", keys, WITH_PROVENANCE)
         return {key: str(text) for key, text in texts.items()}
 
     def times(self, keys: Iterable[str]) -> dict[str, float]:
         """Unix times at which the results under these keys were first stored."""
-        return {key: float(moment) for key, moment in self._column("created", keys).items()}
-
-    def _column(self, name: str, keys: Iterable[str], source: str = "results") -> dict[str, Any]:
-        wanted = set(keys)
-        own = column(self.index.read, name, wanted, source)
-        return self._overlay.column(name, wanted - own.keys(), source) | own
+        times = column(self.index.read, "created", keys)
+        return {key: float(moment) for key, moment in times.items()}
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; damage in it shows when it is read."""
         wanted = set(keys)
         present = set(column(self.index.read, "key", wanted))
-        present |= self._overlay.get(wanted - present).keys()
-        present |= self._fetch_results(sorted(wanted - present)).keys()
-        return present
+        return present | self._fetch_results(sorted(wanted - present)).keys()
 
     def put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
         """Store results, all or none; returns what counts under each key: the first ever stored.
@@ -221,8 +205,7 @@ class Store:
         Raises StoreFullError without space, and then stores nothing.
         """
         self.locks.heartbeat()
-        shared = self._overlay.get({entry.key for entry in entries})
-        rows = rows_of([entry for entry in entries if entry.key not in shared])
+        rows = rows_of(entries)
         keys = {row[0] for row in rows}
         self.index.add(rows)
         stored = self._own(keys)
@@ -239,16 +222,15 @@ class Store:
             self._uploader.add(stored)
         if self._used and time.monotonic() - self._uses_written > _WRITE_SECONDS:
             self._write_uses()
-        return shared | self._own(shared) | stored
+        return stored
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
         """Drop damaged results, so that they are computed again, and refuse those of shared stores.
 
         why: the damage.
         """
-        self._overlay.refuse(keys)
-        for reader in self._readers:
-            reader.refuse(keys)
+        for source in self._shared:
+            source.refuse(keys)
         self._drop(keys, why)
 
     def __len__(self) -> int:
@@ -283,8 +265,6 @@ class Store:
                 path = artifact_path(self.root, digest)
                 path.unlink(missing_ok=True)
             self.damage.append(f"{kind_of_file(path)} {digest[:12]}: {error}")
-        if artifact is None:
-            artifact = self._overlay.get_artifact(digest)
         return self._fetch_artifact(digest, kind) if artifact is None else artifact
 
     def get_image(self, digest: str) -> ImageArtifact | None:
@@ -294,8 +274,8 @@ class Store:
 
     def _fetch_artifact(self, digest: str, kind: Modality = "image") -> Artifact | None:
         """Copy an artifact from a remote store into the folder; returns it."""
-        for reader in self._readers:
-            shared = reader.artifact(digest, kind)
+        for source in self._shared:
+            shared = source.artifact(digest, kind)
             if shared is not None:
                 with store_errors(self._path):
                     write_artifact(self.root, *shared)
@@ -307,7 +287,7 @@ class Store:
 
         One of a remote store, known from its result, is fetched first.
         """
-        found = find_artifact(self.root, digest) or self._overlay.artifact_path(digest)
+        found = find_artifact(self.root, digest)
         if found is None and self.notes([remote_artifact_note(digest)]):
             self._fetch_artifact(digest)
         return found or artifact_path(self.root, digest)
@@ -375,10 +355,3 @@ class Store:
 def _file_name(path: Path) -> str:
     """A path as the index keeps it: it need not be UTF-8."""
     return str(path).encode("utf-8", "backslashreplace").decode()
-
-
-def _is_remote(location: Location) -> bool:
-    """True for a shared store of objects; a folder of such a store has no index."""
-    if isinstance(location, str):
-        return True
-    return (location / MARKER).exists() and not (location / INDEX).exists()

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import artifact_path
+from pytest_cepbench.store.database import ReadonlyStore
 from pytest_cepbench.store.maintenance import models_in
-from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import packed
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import accept_by_hand, measure_toy
@@ -24,7 +24,6 @@ from tests.store.filling import (
     picture,
     results_of,
 )
-from tests.store.remote.sharing import published
 
 STORE = Path(".cepbench/store")
 
@@ -122,7 +121,7 @@ def test_gc(filled: Home) -> None:
 def test_baselines_say_what_is_needed(home: Home) -> None:
     """Real ones: what their model and the fixed roles made stays."""
     accept_by_hand(Path("baselines"), measure_toy(home.path, "shapes:?miss=0.1"))
-    with ReadonlyStore(Path("store"), "store") as reader:
+    with ReadonlyStore(Path("store")) as reader:
         theirs = models_in(reader.read)
     with Store(Path("store")) as opened:
         whole = len(opened)
@@ -134,7 +133,7 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
     assert "goes: 6 results" in tight
     assert "more than --max-size stays: the baselines need it (1 kB were asked)" in tight
     assert store(home, "gc", *argv, "--delete").code == 0
-    with ReadonlyStore(Path("store"), "store") as reader:
+    with ReadonlyStore(Path("store")) as reader:
         assert models_in(reader.read) == theirs
     with Store(Path("store")) as opened:
         assert len(opened) == whole
@@ -174,44 +173,3 @@ def test_what_is_no_store(home: Home) -> None:
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.count("\n") == 1
     assert {path.name for path in Path("notes").iterdir()} == {"index.sqlite"}
-
-
-def test_verify_and_pull_of_a_shared_store(home: Home) -> None:
-    """Into a local one; what is damaged is named and left out."""
-    published(STORE, Path("lib"), range(3))
-    sound = store(home, "verify", "lib")
-    assert (sound.code, sound.err) == (0, "")
-    assert "checked 9 results and 3 files" in sound.out
-    text = key_of("text 0")
-    (Path("lib") / "results" / text[:2] / text).write_bytes(b"noise")
-    damaged = store(home, "verify", "lib")
-    assert damaged.code == 1
-    assert (
-        f"damaged: result {text[:12]} in cepbench store verify 'lib': it cannot be read"
-        in damaged.out
-    )
-    pulled = store(home, "pull", "lib", "--store", "other")
-    assert pulled.code == 1
-    assert "8 results and 3 files imported into other; 0 were there already" in pulled.out
-    assert "refused: 1 result: damaged" in pulled.out
-    assert store(home, "verify", "--store", "other").code == 0
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "message"),
-    [
-        (("pull", "nothing"), 1, "cepbench store pull 'nothing' holds no shared store"),
-        (("pull", "s3://k:hush@b/p"), 2, "cepbench store pull s3://b/p: a URL may hold no user"),
-        (("pull", "gs://b/p"), 2, "pip install gcsfs"),
-        (("verify", "lib", "--repair"), 2, "--repair is for a local store"),
-    ],
-)
-def test_a_shared_store_that_cannot_be_used(
-    filled: Home, argv: tuple[str, ...], code: int, message: str
-) -> None:
-    """One line, and nothing is made."""
-    ended = store(filled, *argv)
-    assert (ended.code, ended.out) == (code, "")
-    assert message in ended.err
-    assert "hush" not in ended.err
-    assert not Path("nothing").exists()

@@ -1,4 +1,4 @@
-"""Stores of both formats, own and shared: a run on a copy of one computes nothing.
+"""Stores, own and shared: a run on a copy of one computes nothing.
 
 They are kept as archives, beside the baselines of the run that filled them, and are never written
 anew: a store that users have filled serves every later version. Where an archive is not there,
@@ -20,16 +20,14 @@ import pytest
 from tests.documents import flat_report
 from tests.golden.frozen import FILES, assert_frozen
 from tests.plugin.project import INI, TEST_MODULE, run_plainly
-from tests.store.remote.buckets import BUCKET, serving
+from tests.store.buckets import BUCKET, serving
 
 SUITES = Path(__file__).with_name("stored")
 
 STORES = FILES / "stores"
 
-KEPT = ("store", "store2", "shared", "baselines")
-"""Of the project: its own store, of the former format and of the present one, the shared one that
-it published to, and what it accepted.
-"""
+KEPT = ("store2", "shared", "baselines")
+"""Of the project: its own store, the shared one that it published to, and what it accepted."""
 
 FIELDS = ("verdict", "value", "baseline", "n", "failures", "identity")
 
@@ -68,9 +66,7 @@ def project(tmp_path: Path) -> Path:
 
 
 WAYS: dict[str, Sequence[str]] = {
-    "own store of the former format": ("--cep-store=store",),
     "own store": ("--cep-store=store2",),
-    "store of another run": ("--cep-store=new", "--cep-shared=store2"),
     "shared store": ("--cep-store=new", "--cep-shared=shared"),
     "shared store to publish to": ("--cep-store=new", "--cep-publish=shared"),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
-from pytest_cepbench.store.database import INDEX
+from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.maintenance import (
     Collection,
     GcCriteria,
@@ -18,7 +18,6 @@ from pytest_cepbench.store.maintenance import (
     models_in,
     summarize,
 )
-from pytest_cepbench.store.readonly import ReadonlyStore
 from tests.store.filling import age, age_images, fill, key_of, picture, results_of
 
 OLD, NEW = "a" * 16, "b" * 16
@@ -42,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 
 def plan(root: Path, criteria: GcCriteria) -> Collection:
     """What would go."""
-    with ReadonlyStore(root, str(root)) as reader:
+    with ReadonlyStore(root) as reader:
         return choose(root, reader.read, criteria)
 
 
@@ -155,13 +154,13 @@ def test_the_models_of_a_store(tmp_path: Path) -> None:
     fill(tmp_path / "store", range(2), "a" * 16)
     fill(tmp_path / "store", range(2, 4), "b" * 16)
     fill(tmp_path / "store", range(4, 6))
-    with ReadonlyStore(tmp_path / "store", "store") as reader:
+    with ReadonlyStore(tmp_path / "store") as reader:
         assert models_in(reader.read) == {"a" * 16, "b" * 16}
 
 
 def test_the_size_of_a_kind_has_its_images(root: Path) -> None:
     """Rows of images are a digest each; the files that they refer to count with them."""
-    with ReadonlyStore(root, "root") as reader:
+    with ReadonlyStore(root) as reader:
         whole = summarize(reader).kinds["image"].bytes
         files = [path for path in (root / "images").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,8 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.remote.object_store import MARKER, artifact_names, result_name
-from pytest_cepbench.store.rows import MOST_PAYLOAD, packed, seal
+from pytest_cepbench.store.rows import MOST_PAYLOAD
+from pytest_cepbench.store.shared import MARKER, artifact_names, result_name
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
 
@@ -48,17 +46,6 @@ def test_an_image_of_the_own_store(tmp_path: Path, make: Make) -> None:
 
 
 @MAKERS
-def test_an_image_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
-    """Of another's store, which is only read."""
-    fill(tmp_path / "shared", range(1))
-    digest = picture(0).digest
-    instead(artifact_path(tmp_path / "shared", digest), make)
-    with Store(tmp_path / "own", (tmp_path / "shared",)) as store:
-        assert store.get_artifact(digest) is None
-        assert len(store.damage) == 1
-
-
-@MAKERS
 def test_objects_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
     """Results and images are noted as damaged; what lies beside them is found."""
     shared = tmp_path / "shared"
@@ -81,11 +68,10 @@ OBJECTS = {"a" * 64: "first", "b" * 64: "second"}
 
 
 @MAKERS
-@pytest.mark.parametrize("name", [INDEX, MARKER])
-def test_what_makes_a_folder_a_store(tmp_path: Path, make: Make, name: str) -> None:
+def test_what_makes_a_folder_a_store(tmp_path: Path, make: Make) -> None:
     """A folder that only looks like one is refused by name."""
     (tmp_path / "shared").mkdir()
-    make(tmp_path / "shared" / name)
+    make(tmp_path / "shared" / MARKER)
     with pytest.raises(StoreError, match="--cep-shared"):
         Store(tmp_path / "own", (tmp_path / "shared",))
 
@@ -98,18 +84,6 @@ def test_the_index_of_the_own_store(tmp_path: Path, make: Make) -> None:
     make(tmp_path / INDEX)
     with pytest.raises(StoreError, match="a regular file is expected"):
         Store(tmp_path)
-
-
-def test_a_huge_row_of_a_shared_store_is_not_read(tmp_path: Path) -> None:
-    """It is damaged; the others of the same store are found."""
-    fill(tmp_path / "shared", range(1))
-    huge = b"x" * (MOST_PAYLOAD + 1)
-    row = (huge, seal(TEXT, "text", huge), packed(TEXT))
-    with closing(sqlite3.connect(tmp_path / "shared" / INDEX)) as index, index:
-        index.execute("UPDATE results SET payload = ?, seal = ? WHERE key = ?", row)
-    with Store(tmp_path / "own", (tmp_path / "shared",)) as store:
-        assert store.get([TEXT, key_of("image 0")]).keys() == {key_of("image 0")}
-        assert len(store.damage) == 1
 
 
 def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:

@@ -96,10 +96,11 @@ def test_without_the_accepted_answers_nothing_is_compared(tmp_path: Path, store:
         assert (worse.judge("overall-truth").difference or 0.0) < 0
 
 
-def test_the_accepted_answers_come_from_a_shared_store(tmp_path: Path, store: Store) -> None:
-    """A second machine that reads the first's store battles them."""
-    _accept(tmp_path, store)
-    with Store(tmp_path / "second", shared=[store.root]) as second:
+def test_the_accepted_answers_come_from_a_shared_store(tmp_path: Path) -> None:
+    """A second machine that reads what the first one published battles them."""
+    with Store(tmp_path / "first", publish=tmp_path / "lib") as first:
+        _accept(tmp_path, first)
+    with Store(tmp_path / "second", shared=[tmp_path / "lib"]) as second:
         assert prepare(tmp_path, second, model=WORSE).judge().verdict is Verdict.REGRESSED
 
 
@@ -134,12 +135,10 @@ def test_a_candidates_lost_image_is_made_again(
     path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
     store.artifact_cache.clear()
     again = prepare(tmp_path, store, model=WORSE)
-    scores = again.measure(case_id).scores
+    again.measure(case_id)
     assert again.inputs("interleaver") == 1
     assert again.answers()[sample] == answered.answers()[sample]
     assert store.get_artifact(digest) is not None
-    with Store(tmp_path / "another", shared=[store.root]) as other:
-        assert prepare(tmp_path, other, model=WORSE).measure(case_id).scores == scores
 
 
 def _battled_answer(accepted: MeasuredSuite, other: MeasuredSuite) -> tuple[str, str, str]:

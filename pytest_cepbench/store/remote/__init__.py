@@ -1,1 +1,0 @@
-"""Shared stores of objects: a bucket, or a folder that several machines mount."""

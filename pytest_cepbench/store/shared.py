@@ -1,0 +1,835 @@
+"""Shared stores: objects below a URL or in a folder, which runs read, and one publishes to.
+
+Objects never change and there is no list of them: a marker with the format, each result under its
+key, each image under the digest of its pixels. The first write of a name counts. What is read is
+untrusted: it is checked, and damage looks like absence. Failures are described in our own words,
+since the errors of libraries may quote secrets. Uploads go on in the background of a run, which
+waits for them only at its end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from math import inf
+from pathlib import Path
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import astuple
+
+from pytest_cepbench.artifacts import Artifact, Modality
+from pytest_cepbench.artifacts.modality import kind_of_file
+from pytest_cepbench.errors import (
+    ArtifactError,
+    CepError,
+    MissingDependencyError,
+    SpecError,
+    StoreError,
+    StoreVersionError,
+    UnfitFileError,
+    UnreadError,
+    unknown_name,
+)
+from pytest_cepbench.files import read_regular, tells_of_file
+from pytest_cepbench.option_values import is_url
+from pytest_cepbench.store.artifact_files import (
+    MOST_BYTES,
+    artifact_path,
+    paths_of,
+    verify_artifact,
+)
+from pytest_cepbench.store.database import INDEX
+from pytest_cepbench.store.rows import MOST_PAYLOAD, Read, Row, batches, check_row, whole_rows
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+FORMAT = 1
+"""Version of the layout and of a result's encoding; any change that would be misread raises it."""
+
+MARKER = "cepbench-store.json"
+
+RESULTS, IMAGES = "results", "images"
+
+AT_ONCE = 64
+"""Objects that are read, or written, at the same time."""
+
+Location = str | Path
+"""A URL, or a folder."""
+
+Log = Callable[[str], None]
+"""Receives one line."""
+
+_MOST_RESULT = MOST_PAYLOAD + 2**20  # bytes of a result's object: payload, and fields around it
+
+_ABSENT_SECONDS = 600.0  # after which an absent object is looked for again
+
+
+_ABSENT = "results/absent"
+
+_RETRY_PAUSE = 1.0  # seconds
+
+_UPLOAD_PAUSE = 5.0  # seconds; each object was tried twice within one already
+
+_QUIET_SECONDS = 2.0  # of waiting at the end of a run without a word about it
+
+_IMAGES_AT_ONCE = 16  # files in memory
+
+_NEW = "new"  # folder of files that are not whole yet
+
+_STALE_SECONDS = 86400.0  # clocks of machines differ, but not by a day
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
+
+_PROTOCOLS = ("abfs", "file", "gs", "hdfs", "s3", "sftp", "smb")
+"""For suggestions; any other that fsspec knows works too, but for the web's."""
+
+_PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "'pytest-cepbench[s3]'"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+}
+"""Protocol -> what `pip install` needs."""
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+Kind = Literal["absent", "bucket", "credentials", "forbidden", "no answer", "full", "unknown"]
+
+_REMEDIES: dict[Kind, str] = {
+    "bucket": "create it, or give another",
+    "credentials": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or other "
+    "settings of its library (FSSPEC_...), whether they have expired, and the clock",
+    "no answer": "check the network, and AWS_ENDPOINT_URL where the server is not Amazon's",
+    "full": "free some space, or give another location",
+    "unknown": "check the URL, and AWS_ENDPOINT_URL where the server is not Amazon's",
+}
+
+_REJECTED = {
+    "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity", "InvalidToken", "NotSignedUp",
+    "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
+}  # fmt: skip
+
+# By name, since the libraries may not be installed.
+_NO_CREDENTIALS = {
+    "CredentialRetrievalError", "DefaultCredentialsError", "NoAuthTokenError", "NoCredentialsError",
+    "PartialCredentialsError", "ProfileNotFound", "SSOError", "TokenRetrievalError",
+}  # fmt: skip
+_NO_ANSWER = {
+    "ClientError", "ConnectionError", "HTTPClientError", "ProxyConnectionError", "TimeoutError",
+}  # fmt: skip
+
+_NETWORK = {
+    errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETDOWN,
+    errno.ENETUNREACH, errno.ENOTCONN, errno.EPIPE, errno.ESTALE, errno.ETIMEDOUT,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StoreFailure:
+    """A failed access to a shared store.
+
+    kind: "absent" for a missing object, "bucket" for a missing bucket or folder, "credentials" for
+        none or those that are not accepted, "forbidden" for credentials without the right, "no
+        answer", "full" for a lack of space, "unknown" for anything else.
+    message: what happened, in a clause about the location.
+    """
+
+    kind: Kind
+    message: str
+
+    @property
+    def transient(self) -> bool:
+        """Whether trying again soon may help."""
+        return self.kind in ("no answer", "unknown")
+
+
+def failure_of(error: BaseException) -> StoreFailure:
+    """The failure that an error of a file system, or of the libraries below it, means."""
+    code, status = server_answer(error)
+    number = error.errno if isinstance(error, OSError) else None
+    names = {kind.__name__ for kind in type(error).__mro__}
+    silent = status is None and (bool(names & _NO_ANSWER) or number in _NETWORK)
+    denied = status == 403 or "PermissionError" in names or number == errno.EROFS
+    meanings: tuple[tuple[Kind, str, bool], ...] = (
+        ("bucket", "there is no such bucket", code == "NoSuchBucket"),
+        ("absent", "it is not there", status == 404 or "FileNotFoundError" in names),
+        ("credentials", "no credentials were found for it", bool(names & _NO_CREDENTIALS)),
+        ("credentials", "the credentials are not accepted", code in _REJECTED or status == 401),
+        ("forbidden", "access is denied", denied),
+        ("full", "no space is left there", number in (errno.ENOSPC, errno.EDQUOT)),
+        ("no answer", "it does not answer", silent),
+        ("no answer", "it answers with an error", status is not None and status >= 500),
+        ("unknown", "it cannot be used", True),
+    )
+    kind, message = next((kind, message) for kind, message, fits in meanings if fits)
+    detail = " ".join(str(part) for part in (status, code) if part)
+    if kind == "unknown" and not detail:
+        detail = type(error).__name__
+    return StoreFailure(kind, f"{message} ({detail})" if detail and kind != "bucket" else message)
+
+
+def server_answer(error: BaseException) -> tuple[str | None, int | None]:
+    """(code, HTTP status) of a server's answer: botocore's behind s3fs, aiohttp's, or gcsfs's."""
+    for source in (error, error.__cause__):
+        response: Any = getattr(source, "response", None)
+        if isinstance(response, dict):
+            code = response.get("Error", {}).get("Code")
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            return str(code)[:60] if code else None, status if isinstance(status, int) else None
+        for name in ("status", "code"):
+            status = getattr(source, name, None)
+            if isinstance(status, int):
+                return None, status
+    return None, None
+
+
+# -- objects ---------------------------------------------------------------------------------------
+
+
+class _Sealed(msgspec.Struct, array_like=True, frozen=True):
+    format: int
+    kind: str
+    payload: bytes
+    provenance: str
+    created: float
+    seal: bytes
+
+
+_DECODER = msgspec.msgpack.Decoder(_Sealed)
+
+
+def to_object(row: Row) -> bytes:
+    """A row of the local store as an object: MessagePack, which holds data and no code."""
+    _, kind, payload, provenance, created, sealed = row
+    return msgspec.msgpack.encode(
+        _Sealed(FORMAT, kind, payload, str(provenance), float(created), sealed)
+    )
+
+
+def from_object(key: str, data: bytes) -> Row:
+    """The row, unchecked. Raises ValueError where the object cannot be decoded."""
+    try:
+        decoded = _DECODER.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError("it cannot be read") from error
+    if decoded.format != FORMAT:
+        raise ValueError(f"it has format {decoded.format}")
+    return (key, *astuple(decoded)[1:])
+
+
+def result_name(key: str) -> str:
+    """Name of a result's object."""
+    return f"{RESULTS}/{key[:2]}/{key}"
+
+
+def artifact_names(digest: str, kind: Modality = "image") -> list[str]:
+    """Names that an artifact's object can have, as in a store's folder; that of its kind first."""
+    names = [path.as_posix() for path in paths_of(Path(), digest)]
+    return sorted(names, key=lambda name: kind_of_file(Path(name)) != kind)
+
+
+def most_bytes(name: str) -> int:
+    """Limit in bytes of an object of this name; a larger one is damaged."""
+    return MOST_BYTES if name.startswith(f"{IMAGES}/") else _MOST_RESULT
+
+
+class SharedStore(ABC):
+    """One shared store. Any thread may call it; only an interrupt raises.
+
+    named: the option and the location as the user gave them, without secrets.
+    note: called once with a line about each damaged object.
+    remark: called once when the store fails; it is not read any more then.
+    bad: names of objects that are damaged, or are to be left alone for another reason; a publishing
+    run overwrites them.
+    """
+
+    def __init__(self, named: str) -> None:
+        self.named = named
+        self.note: Log = lambda _: None
+        self.remark: Log = lambda _: None
+        self.bad: set[str] = set()
+        self._absent: dict[str, float] = {}  # when each was last looked for
+        self._failed = False
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="shared-store")
+
+    @abstractmethod
+    def _read(self, name: str) -> bytes:
+        """The object. Raises UnfitFileError for one that is too large or no file; anything else
+        that its library raises.
+        """
+
+    @abstractmethod
+    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
+        """Write an object, whole or not at all; unless it is replaced the first write counts."""
+
+    def close(self) -> None:
+        """End the threads; one that the kernel blocks is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def read(self, names: Iterable[str]) -> dict[str, bytes | str | StoreFailure]:
+        """The content of each, or in words why it is unfit, or its failure; all at once."""
+        return self._for_each(names, self._read)
+
+    def write(
+        self, objects: Mapping[str, bytes], replace: Container[str] = ()
+    ) -> dict[str, StoreFailure]:
+        """Write all of them at once; returns the failures by name: every other name exists now.
+
+        replace: names that are overwritten.
+        """
+        answers = self._for_each(
+            objects, lambda name: self._write(name, objects[name], replace=name in replace)
+        )
+        failures = {n: f for n, f in answers.items() if isinstance(f, StoreFailure)}
+        # What is absent when it is written is not the object.
+        bucket = StoreFailure("bucket", "there is no such bucket or folder")
+        return {n: bucket if f.kind == "absent" else f for n, f in failures.items()}
+
+    def _for_each(self, names: Iterable[str], action: Callable[[str], Any]) -> dict[str, Any]:
+        """What the action returns for each name; a transient failure is tried once more."""
+
+        def answer(name: str, tries: int = 2) -> Any:
+            try:
+                return action(name)
+            except UnfitFileError as error:
+                return str(error)
+            except Exception as error:  # noqa: BLE001 - libraries raise anything
+                failure = failure_of(error)
+            if failure.transient and tries > 1:
+                time.sleep(_RETRY_PAUSE)
+                return answer(name, tries - 1)
+            return failure
+
+        names = list(names)
+        return dict(zip(names, self._threads.map(answer, names), strict=True))
+
+    # -- checked reading -------------------------------------------------------------------------
+
+    def rows(self, keys: Iterable[str]) -> list[tuple[Row, str | None]]:
+        """The undamaged rows under these keys, with the digest of the artifact that each refers to.
+
+        Read at once.
+        """
+        names = {result_name(key): key for key in keys}
+        sound = []
+        for name, data in self._known(names).items():
+            key = names[name]
+            try:
+                row = from_object(key, data)
+                sound.append((row, check_row(row)))
+            except ValueError as error:
+                self._add_bad(name, f"result {key[:12]}", str(error))
+        return sound
+
+    def artifact(self, digest: str, kind: Modality = "image") -> tuple[Artifact, bytes] | None:
+        """The image or sound with its file; None when it is absent or damaged.
+
+        kind: what is looked for first.
+        """
+        for name in artifact_names(digest, kind):
+            data = self._known([name]).get(name)
+            if data is None:
+                continue
+            try:
+                return verify_artifact(data, digest), data
+            except ArtifactError as error:
+                self._add_bad(name, f"{kind_of_file(Path(name))} {digest[:12]}", str(error))
+        return None
+
+    def refuse(self, keys: Sequence[str]) -> None:
+        """Return nothing under these keys any more."""
+        self.bad.update(map(result_name, keys))
+
+    def _known(self, names: Iterable[str]) -> dict[str, bytes]:
+        now = time.monotonic()
+        wanted = [
+            name
+            for name in names
+            if name not in self.bad and now - self._absent.get(name, -inf) >= _ABSENT_SECONDS
+        ]
+        if not wanted or self._failed:
+            return {}
+        known: dict[str, bytes] = {}
+        for name, answer in self.read(wanted).items():
+            if isinstance(answer, bytes):
+                known[name] = answer
+            elif isinstance(answer, str):
+                self._add_bad(name, Path(name).stem[:12], answer)
+            elif answer.kind == "absent":
+                self._absent[name] = now
+            elif not self._failed:
+                self._failed = True
+                self.remark(f"{self.named}: {answer.message}; this run does not read it any more")
+        return known
+
+    def _add_bad(self, name: str, what: str, why: str) -> None:
+        if name not in self.bad:
+            self.bad.add(name)
+            self.note(f"{what} in {self.named}: {why}")
+
+
+class BucketStore(SharedStore):
+    """The objects below a path of a file system of fsspec.
+
+    fs: used by this object only.
+    root: the path there.
+    """
+
+    def __init__(self, fs: AbstractFileSystem, root: str, named: str) -> None:
+        super().__init__(named)
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self._can_create = True  # until the file system refuses a conditional write
+
+    def _read(self, name: str) -> bytes:
+        """A byte beyond the limit shows that it is too large."""
+        end = most_bytes(name) + 1
+        try:
+            data: bytes = self._fs.cat_file(f"{self._root}/{name}", start=0, end=end)
+        except Exception as error:
+            if server_answer(error)[1] == 416:  # an empty object has no range
+                return b""
+            raise
+        if len(data) >= end:
+            raise UnfitFileError(f"it has more than {end - 1:,} bytes")
+        return data
+
+    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
+        path = f"{self._root}/{name}"
+        if self._can_create and not replace:
+            try:
+                self._fs.pipe_file(path, data, mode="create")
+            except FileExistsError:
+                return
+            except (TypeError, NotImplementedError):
+                # Not every implementation of this method has modes, or has this one.
+                self._can_create = False
+            except OSError as error:
+                _, status = server_answer(error)
+                if status in (409, 412):  # not all servers name the condition that failed
+                    return
+                if error.errno != errno.ENOSYS and status != 501:
+                    raise
+                self._can_create = False
+            else:
+                return
+        self._fs.pipe_file(path, data)
+
+
+class FolderStore(SharedStore):
+    """The objects in a folder, such as one that machines mount. root: the folder."""
+
+    def __init__(self, root: Path, named: str) -> None:
+        super().__init__(named)
+        self._root = root
+
+    def _read(self, name: str) -> bytes:
+        return read_regular(self._root / name, most_bytes(name))
+
+    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
+        target = self._root / name
+        if not replace and target.exists():
+            return
+        fresh = self._root / _NEW / uuid4().hex
+        self._in_folder(fresh, lambda: fresh.write_bytes(data))
+
+        def place() -> None:
+            try:
+                if not replace:
+                    os.link(fresh, target)
+                    return
+            except OSError as error:
+                if error.errno not in _NO_LINKS:  # without links the last one wins
+                    raise
+            fresh.replace(target)
+
+        try:
+            with suppress(FileExistsError):  # another process was first
+                self._in_folder(target, place)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _in_folder(self, path: Path, action: Callable[[], object]) -> None:
+        """Call the action; where the folder of a path is absent, create it and call again."""
+        try:
+            action()
+        except FileNotFoundError:
+            if not self._root.is_dir():  # no longer mounted: create nothing on the disk below it
+                raise
+            path.parent.mkdir(parents=True, exist_ok=True)
+            action()
+
+
+# -- opening ---------------------------------------------------------------------------------------
+
+
+def open_shared(
+    location: Location, source: str, *, writing: bool, optional: bool = False
+) -> SharedStore | None:
+    """Open a shared store and check that it answers.
+
+    location: URL or folder.
+    source: the option or command that names it, for errors.
+    writing: whether it must be writable; it is created where there is none.
+    optional: whether None is returned where there is no store, instead of an error.
+    Raises CepError kinds, in one line.
+    """
+    shared = _connect(location, source, writing=writing)
+    with ExitStack() as opened:
+        opened.callback(shared.close)
+        # Without the right to list, Amazon calls an absent object forbidden: find that out now.
+        answers = shared.read([MARKER, _ABSENT])
+        for answer in answers.values():
+            if isinstance(answer, StoreFailure) and answer.kind != "absent":
+                raise _store_error(shared, answer, "read")
+        data = answers[MARKER]
+        if isinstance(data, bytes) and _format_of(data) != FORMAT:
+            raise StoreVersionError(
+                f"{shared.named} holds a store of format {_format_of(data)}, this version works "
+                f"with format {FORMAT}: give another location, or use the same version of "
+                "pytest-cepbench everywhere"
+            )
+        if not isinstance(data, bytes) and not writing:
+            if optional:
+                return None
+            raise StoreError(
+                f"{shared.named} holds no shared store (no {MARKER}): one is made by a run with "
+                "--cep-publish"
+            )
+        if writing:
+            # Also over an existing marker, which stays: missing rights to write show now.
+            marker = msgspec.json.encode({"format": FORMAT})
+            for failure in shared.write({MARKER: marker}).values():
+                raise _store_error(shared, failure, "write")
+        opened.pop_all()
+    return shared
+
+
+def _format_of(data: bytes) -> int | None:
+    """The format in a marker; None where there is none."""
+    try:
+        document: Any = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    version = document.get("format") if isinstance(document, dict) else None
+    return version if isinstance(version, int) else None
+
+
+def _connect(location: Location, source: str, *, writing: bool) -> SharedStore:
+    text = str(location)
+    if isinstance(location, Path) or not is_url(text):
+        return _folder(Path(text), f"{source} {text!r}", writing=writing)
+    protocol, _, rest = text.partition("://")
+    host, slash, path = rest.partition("?")[0].partition("/")
+    named = f"{source} {protocol}://{host.rpartition('@')[2]}{slash}{path}"
+    if "@" in rest.partition("/")[0] or "?" in rest:
+        raise SpecError(
+            f"{named}: a URL may hold no user, password or query, since it is shown and stored: "
+            "give credentials in the environment (AWS_..., FSSPEC_...)"
+        )
+    if protocol in ("file", "local"):
+        if not rest.startswith("/"):
+            raise SpecError(f"{named}: an absolute path is expected, such as file:///mnt/shared")
+        return _folder(Path(rest), named, writing=writing)
+    if find_spec("fsspec") is None:
+        raise _not_installed(named, protocol)
+    import fsspec
+    from fsspec.config import conf
+
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except ValueError:
+        raise SpecError(f"{named}: {unknown_name('protocol', protocol, _PROTOCOLS)}") from None
+    except ImportError:
+        raise _not_installed(named, protocol) from None
+    if protocol in ("http", "https"):
+        raise SpecError(f"{named}: a web server is no shared store: give a bucket or a folder")
+    options: dict[str, Any] = {}
+    if protocol in ("s3", "s3a"):
+        # The library's own defaults are too slow; with more than one connection for an object, it
+        # asks for its size before it reads it.
+        defaults = {
+            "max_pool_connections": AT_ONCE,
+            "connect_timeout": 5,
+            "read_timeout": 10,
+            "retries": {"total_max_attempts": 3, "mode": "standard"},
+        }
+        configured = conf.get(protocol, {}).get("config_kwargs", {})
+        options = {"max_concurrency": 1, "config_kwargs": defaults | configured}
+    try:
+        fs, root = fsspec.core.url_to_fs(text, skip_instance_cache=True, **options)
+    except Exception as error:
+        # Each library checks its settings in its own way, and its error may quote them.
+        raise StoreError(
+            f"{named} cannot be opened ({type(error).__name__}): check its FSSPEC_... settings"
+        ) from error
+    if not root.strip("/"):
+        raise SpecError(f"{named}: the bucket is missing: {protocol}://BUCKET/PREFIX is expected")
+    if options:
+        fs.retries = 1  # of s3fs, which come on top of botocore's
+    return BucketStore(fs, root, named)
+
+
+def _folder(path: Path, named: str, *, writing: bool) -> SharedStore:
+    shared = FolderStore(path, named)
+    if (path / INDEX).exists():
+        raise SpecError(
+            f"{named} is the folder of a local store, which is not shared as it is: runs publish "
+            "to another folder or a bucket with --cep-publish"
+        )
+    if path.exists() and not path.is_dir():
+        raise SpecError(f"{named} is a file: give a folder")
+    if not writing:
+        return shared
+    try:
+        path.mkdir(exist_ok=True)  # without its parents: a disk may not be mounted there
+        foreign = not (path / MARKER).exists() and any(path.iterdir())
+    except OSError as error:
+        failure = failure_of(error)
+        if failure.kind == "absent":
+            failure = StoreFailure("bucket", "there is no such bucket or folder")
+        raise _store_error(shared, failure, "write") from None
+    if foreign:
+        raise SpecError(
+            f"{named} holds other files and no shared store: give an empty folder, or a new one"
+        )
+    with suppress(OSError):  # other users' files, or no right to: they do no harm
+        for fresh in (path / _NEW).iterdir():  # that killed processes left half-written
+            if time.time() - fresh.stat().st_mtime > _STALE_SECONDS:
+                fresh.unlink()
+    return shared
+
+
+def _not_installed(named: str, protocol: str) -> MissingDependencyError:
+    package = _PACKAGES.get(protocol, "fsspec, and what it needs for this protocol")
+    return MissingDependencyError(
+        f"{named} needs a package that is not installed: pip install {package}"
+    )
+
+
+def _store_error(shared: SharedStore, failure: StoreFailure, what: str) -> StoreError:
+    remedy = _REMEDIES.get(failure.kind)
+    if failure.kind == "forbidden":
+        needs = "s3:GetObject and s3:ListBucket" if what == "read" else "s3:PutObject"
+        remedy = f"allow these credentials to {what} there ({needs} on S3)"
+        if what == "write":
+            remedy += ", or only read it, with --cep-shared"
+    return StoreError(f"{shared.named}: {failure.message}: {remedy}")
+
+
+# -- uploads ---------------------------------------------------------------------------------------
+
+
+def upload(
+    shared: SharedStore, read: Read, root: Path, keys: Sequence[str]
+) -> dict[str, StoreFailure]:
+    """Upload results, each after the image that it refers to, where they do not exist yet.
+
+    read, root: of the local store.
+    keys: a few dozen.
+    Returns the failures by key. Raises StoreError where the local store fails.
+    """
+    rows: dict[str, Row] = {}
+    images: dict[str, str | None] = {}
+    failed: dict[str, StoreFailure] = {}
+    for row in whole_rows(read, keys):
+        try:
+            images[row[0]], rows[row[0]] = check_row(row), row
+        except ValueError:  # it is computed again when it is needed, and uploaded then
+            failed[row[0]] = StoreFailure("absent", "the result is damaged in the local store")
+    lost: dict[str | None, StoreFailure] = {}  # by digest
+    for part in batches(sorted(filter(None, set(images.values()))), _IMAGES_AT_ONCE):
+        files: dict[str, bytes] = {}
+        names: dict[str, str] = {}
+        for digest in part:
+            try:
+                path = artifact_path(root, digest)
+                names[digest] = path.relative_to(root).as_posix()
+                files[names[digest]] = read_regular(path, MOST_BYTES)
+            except (OSError, UnreadError) as error:
+                if isinstance(error, OSError) and tells_of_file(error):
+                    lost[digest] = StoreFailure("absent", "its file is not in the local store")
+                else:  # tried again
+                    why = f"a file could not be read: {getattr(error, 'strerror', error)}"
+                    lost[digest] = StoreFailure("unknown", why)
+        unwritten = shared.write(files, shared.bad)
+        lost |= {d: unwritten[name] for d, name in names.items() if name in unwritten}
+    failed |= {key: lost[image] for key, image in images.items() if image in lost}
+    ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
+    unwritten = shared.write(ready, shared.bad)
+    return failed | {
+        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
+    }
+
+
+class Uploader:
+    """Uploads results on a thread of its own, in the order in which they were stored.
+
+    shared: the shared store; it is told in the end what was not uploaded.
+    root, read: of the local store, which has the results; only their keys wait in memory.
+    """
+
+    def __init__(self, shared: SharedStore, root: Path, read: Read) -> None:
+        self._shared, self._root, self._read = shared, root, read
+        self._keys: dict[str, None] = {}
+        self._uploading = 0
+        self._failed: Counter[str] = Counter()
+        self._given_up = ""
+        self._closed = False
+        self._changed = Condition()  # with a reentrant lock
+        # A daemon: a process that ends without closing the store must not wait for it.
+        self._thread = Thread(target=self._work, name="upload", daemon=True)
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Queue results of the local store for upload."""
+        with self._changed:
+            if self._given_up:
+                self._failed[self._given_up] += len(set(keys))
+                return
+            self._keys.update(dict.fromkeys(keys))
+            if not self._thread.is_alive() and self._keys:
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(
+        self, seconds: float | None = None, waiting: Callable[[int], None] | None = None
+    ) -> None:
+        """Wait until nothing is left to upload, and remark on what could not be.
+
+        seconds: time after which the rest is left.
+        waiting: called once with the number of results left, where it takes long.
+        An interrupt ends the waiting, and nothing else.
+        """
+        quiet = _QUIET_SECONDS if seconds is None else min(_QUIET_SECONDS, seconds)
+
+        def done() -> bool:
+            return not self._keys and not self._uploading
+
+        with self._changed:
+            try:
+                if not self._changed.wait_for(done, quiet):
+                    if waiting is not None:
+                        waiting(len(self._keys) + self._uploading)
+                    rest = None if seconds is None else seconds - quiet
+                    if not self._changed.wait_for(done, rest):
+                        self._give_up(f"not done within {seconds:g} s")
+            except KeyboardInterrupt:
+                self._give_up("interrupted")
+            failed, self._failed = +self._failed, Counter()
+        if failed:
+            number = sum(failed.values())
+            results = "1 result was" if number == 1 else f"{number:,} results were"
+            self._shared.remark(
+                f"{self._shared.named}: {results} not uploaded ({'; '.join(failed)}): "
+                "they stay in the store of this run alone"
+            )
+
+    def close(self) -> None:
+        """Upload the rest, and end the thread."""
+        self.flush()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            with suppress(KeyboardInterrupt):
+                self._thread.join(1.0)  # after giving up it may still wait for a server
+
+    def _give_up(self, why: str) -> None:
+        with self._changed:
+            self._given_up = self._given_up or why
+            self._failed[why] += len(self._keys) + self._uploading
+            self._keys.clear()
+            self._uploading = 0
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._keys or self._closed or self._given_up)
+                    keys = list(islice(self._keys, AT_ONCE))
+                    for key in keys:
+                        del self._keys[key]
+                    self._uploading = len(keys)
+                if not keys:
+                    return
+                failures, reason = self._upload(keys)
+                with self._changed:
+                    if not self._given_up:  # otherwise they are counted already
+                        self._failed.update(failures)
+                        self._uploading = 0
+                        self._changed.notify_all()
+                if reason:
+                    self._give_up(reason)
+        except BaseException:  # the run must not wait for it
+            self._give_up("the thread that uploads has failed")
+            raise
+
+    def _upload(self, keys: Sequence[str]) -> tuple[list[str], str]:
+        """(why each result was not uploaded, why nothing else can be)."""
+        try:
+            failed = upload(self._shared, self._read, self._root, keys)
+            again = [key for key, failure in failed.items() if failure.transient]
+            with self._changed:
+                ends = bool(again) and self._changed.wait_for(
+                    lambda: self._closed or self._given_up, _UPLOAD_PAUSE
+                )
+            if again and not ends:
+                failed = {key: own for key, own in failed.items() if key not in again}
+                failed |= upload(self._shared, self._read, self._root, again)
+        except (CepError, sqlite3.ProgrammingError) as error:  # the local store fails, or is closed
+            return [str(error)] * len(keys), str(error)
+        # Other failures are those of the location, and all objects fail so.
+        reasons = (f.message for f in failed.values() if f.kind not in ("absent", "unknown"))
+        return [failure.message for failure in failed.values()], next(reasons, "")
+
+
+def open_all(
+    shared: Sequence[Location],
+    publish: Location | None,
+    local: tuple[Path, Read],
+    logs: tuple[Log, Log],
+    opened: ExitStack,
+    *,
+    writing: bool,
+) -> tuple[list[SharedStore], Uploader | None]:
+    """(the stores that are read, in their order, the one that is published to last; its uploader).
+
+    shared, publish: locations to read, and to publish to.
+    local: folder of the run's own store, and its `read`.
+    logs: called with a line about damage, and with a line about a store that fails.
+    opened: uploads what is left, and closes all connections.
+    writing: whether anything is published; without it, a location to publish to that holds no store
+        yet is left out.
+    Raises CepError kinds.
+    """
+    stores: list[SharedStore] = []
+    uploader = None
+    read_only = [location for location in shared if location != publish]
+    for location in read_only if publish is None else [*read_only, publish]:
+        published = location == publish
+        source = "--cep-publish" if published else "--cep-shared"
+        own = open_shared(location, source, writing=published and writing, optional=published)
+        if own is None:
+            continue
+        opened.callback(own.close)
+        own.note, own.remark = logs
+        stores.append(own)
+        if published and writing:
+            uploader = Uploader(own, *local)
+            opened.callback(uploader.close)
+    return stores, uploader
