@@ -238,8 +238,6 @@ class BoundRole:
     load: makes the model; called again only after it was unloaded. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
     files: those that the fingerprint covers; None for a model that has none, or names none.
-    probabilities: whether a judge gives each verdict with the probabilities of all four; None where
-        only its verdicts can tell.
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
@@ -262,7 +260,6 @@ class BoundRole:
     resources: Resources = Resources()
     provenance: Mapping[str, str] = field(default_factory=dict)
     files: CoveredFiles | None = field(default=None, repr=False, compare=False)
-    probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
     remarks: tuple[str, ...] = ()

@@ -228,7 +228,6 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         load=lambda: model,
         params=chosen,
         resources=Resources(_BATCH, small=True, lasting=True),
-        probabilities=role == "judge" and params.votes == "shares",
         remarks=(*remarks, *votes.remarks.lines),
         # Accepted answers score one half against themselves whoever votes, and every candidate has
         # battles of its own, so that a baseline outlives the votes of one study.

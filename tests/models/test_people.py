@@ -101,10 +101,7 @@ def test_shares_of_votes_are_probabilities(tmp_path: Path) -> None:
     item = items_of(ratings)[0]
     for name, verdict in {"ada": "B", "bob": "B", "cyd": "A"}.items():
         cast(ratings, side_vote(item, name, verdict))
-    role = bound(f"human:{ratings.path}?votes=shares")
-    judge = role.load()
-
-    assert role.probabilities
+    judge = bound(f"human:{ratings.path}?votes=shares").load()
     assert isinstance(judge, HumanJudge)
     (reply,) = judge.judge([battle(0, swapped=True)], [0])
     assert isinstance(reply, Reply)

@@ -168,7 +168,6 @@ def bound_server(
         # Not a device of this machine: with --cep-residency=swap no model has to leave it.
         provenance={"device": "server", "server": server},
         files=files,
-        probabilities=request.logprobs if role == "judge" else None,
         scores_answers=role == "judge",
         **parts,
     )

@@ -157,7 +157,6 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         params={**played.params, **knobs.turned},
         seeded=played.always_seeded or (bool(knobs.turned) and not played.never_seeded),
         resources=Resources(_BATCH),
-        probabilities=False,
         scores_answers=role == "judge",
         reads=played.reads,
         makes=played.makes,
