@@ -330,7 +330,8 @@ class Controller:
         )
         if worst:
             return worst
-        return nothing if ledger.nothing_compared or self._names_untested else code
+        compared = not run_result.nothing_compared(ledger.results, ledger.skipped)
+        return code if compared and not self._names_untested else nothing
 
     @property
     def _names_untested(self) -> bool:

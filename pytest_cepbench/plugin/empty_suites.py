@@ -144,22 +144,19 @@ class EmptySuites:
             if is_case(item) or not _MODELS.isdisjoint(getattr(item, "fixturenames", ())):
                 in_use.add(item.path.parent)
         for wanted in self._wanted(session):
-            skipped = self._skipped.get(wanted.module)
             if (wanted.module, wanted.suite) in given:
                 continue
-            if skipped is None and wanted.suite in suites:
+            if wanted.module not in self._skipped and wanted.suite in suites:
                 continue  # another module gates it, and this one may be of helpers
             if not wanted.tests and wanted.module.parent in in_use:
                 continue  # a draft beside tests of other suites, or a suite for its models alone
             if not self._failed.isdisjoint({wanted.module, *wanted.module.parents}):
                 continue  # an error of collection, which fails the run
             suites.add(wanted.suite)
-            folder = next((f for f in wanted.module.parents if f in self._skipped), None)
-            module = self._shown(wanted.module)
-            if skipped is not None:
-                why = f"{module} was skipped at collection: {skipped}"
-            elif folder is not None:
-                why = f"{self._shown(folder)} was skipped at collection: {self._skipped[folder]}"
+            places, module = (wanted.module, *wanted.module.parents), self._shown(wanted.module)
+            place = next((path for path in places if path in self._skipped), None)
+            if place is not None:
+                why = f"{self._shown(place)} was skipped at collection: {self._skipped[place]}"
             elif wanted.tests:
                 why = f"pytest collected no test of {module} that gates it"
             else:

@@ -347,15 +347,6 @@ class Ledger:
         """Ids of the cases that have a result, or a reason for none."""
         return {result.nodeid for result in self.results} | self.skipped.keys()
 
-    @property
-    def nothing_compared(self) -> bool:
-        """Whether there were cases and none could have failed: all skipped or informational."""
-        return nothing_compared(self.results, self.skipped)
-
-    def verdict(self) -> str:
-        """Of the whole run: passed, undecided, failed, or incomplete."""
-        return run_verdict(self.results, self.problems())
-
 
 def read_results(payload: Mapping[str, Any]) -> list[tuple[str, CaseResult]]:
     """The results that a report carries, each with its attempt at the test."""

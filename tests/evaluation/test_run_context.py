@@ -101,10 +101,8 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
     ("values", "message"),
     [
         ({"devices-per-worker": ["0"]}, "auto or a number of devices"),
-        ({"ray-pool": ["describer:actors=0"]}, "actors (1 or more)"),
         ({"ray-pool": ["describer:actors=1.5"]}, "'actors=1.5' is not understood"),
         ({"ray-pool": ["describer:actors=2,actors=2"]}, "'actors=2' is not understood"),
-        ({"ray-pool": ["describer:nodes=2"]}, "'nodes=2' is not understood"),
         ({"ray-pool": ["describer:gpus=1.5"]}, "'gpus=1.5' is not understood"),
         ({"ray-pool": ["describr:actors=1"]}, "Did you mean 'describer'?"),
     ],
@@ -114,21 +112,6 @@ def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) ->
     with pytest.raises(ValueError, match="from here") as raised:
         read_settings(values, dict.fromkeys(values, "from here"), Path())
     assert message in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "pool"),
-    [
-        ("encoder:actors=1", {"actors": 1}),
-        ("encoder:gpus=1", {"gpus": 1.0}),
-        ("encoder:gpus=2, actors=3", {"gpus": 2.0, "actors": 3}),
-    ],
-)
-def test_pools_take_parts_of_one_device(text: str, pool: dict[str, float]) -> None:
-    """Ray gives a part of one GPU or whole GPUs."""
-    settings = read_settings({"ray-pool": [text]}, {"ray-pool": "here"}, Path())
-
-    assert settings.ray_pools == {"encoder": pool}
 
 
 ENGINE: dict[str, list[str]] = {"engine": ["ray"]}

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.report import CaseResult
 from tests.report.results import case_of
@@ -81,7 +82,7 @@ def test_an_error_is_replaced_and_a_verdict_stands(
     """The last attempt counts after an error; no attempt turns a verdict that fails into a pass."""
     ledger = _ledger(*attempts)
     assert [result.verdict for result in ledger.results] == [counts]
-    assert ledger.verdict() == verdict
+    assert run_verdict(ledger.results, ledger.problems()) == verdict
     assert not ledger.problems()
 
 
@@ -101,7 +102,7 @@ def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
     ledger = Ledger()
     ledger.expect({NODEID: CASE})
     ledger.note_report(_report(("7.1", _result("regressed")), ("7.1", _result("held"))))
-    assert ledger.verdict() == "failed"
+    assert run_verdict(ledger.results, ledger.problems()) == "failed"
     assert ledger.remarks() == [f"1 cases judged more than once: {CASE}"]
 
 
@@ -112,7 +113,7 @@ def test_an_attempt_that_is_announced_again_is_waited_for() -> None:
     ledger.note_report(_report(outcome="rerun"))
     assert ledger.problems() == [f"1 tests did not report: {NODEID}"]
     ledger.note_report(_report(("7.2", _result("held"))))
-    assert ledger.verdict() == "passed"
+    assert run_verdict(ledger.results, ledger.problems()) == "passed"
 
 
 def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
@@ -125,7 +126,7 @@ def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
     assert other.problems() == [
         f"1 tests judged another case than their own: {NODEID} (judged toy/count/gc)"
     ]
-    assert other.verdict() == "incomplete"
+    assert run_verdict(other.results, other.problems()) == "incomplete"
 
 
 def test_a_file_that_processes_read_differently_makes_the_run_incomplete() -> None:

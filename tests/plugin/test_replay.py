@@ -121,14 +121,11 @@ def test_they_are_not_compared_with_a_model(photos: Project) -> None:
     ("arguments", "pieces"),
     [
         ([REPLAY, "--generator=shapes:"], ["brings its results with it: drop --generator"]),
-        ([REPLAY, "--cep-role=generator"], ["brings its results with it: drop --cep-role"]),
         (
             ["--generator=replay:made"],
             ["'replay:made': chains made elsewhere are given with --mod"],
         ),
-        (["--model=replay:gone"], ["replay:gone: there is no such file or folder"]),
         (["--model=replay:made?layout=mine"], ["unknown layout 'mine'", "sdp"]),
-        (["--model=replay:made?colour=1"], ["unknown parameter of layout 'sdp' 'colour'"]),
     ],
 )
 def test_a_mistake_is_one_message(photos: Project, arguments: list[str], pieces: list[str]) -> None:

@@ -195,18 +195,8 @@ def _total_lines(
             "enough to tell"
         )
         return
-    seconds, cost = sum(need.seconds or 0.0 for need in busy), ""
-    # A worker holds its devices from its first model's work to its last's, while any role works.
-    leased = [
-        len(given["CUDA_VISIBLE_DEVICES"].split(","))
-        for given in leases.variables
-        if given.get("CUDA_VISIBLE_DEVICES")
-    ]
-    own = len({need.bound.device for need in busy} - {"cpu", "server"})
-    held = seconds * (max(leased, default=own) or 1)
-    if {need.bound.device.partition(":")[0] for need in busy} - {"cpu"}:
-        cost = f", {held / 60:.1f} device minutes"
-    yield f"about {_time(seconds / workers)}{cost}, loading not counted"
+    seconds = sum(need.seconds or 0.0 for need in busy)
+    yield f"about {_time(seconds / workers)}, loading not counted"
 
 
 def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
