@@ -18,7 +18,7 @@ from pytest_cepbench.ratings.folder import decoded, decoded_lines, read_file
 from pytest_cepbench.replacement import replace_files
 
 FORMAT = 1
-"""Version of all records; raised when a field changes its meaning."""
+"""Version of the records of a folder; raised when a field changes its meaning."""
 
 
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,15 +27,11 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     number: of the image in this data set, for ever: the `index` of the frozen table.
     image: digest of its pixels.
     path: relative to the folder of images. same: other files with the same pixels.
-    width, height: in pixels.
     """
 
-    v: int = FORMAT
     number: int
     image: str
     path: str
-    width: int
-    height: int
     same: tuple[str, ...] = ()
 
 
@@ -51,7 +47,6 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint, prompt_digest: of the model and of the question.
     """
 
-    v: int = FORMAT
     image: str
     description: str = ""
     patterns: tuple[str, ...] = ()
@@ -69,14 +64,11 @@ class PatternCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How often patterns were named.
 
     images: that have an annotation. failures: kind -> images that have none.
-    annotations: names of all images together.
     patterns: name -> images, the most frequent first.
     """
 
-    v: int = FORMAT
     images: int
     failures: Mapping[str, int]
-    annotations: int
     patterns: Mapping[str, int]
 
 
@@ -93,7 +85,6 @@ class ChosenImages(msgspec.Struct, frozen=True, kw_only=True):
     images: digests, sorted. patterns: name -> its images.
     """
 
-    v: int = FORMAT
     per_pattern: int
     images: tuple[str, ...]
     patterns: Mapping[str, PatternShare]
@@ -241,23 +232,21 @@ class SourceImages:
         return image
 
 
-def look_at(path: Path) -> str:
-    """Digest, width and height of the image in a file, as a text. Raises ImageError."""
-    image = read_image(path)
-    width, height = image.size
-    return f"{image.digest} {width} {height}"
+def pixels_digest(path: Path) -> str:
+    """The digest of the pixels of the image in a file. Raises ImageError."""
+    return read_image(path).digest
 
 
 def find_images(
     folder: Path,
     earlier: Sequence[ImageRecord] = (),
-    look: Callable[[Path], str] = look_at,
+    look: Callable[[Path], str] = pixels_digest,
     without: Path | None = None,
 ) -> SourceImages:
     """The images below a folder; hidden files and files of other kinds are passed over.
 
     earlier: those of the data set so far, which keep their numbers; others may have been added.
-    look: as `look_at`, which may remember what it saw.
+    look: as `pixels_digest`, which may remember what it saw.
     without: a folder, such as that of the data set, whose images are passed over where it lies
         below the other one.
     Files of the same pixels are one image, and files that hold no image are left out with the
@@ -265,7 +254,6 @@ def find_images(
     """
     require_folder(folder, "a folder of images")
     files: dict[str, list[str]] = {}
-    sizes: dict[str, tuple[int, int]] = {}
     unreadable: dict[str, str] = {}
     whole = folder.resolve()
     own = None if without is None or without.resolve() == whole else without.resolve()
@@ -274,12 +262,9 @@ def find_images(
         if own is not None and (whole / name).is_relative_to(own):
             continue
         try:
-            digest, width, height = look(path).split()
+            files.setdefault(look(path), []).append(name)
         except (ImageError, OSError) as error:  # OSError: a link that leads nowhere
             unreadable[name] = str(error)
-            continue
-        files.setdefault(digest, []).append(name)
-        sizes[digest] = int(width), int(height)
     if not files:
         why = f": {len(unreadable)} files hold none that can be read" if unreadable else ""
         raise DatasetError(f"no images in {str(folder)!r}{why}")
@@ -295,15 +280,9 @@ def find_images(
     first = max(known.values(), default=-1) + 1
     known |= {digest: number for number, (_, digest) in enumerate(new, first)}
     records = tuple(
-        ImageRecord(
-            number=number,
-            image=digest,
-            path=files[digest][0],
-            width=sizes[digest][0],
-            height=sizes[digest][1],
-            same=tuple(files[digest][1:]),
-        )
+        ImageRecord(number=number, image=digest, path=first_path, same=tuple(others))
         for digest, number in sorted(known.items(), key=lambda item: item[1])
+        for first_path, *others in [files[digest]]
     )
     return SourceImages(folder, records, unreadable)
 

@@ -191,7 +191,7 @@ def construct_patterns(
         settings.images,
         earlier,
         # Decoded once as long as a file does not change: large folders are read at every run.
-        lambda path: describer.store.file_digest(path, f"pixels and size {DECODER}", files.look_at),
+        lambda path: describer.store.file_digest(path, f"pixels {DECODER}", files.pixels_digest),
         without=settings.out,
     )
     asked: dict[str, files.ModelRecord] = {}
@@ -357,7 +357,6 @@ def count_patterns(annotations: Sequence[files.Annotation]) -> files.PatternCoun
     return files.PatternCounts(
         images=sum(not annotation.failure for annotation in annotations),
         failures=ordered(failures),
-        annotations=sum(counts.values()),
         patterns=ordered(counts),
     )
 

@@ -200,7 +200,6 @@ def vote_labels(
 class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
     """An image of a frozen set. index: its number. image: digest of its pixels."""
 
-    v: int = files.FORMAT
     index: int
     image: str
     path: str
