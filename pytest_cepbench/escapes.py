@@ -13,7 +13,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from urllib.parse import quote, quote_plus, urljoin, urlsplit
+from urllib.parse import quote, quote_plus
 
 _NOT_ASCII = re.compile(r"[^ -~]")
 
@@ -148,25 +148,6 @@ def quote_toml(text: str) -> str:
     """
     text = text.encode("utf-8", "backslashreplace").decode()
     return escape_toml(json.dumps(text, ensure_ascii=False))
-
-
-def redirect_target(location: str, base: str) -> str:
-    """Scheme and host that a redirect points to; user, path and query may hold anything.
-
-    location: the server's `Location` header.
-    base: the URL of the request.
-    """
-    try:
-        target, asked = urlsplit(urljoin(base, location)), urlsplit(base)
-        ports = target.port, asked.port
-    except ValueError:
-        return "an address that cannot be read"
-    if not target.hostname:
-        return "an address without a host"
-    if (target.scheme, target.hostname, ports[0]) == (asked.scheme, asked.hostname, ports[1]):
-        return "another path of the same server"
-    port = f":{ports[0]}" if ports[0] else ""
-    return one_line(f"{target.scheme}://{target.hostname}{port}")
 
 
 def _escape_quoted(document: str, shown: Callable[[str], str]) -> str:

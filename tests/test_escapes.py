@@ -18,7 +18,6 @@ from pytest_cepbench.escapes import (
     is_secret_name,
     mask_secrets,
     one_line,
-    redirect_target,
     visible,
 )
 
@@ -92,26 +91,6 @@ def test_programs_read_the_same_from_toml(text: str) -> None:
     shown = escape_toml(f"name = {json.dumps(text, ensure_ascii=False)}\n")
     assert hides_nothing(shown, "\n")
     assert tomllib.loads(shown) == {"name": text}
-
-
-@pytest.mark.parametrize(
-    ("location", "shown"),
-    [
-        ("https://me:secret@other.org/path?key=secret", "https://other.org"),
-        ("https://other.org:8443/", "https://other.org:8443"),
-        ("//other.org/x", "http://other.org"),
-        ("/moved?key=secret", "another path of the same server"),
-        ("http://host:8000/moved", "another path of the same server"),
-        ("http://host:9000/moved", "http://host:9000"),
-        ("https://host:8000/moved", "https://host:8000"),
-        ("mailto:secret", "an address without a host"),
-        ("http://other.org:port", "an address that cannot be read"),
-        ("http://[secret", "an address that cannot be read"),
-    ],
-)
-def test_a_redirect_is_named_by_its_host(location: str, shown: str) -> None:
-    """Never user, password, path or query, which could be secret."""
-    assert redirect_target(location, "http://host:8000/v1") == shown
 
 
 def test_a_line_has_200_characters_at_the_most() -> None:

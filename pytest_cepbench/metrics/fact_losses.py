@@ -24,46 +24,6 @@ Role = Literal["describer", "generator"]
 
 
 @dataclass(frozen=True)
-class FactAgreement:
-    """Of facts that were checked in a text and in the picture beside it, how many hold where.
-
-    both: the text says them and the picture shows them.
-    read: the text alone says them: "read right, drawn wrong".
-    drawn: the picture alone shows them: "drawn right, read wrong".
-    neither: nor the one nor the other.
-    Counts; of soft answers expected counts, as if the two were independent given the answers.
-    """
-
-    both: float
-    read: float
-    drawn: float
-    neither: float
-
-    @property
-    def total(self) -> float:
-        """All facts that were answered on both sides."""
-        return self.both + self.read + self.drawn + self.neither
-
-
-def truth_table(texts: FloatArray, pictures: FloatArray) -> FactAgreement:
-    """The table of facts in a text and in the picture beside it.
-
-    texts, pictures: equal shapes, answers in [0, 1] on the same facts; a fact without an answer
-    (NaN) on either side is left out.
-    Source: the agreement of understanding and generation on the same atomic facts, XTC-Bench
-    (2026). Exchanging the two sides exchanges `read` and `drawn`.
-    Raises ValueError for shapes that differ.
-    """
-    read, drawn = _pair(texts, pictures)
-    return FactAgreement(
-        both=float((read * drawn).sum()),
-        read=float((read * (1 - drawn)).sum()),
-        drawn=float(((1 - read) * drawn).sum()),
-        neither=float(((1 - read) * (1 - drawn)).sum()),
-    )
-
-
-@dataclass(frozen=True)
 class RoleLoss:
     """What the steps of one role do to facts.
 
@@ -130,26 +90,11 @@ def attribute_losses(answers: Iterable[FloatArray], roles: Sequence[Role]) -> tu
 
 def _pair(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Both, as flat arrays, without the places at which either has no answer."""
-    left, right = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if left.shape != right.shape:
-        raise ValueError(f"expected answers on the same facts, got {left.shape} and {right.shape}")
-    answered = ~(np.isnan(left) | np.isnan(right))
-    return left[answered], right[answered]
+    answered = ~(np.isnan(first) | np.isnan(second))
+    return first[answered], second[answered]
 
 
 Array = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class PairTable:
-    """The 2 x 2 table of two neighboring artifacts.
-
-    text, picture: the generations of the two; one is made from the other.
-    """
-
-    text: int
-    picture: int
-    table: FactAgreement
 
 
 @dataclass(frozen=True)
@@ -159,14 +104,12 @@ class KindSummary:
     facts: how many there are over all samples.
     half_life: of the kind; None where no fact of it was answered.
     losses: what each role loses.
-    tables: one for each pair of a text and a picture, in the order of the chain.
     """
 
     kind: str
     facts: int
     half_life: HalfLife | None
     losses: tuple[RoleLoss, ...]
-    tables: tuple[PairTable, ...]
 
 
 @dataclass(frozen=True)
@@ -225,14 +168,6 @@ def _summary(
     places = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
     shares = means_by_row(stacked, rows, len(checked))
     of_units = means_by_row(shares, [places[unit] for unit in units], len(places))
-    pairs = []
-    for place in range(0, len(generations) - 1, 2):
-        first, second = stacked[:, place], stacked[:, place + 1]
-        here, after = generations[place], generations[place + 1]
-        if roles[place] == "describer":
-            pairs.append(PairTable(here, after, truth_table(first, second)))
-        else:
-            pairs.append(PairTable(after, here, truth_table(second, first)))
     losses = attribute_losses([stacked], roles)
     if all(own.surplus is not None and own.invented is not None for own in checked):
         every = (k for own in checked for k in (*own.kinds, *(own.surplus or ())))
@@ -244,7 +179,6 @@ def _summary(
         facts=len(stacked),
         half_life=None if np.isnan(of_units).all() else half_life(of_units, generations),
         losses=losses,
-        tables=tuple(pairs),
     )
 
 

@@ -2,8 +2,8 @@
 
 A sample has atomic facts ("a red circle", "three shapes"). Each is checked in every text and every
 picture of its chain: 1 where it holds, 0 where it does not, anything between where the check is
-soft, NaN where there is no answer. `fact_f1` makes one score of these answers; `half_life`,
-`truth_table` and `attribute_losses` say which kinds of facts are lost, when, and by which role.
+soft, NaN where there is no answer. `fact_f1` makes one score of these answers; `half_life`
+and `attribute_losses` say which kinds of facts are lost, when, and by which role.
 
 The idea, facts of one scene graph checked on both sides of a unified model, is XTC-Bench's (2026);
 the formulas here are of chains and are this project's own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Protocol
 
 from pytest_cepbench.escapes import one_line
@@ -96,14 +95,6 @@ def sight_of(result: CaseResult) -> str:
         size = max(result.tolerance, -(judgement.difference or 0.0))
         clauses.append(f"{judgement.needed:,} would see {size:.3g}")
     return "; ".join(clauses)
-
-
-def ends_of(compared: _Compared) -> tuple[float, float] | None:
-    """Ends of the interval, infinite where a bound excludes nothing; None where both do."""
-    low, high = compared.low, compared.high
-    if low is None and high is None:
-        return None
-    return -inf if low is None else low, inf if high is None else high
 
 
 def p_value(p: float | None) -> str:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pytest_cepbench.metrics.fact_losses import (
     Role,
     attribute_losses,
-    truth_table,
 )
 from pytest_cepbench.metrics.facts import (
     KINDS,
@@ -149,9 +148,6 @@ def test_chance_agrees_with_the_score_of_each_pair(sets: list[set[str]]) -> None
         assert expected == pytest.approx(np.mean(scores))
 
 
-UNIT = st.floats(0, 1)
-
-
 def test_a_known_decay_has_its_half_life() -> None:
     """A share of 0.8, 0.6, 0.4 crosses one half between generations 2 and 3, at 2.5."""
     found = half_life(np.tile([0.8, 0.6, 0.4], (500, 1)), [1, 2, 3])
@@ -206,17 +202,6 @@ def test_the_interval_covers() -> None:
     assert covered >= 0.95 * 400
 
 
-def test_the_table_by_hand() -> None:
-    """Each fact is in one cell; one without an answer on a side is in none."""
-    table = truth_table(np.array([1.0, 1.0, 0.0, 0.0, nan]), np.array([1.0, 0.0, 1.0, 0.0, 1.0]))
-    assert (table.both, table.read, table.drawn, table.neither) == (1, 1, 1, 1)
-    assert table.total == 4
-    assert truth_table(np.array([nan]), np.array([1.0])).total == 0
-
-
-PAIRS = st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=10)
-
-
 def test_the_role_that_loses_is_known() -> None:
     """Every loss at a describing step is the describer's; what comes back is counted apart."""
     answers = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
@@ -240,5 +225,3 @@ def test_tables_of_other_lengths_are_refused() -> None:
     """Each column belongs to a step."""
     with pytest.raises(ValueError, match="expected answers after 2 steps"):
         attribute_losses([np.ones((1, 3))], ("describer", "generator"))
-    with pytest.raises(ValueError, match="same facts"):
-        truth_table(np.ones(2), np.ones(3))
