@@ -221,16 +221,6 @@ def _metric_pages(metrics: Sequence[MetricAlignment]) -> Iterator[Section]:
             ],
         ),
         (
-            "metrics over the samples of each model",
-            (),
-            ("case", "outputs", "model", "Spearman", "95 % interval", "samples"),
-            [
-                (m.case, m.section, short(model), *_both(estimate), str(estimate.items))
-                for m in metrics
-                for model, estimate in m.by_model.items()
-            ],
-        ),
-        (
             "metrics over models",
             (_MODELS,),
             ("case", "outputs", *METHODS),

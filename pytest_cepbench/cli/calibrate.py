@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
 from pytest_cepbench.cli.session import measuring, pool_line, read_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Verdict, dump_baseline
+from pytest_cepbench.gate import dump_baseline
 from pytest_cepbench.gate.acceptance import BaselineChange, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.pairing import pair
@@ -23,7 +23,6 @@ from pytest_cepbench.studies.calibration import (
     PreparedCalibration,
     calibrate,
     prepare_calibration,
-    repeated_verdicts,
 )
 
 _COLUMNS = (
@@ -41,9 +40,6 @@ _SILENT = (
     "the seeds change nothing: no model that plays uses its seed, so differences between "
     "checkpoints are not noise of drawing, and this calibration says nothing of them"
 )
-
-_ENDS = ("regressed", "undecided", "held")
-"""How a pair of measurements ends, the worst first; what has improved is held."""
 
 
 def run(arguments: Namespace) -> int:
@@ -168,7 +164,6 @@ def _page(
     if small:
         often = f"a checkpoint as good as its baseline is often undecided: {', '.join(small)}"
         sections.append(Section("cases that are often undecided", (often, _REMEDY)))
-    sections.append(Section("A/A: the same weights twice", tuple(_repeats(prepared, calibrated))))
     broken = [f"{case.key}: {case.reason}" for case in calibrated if case.noise is None]
     if broken:
         sections.append(Section("cases without a calibration", tuple(broken)))
@@ -179,36 +174,3 @@ def _silent(calibrated: Sequence[Calibrated]) -> bool:
     """True where the seeds change no case that was calibrated."""
     noises = [case.noise for case in calibrated if case.noise is not None]
     return bool(noises) and all(noise.sd == noise.value_sd == 0 for noise in noises)
-
-
-def _repeats(prepared: PreparedCalibration, calibrated: Sequence[Calibrated]) -> Iterator[str]:
-    """The A/A rate: how pairs of measurements of the same weights are judged, case by case."""
-    rows = {
-        case.key.within: repeated_verdicts(case)
-        for case in calibrated
-        if case.policy.primary and case.noise is not None
-    }
-    if not rows or _silent(calibrated):
-        why = "the seeds change nothing" if rows else "no gating case was calibrated"
-        yield f"how often verdicts on the same weights flip is not known: {why}"
-        return
-    pairs = len(prepared.seeds) * (len(prepared.seeds) - 1)
-    yield (
-        f"each seed as baseline of each other one, at each case's own alpha: {pairs} pairs, which "
-        "share their seeds; so few are a rough figure"
-    )
-    ends = {Verdict.REGRESSED: "regressed", Verdict.HELD: "held", Verdict.IMPROVED: "held"}
-
-    def worst(verdicts: Sequence[Verdict]) -> str:
-        return min((ends.get(verdict, "undecided") for verdict in verdicts), key=_ENDS.index)
-
-    runs = [worst(verdicts) for verdicts in zip(*rows.values(), strict=True)]
-    yield f"{_shares(runs)}: a run, by its worst case"
-    alike: dict[str, list[str]] = {}
-    for name, verdicts in rows.items():
-        alike.setdefault(_shares([worst([verdict]) for verdict in verdicts]), []).append(name)
-    yield from (f"{shares}: {', '.join(names)}" for shares, names in alike.items())
-
-
-def _shares(ends: Sequence[str]) -> str:
-    return ", ".join(f"{100 * ends.count(end) / len(ends):.0f} % {end}" for end in _ENDS)

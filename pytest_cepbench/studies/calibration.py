@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, permutations
+from itertools import combinations
 from math import ceil, floor, fsum, inf, isfinite, log10, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-import msgspec
-
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
-from pytest_cepbench.gate import CaseKey, Noise, Policy, Verdict, judge, record_of
+from pytest_cepbench.gate import CaseKey, Noise, Policy, record_of
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.pairing import blocks_apart
 from pytest_cepbench.gate.sensitivity import (
@@ -24,7 +22,6 @@ from pytest_cepbench.gate.sensitivity import (
     largest_drop,
     power_of,
     power_remark,
-    unchanged_design,
 )
 from pytest_cepbench.gate.statistics import (
     GAFFKE,
@@ -115,7 +112,6 @@ class Calibrated:
     measured: under the suite's own seed.
     noise: None where it cannot be told, for a reason.
     broken: whether that is because the case could not be measured.
-    seeded: the measurements under all seeds, the suite's own first; none where one is lacking.
     """
 
     key: CaseKey
@@ -125,7 +121,6 @@ class Calibrated:
     noise: Noise | None
     reason: str = ""
     broken: bool = False
-    seeded: tuple[CaseMeasurement, ...] = ()
 
     @property
     def power(self) -> Power | None:
@@ -180,7 +175,7 @@ def calibrate(
         else:
             noise = noise_of(measured)
             known, reason = (None, noise) if isinstance(noise, str) else (noise, "")
-            result = Calibrated(case.key, case.label, policy, own, known, reason, seeded=measured)
+            result = Calibrated(case.key, case.label, policy, own, known, reason)
         calibrated.append(result)
     return calibrated
 
@@ -216,22 +211,6 @@ def _measure(run: SuiteRun, case: Case) -> CaseMeasurement | str:
         raise
     except CepError as error:
         return str(error)
-
-
-def repeated_verdicts(case: Calibrated) -> list[Verdict]:
-    """The gate's verdicts on measurements of the same weights, each seed against each other one.
-
-    In the order of `itertools.permutations` of the seeds, of which the first is the baseline. They
-    are judged as if the weights were others: the gate holds the same model without bounds.
-    """
-    return [
-        judge(
-            now,
-            msgspec.structs.replace(record_of(before), identity=now.identity, model={}),
-            case.policy,
-        ).verdict
-        for before, now in permutations(case.seeded, 2)
-    ]
 
 
 # -- the noise of a case, from the same case under several seeds -----------------------------------
@@ -376,7 +355,6 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
         for part, plan in planned.items()
         if not plan.sees
     ]
-    reasons += _on_unchanged_scores(used, policies)
     if small := [f"{name} ({n})" for name, n in sorted(counts.items()) if n < _SMALL]:
         reasons.append(
             f"fewer than {_SMALL} images: {', '.join(small[:5])}. Give more: a single "
@@ -419,22 +397,6 @@ def _planned(case: Calibrated, units: int) -> _Plan | None:
         loss = largest_drop(measured.value, record_of(measured), measured.floor)
     loss = inf if loss is None else loss
     return _Plan(design, holding, loss, visible <= loss)
-
-
-def _on_unchanged_scores(sizes: Mapping[str, int], policies: Mapping[str, Policy]) -> Iterator[str]:
-    """A sentence on the cases that are undecided though next to no score changes."""
-    undecided = []
-    for part, policy in policies.items():
-        design = unchanged_design(sizes if part == OVERALL else {part: sizes[part]})
-        power = None if design is None else power_of(design, policy)
-        if power is not None and not power.enough:
-            undecided.append(f"{part} (about {power.needed})")
-    if undecided:
-        yield (
-            "a checkpoint that changes next to no score, as the same weights in another precision, "
-            "tells nothing of rare losses, and is undecided with fewer samples than in brackets: "
-            f"{', '.join(undecided)}"
-        )
 
 
 def _samples(needed: int, counts: Mapping[str, int]) -> int | None:

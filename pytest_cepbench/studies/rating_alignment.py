@@ -60,7 +60,6 @@ class MetricAlignment:
     samples: correlation within items (Spearman), of the differences of outputs by the metric and
         by people, with its interval by item.
     direction: how often the metric prefers the output that people prefer, of two.
-    by_model: of each model over its samples (Spearman).
     models: over the models, by their means; one for each of `METHODS`, None where it is not
         defined. Empty of fewer than three models.
     within_margin: agreement with votes on captions where a difference of at most .01 is none; None
@@ -73,7 +72,6 @@ class MetricAlignment:
     items: int
     samples: Estimate
     direction: Estimate | None
-    by_model: dict[str, Estimate]
     models: tuple[Correlation | None, ...]
     within_margin: Alignment | None
 
@@ -272,12 +270,6 @@ def _aligned(
             for given in (metric, people)
         ]
         direction = same_direction(apart[0], apart[1], draws)
-    by_model = {}
-    for model in sorted(records):
-        keys = [key for key in people if key[1] == model]
-        of_metric, of_people = (np.array([given[k] for k in keys]) for given in (metric, people))
-        own_items = list(range(len(keys)))
-        by_model[model] = sample_correlation(of_metric, of_people, own_items, draws)
     return MetricAlignment(
         case=case,
         label=next(iter(records.values())).metric,
@@ -285,7 +277,6 @@ def _aligned(
         items=len(models),
         samples=sample_correlation(np.array(left[0]), np.array(left[1]), owners, draws),
         direction=direction,
-        by_model=by_model,
         models=_over_models(metric, people, sorted(records)),
         within_margin=(
             _within_margin(metric, items, scores) if ratings.study.kind == "caption" else None

@@ -201,15 +201,6 @@ def test_texts_of_users_reach_no_terminal_as_they_are(home: Home, measured: Meas
     )
 
 
-def test_another_folder(home: Home, measured: Measured) -> None:
-    """`--baselines`, in pytest's spelling too, names where they go."""
-    results = results_of(measured())
-    for option in ("--baselines=one", "--cep-baselines=two"):
-        assert accept(home, results, option).code == 0
-    assert contents(home.path / "one") == contents(home.path / "two")
-    assert not (home.path / "baselines").exists()
-
-
 def test_what_was_accepted_first_stays_as_the_anchor(home: Home, measured: Measured) -> None:
     """The second acceptance freezes the first, byte by byte; the third leaves it alone."""
     root, measurement = home.path / "baselines", measured()[0]
@@ -238,13 +229,6 @@ def test_the_anchor_moves_when_told_to(home: Home, measured: Measured) -> None:
     again = accept(home, last, "--move-anchor", "--reason=once more")
     assert again.out.endswith("nothing changed\n")
     assert contents(root) == before
-
-
-def test_without_an_anchor_there_is_none_to_move(home: Home, measured: Measured) -> None:
-    """A first baseline is its own anchor, and stays as it is."""
-    results = [result_of(measured()[0])]
-    accept(home, results)
-    assert accept(home, results, "--move-anchor").out.endswith("nothing changed\n")
 
 
 def test_something_else_than_before(home: Home, measured: Measured, tmp_path: Path) -> None:
@@ -412,14 +396,6 @@ def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
     refused(home, ended, "generator of suite toy is shapes: in test_toy.py::test_drift[color-gc]")
 
 
-def test_a_word_that_is_no_verdict(home: Home, measured: Measured) -> None:
-    """One line, for every command that reads a report."""
-    report = write_report(home.path / "r.json", [result_of(measured()[0])])
-    edit_report(report, _of("judgement", "verdict", "great"))
-    ended = home.command("accept", "r.json", "--reason=x")
-    ended.refused("Invalid enum value 'great' - at `$.cases[0].judgement.verdict`")
-
-
 def test_directions_are_those_of_the_metrics() -> None:
     """As every accepted baseline of this repository has it, and statistics of texts say."""
     for path in BASELINES.rglob("*.toml"):
@@ -470,13 +446,6 @@ def test_a_reason_is_required(home: Home) -> None:
     (home.path / "r.json").write_text("{}")
     ended = home.command("accept", "r.json")
     ended.refused("the following arguments are required: --reason")
-
-
-def test_the_verdict_of_a_suite_is_passed_over(home: Home, measured: Measured) -> None:
-    """It measures nothing of its own."""
-    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
-    assert accept(home, [*map(result_of, measured()), verdict]).code == 0
-    assert len(contents(home.path / "baselines")) == CASES
 
 
 def _blind(measured: Measured) -> FreshMeasurement:

@@ -6,21 +6,20 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable
-from itertools import combinations, permutations
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pytest_cepbench.cli import main
-from pytest_cepbench.gate import FreshMeasurement, Noise, Policy, Verdict, judge, record_of
+from pytest_cepbench.gate import FreshMeasurement, Noise, Policy
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import design_of, power_of
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy
 from tests.cli.test_process import MODULE
 from tests.plugin.project import contents
-from tests.report.results import replace
 from tests.studies.toy import write_suite
 
 MODEL = "shapes:?miss=0.3"
@@ -171,37 +170,6 @@ def test_a_model_that_seeds_do_not_change(home: Home, measured: Measured) -> Non
 
 
 RATE = r"(\d+) % regressed, (\d+) % undecided, (\d+) % held: (.+?)(?= \d+ % reg| noise of)"
-
-
-def test_how_often_the_same_weights_are_failed(home: Home, tmp_path: Path) -> None:
-    """Each seed is compared with each other one as the gate compares two models of those scores."""
-    ended = calibrate(home, "--seeds=3", "--tolerance=0.25", "--alpha=0.5")
-    page = " ".join(ended.out.split())
-    assert "at each case's own alpha: 6 pairs, which" in page
-    (whole, *cases) = re.findall(RATE, page)
-    assert whole[-1] == "a run, by its worst case"
-    rates = {name: rate for *rate, names in cases for name in names.split(", ")}
-    texts = [GATED.replace("iterations = 2", f"iterations = 2\nseed = {s}") for s in range(3)]
-    seeded = [list(measure_toy(tmp_path, MODEL, text)) for text in texts]
-    (place,) = [i for i, m in enumerate(seeded[0]) if m.key.within == "overall/gc"]
-    policy = Policy(tolerance=0.25, alpha=0.05)  # of ten cases
-    verdicts = [
-        judge(now[place], replace(record_of(before[place]), identity=now[place].identity, model={}),
-              policy).verdict
-        for before, now in permutations(seeded, 2)
-    ]  # fmt: skip
-    counts = [verdicts.count(end) for end in (Verdict.REGRESSED, Verdict.INCONCLUSIVE)]
-    assert [int(share) for share in rates["overall/gc"][:2]] == [round(100 * n / 6) for n in counts]
-    assert 0 < sum(counts) < 6  # so that all the same would be noticed
-    assert {name for name in rates if name.endswith("/gc")} == {
-        m.key.within for m in seeded[0] if m.key.metric == "gc"
-    }
-
-
-def test_the_rate_of_two_seeds_is_of_two_pairs(home: Home) -> None:
-    """A drop of one is a gain of the other."""
-    page = calibrate(home, "--seeds=2").out
-    assert ": 2 pairs, which share their seeds" in " ".join(page.split())
 
 
 def test_a_second_run_asks_no_model_and_changes_nothing(home: Home, measured: Measured) -> None:
@@ -391,12 +359,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], sent
     ended = calibrate(home, *argv, model=model)
     ended.refused(sentence, lines=1)
     assert ended.out == ""
-
-
-def test_no_suite(home: Home) -> None:
-    """The path is named."""
-    ended = home.command("calibrate", "nowhere", "--model=shapes:")
-    ended.refused("no suite at 'nowhere'")
 
 
 def test_a_file_that_cannot_be_written(

@@ -168,17 +168,6 @@ def test_a_second_run_asks_nothing_and_changes_nothing(photos: Home) -> None:
     assert {p: p.read_bytes() for p in before} == before
 
 
-def test_stages_stop_where_they_are_told(photos: Home) -> None:
-    """Each leaves the files of those before it."""
-    folder = photos.path / "bench"
-    construct(photos, "--until=count")
-    assert (folder / "counts.json").exists()
-    assert not (folder / "patterns.toml").exists()
-    construct(photos, "--until=summary")
-    assert not (folder / "annotate.jsonl").exists()
-    freeze(photos).refused("has no annotate.jsonl: finish cepbench dataset patterns first")
-
-
 def test_people_edit_the_patterns(photos: Home) -> None:
     """An edited list is not written again, and images are annotated with it."""
     construct(photos, "--until=summary")
@@ -227,26 +216,6 @@ def test_patterns_of_ones_own_need_no_writer(photos: Home) -> None:
     assert "differ: drop the option" in other.err
 
 
-def test_names_of_models_are_text(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Markup, controls and long names harm no file, no terminal and no card."""
-    name = "<img src=x onerror=alert(1)>|`$(id)`\x1b[31m\u202e"
-    reply = {"description": "\x1b]0;t\x07", "image_pattern": [{"name": name, "reason": "\x1b"}]}
-    monkeypatch.setattr(Talker, "reply", json.dumps(reply))
-    ended = construct(photos, "--patterns=1", describer=f"{MODULE}:Talker")
-    assert ended.code == 0, ended.err
-    assert freeze(photos, "--unverified").code == 0
-    card = (photos.path / "bench" / "frozen" / "card.md").read_text("utf-8")
-
-    shown = "<img src=x onerror=alert(1)>|`$(id)`[31m"
-    assert list(json.loads((photos.path / "bench/counts.json").read_text())["patterns"]) == [shown]
-    rows = [line for line in card.splitlines() if line.startswith("| ")]
-    assert all("<img" not in row for row in rows)
-    for path in (photos.path / "bench").rglob("*"):
-        if path.is_file():
-            assert b"\x1b" not in path.read_bytes()
-    assert "\x1b" not in ended.out + ended.err
-
-
 def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that gives no JSON at all ends the stage, in one line."""
     monkeypatch.setattr(Talker, "reply", "I see a circle.")
@@ -257,21 +226,6 @@ def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.M
     assert "I see a circle." in ended.err
     kept = lines(photos.path / "bench" / "extract.jsonl")
     assert {(row["failure"], row["reply"]) for row in kept} == {("bad-json", "I see a circle.")}
-
-
-def test_another_model_is_told_and_asked_about_all(
-    photos: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A set has the labels of one model."""
-    monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
-    construct(photos, describer=f"{MODULE}:Talker")
-    monkeypatch.setattr(Talker, "asked", 0)
-    ended = construct(photos, describer=f"{MODULE}:OtherTalker")
-
-    assert ended.code == 0
-    assert ended.err.count("the describer is") == 1  # the list is there: it annotates
-    assert f"{MODULE}:OtherTalker now and was {MODULE}:Talker" in ended.err
-    assert OtherTalker.asked == 60
 
 
 def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
@@ -293,20 +247,6 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
     assert "holds other files and no data set" in refusal("photos", "notes")
     assert "is a file" in refusal("photos", "notes/a.txt")
     assert (photos.path / "notes" / "a.txt").read_text() == "mine"
-
-
-def test_a_set_below_its_images_is_not_one_of_them(photos: Home) -> None:
-    """The images of its study are those of its pages, not new ones of the source."""
-    words = ["--out=photos/bench", "--describer=shapes:", "--writer=shapes:", "--per-pattern=8"]
-    photos.command("dataset", "patterns", "photos", *words)
-    asked = photos.command(
-        "dataset", "verify", "photos/bench", "--annotators=ada,bo", "--only-write"
-    )
-    again = photos.command("dataset", "patterns", "photos", *words)
-
-    assert (asked.code, again.code) == (0, 0), again.err
-    assert list((photos.path / "photos/bench/ratings/images").iterdir())
-    assert "60 images of photos" in again.out
 
 
 def test_a_missing_writer_is_told_before_an_image_is_asked(

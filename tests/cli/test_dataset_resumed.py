@@ -86,17 +86,6 @@ def test_a_killed_extraction_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_model_after_a_kill_is_told(tmp_path: Path) -> None:
-    """The folder knows who was asked before the first answer."""
-    write_scenes(tmp_path / "photos", 40)
-    run(tmp_path, **{KILL: "3"})
-    other = run(tmp_path, "shapes:")
-
-    assert other.returncode == 0
-    assert f"extract: the describer is shapes: now and was {SPEC}" in other.stderr
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("change", ["model", "sentence"])
 def test_labels_are_never_credited_to_a_model_that_was_killed(tmp_path: Path, change: str) -> None:
     """A complete set, then SIGKILL before the first new label: neither verify nor freeze goes on.

@@ -15,7 +15,6 @@ from tests.cli.reports import (
     Measured,
     accept_by_hand,
     altered,
-    result_of,
     results_of,
     write_report,
 )
@@ -164,38 +163,10 @@ def test_a_suite_judged_in_part(full: Home, measured: Measured, judged: int) -> 
     assert contents(full.path / "baselines") == before
 
 
-def test_several_tests_of_one_case_count_once(full: Home, measured: Measured) -> None:
-    """Ten results of nine cases are not all ten cases."""
-    results = results_of(measured())
-    assert prune(full, measured, results=[*results, results[0]]).code == 0
-    ended = prune(full, measured, results=[*results[1:], results[1]])
-    ended.refused(f"the run judged {CASES - 1}", code=1)
-
-
-def test_the_verdict_of_a_suite_is_no_case(full: Home, measured: Measured) -> None:
-    """It is there beside the cases, and has no baseline."""
-    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
-    results = [*results_of(measured()), verdict]
-    assert prune(full, measured, results=results).code == 0
-
-
 def test_results_that_do_not_say_how_many_cases_there_are(full: Home, measured: Measured) -> None:
     """Without that number a part looks like all."""
     ended = prune(full, measured, results=results_of(measured(), of=0))
     ended.refused("suite toy has 0 cases and the run judged 10", code=1)
-
-
-def test_no_case(full: Home, measured: Measured) -> None:
-    """A run that judged nothing."""
-    ended = prune(full, measured, results=[])
-    ended.refused("the run is incomplete: no case was judged", code=1)
-
-
-def test_a_case_in_error_is_a_case(full: Home, measured: Measured) -> None:
-    """It could not be measured this time, and its baseline is still its own."""
-    results = results_of(measured(), verdict="error", measured=None)
-    prune(full, measured, "--delete", results=results)
-    assert baseline_path(full.path / "baselines", measured()[0].key).exists()
 
 
 # -- what is no baseline ---------------------------------------------------------------------------
@@ -252,18 +223,6 @@ def test_nothing_behind_a_symbolic_link_is_touched(
     assert prune(full, measured, "--delete", "--suite=other").code == 2
     assert contents(away) == before
     assert (root / "toy" / f"{stem}.toml").is_symlink()
-
-
-def test_a_link_in_the_place_of_a_suite_of_the_results(
-    full: Home, measured: Measured, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """The whole folder is left."""
-    away: Path = tmp_path_factory.mktemp("away") / "toy"
-    (full.path / "baselines" / "toy").rename(away)
-    (full.path / "baselines" / "toy").symlink_to(away)
-    ended = prune(full, measured, "--delete")
-    assert "left: baselines/toy: a symbolic link, not a folder" in ended.out
-    assert (away / f"{gone(measured).key.file_stem}.toml").exists()
 
 
 def test_one_that_cannot_be_deleted_keeps_all(full: Home, measured: Measured) -> None:

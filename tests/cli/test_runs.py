@@ -72,28 +72,6 @@ def test_what_was_accepted_elsewhere_holds(elsewhere: Home, ran: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_pruning_follows_the_suite(elsewhere: Home, ran: Path, tmp_path: Path) -> None:
-    """A metric that the suite has no more is found by a whole run, and by no part of one."""
-    elsewhere.command("accept", "r.json", "--reason=the first")
-    before = contents(elsewhere.path / "baselines")
-    copy = tmp_path / "copy"
-    shutil.copytree(ran, copy)
-    make_project(copy, GATED.partition("[metrics.failures]")[0])
-    run = f"--model={MODEL}", "--cep-report=smaller.json"
-    run_plainly(copy, *run, "-k", "color")
-    part = elsewhere.command("prune", str(copy / "smaller.json"), "--delete")
-    part.refused(f"suite toy has {CASES - 1} cases and the run judged 1", code=1)
-    assert contents(elsewhere.path / "baselines") == before
-    run_plainly(copy, *run)
-    whole = elsewhere.command("prune", str(copy / "smaller.json"), "--delete")
-    assert whole.code == 0
-    after = contents(elsewhere.path / "baselines")
-    assert after.items() <= before.items()
-    (gone,) = before.keys() - after.keys()
-    assert gone.startswith("toy/overall-failures-")
-
-
-@pytest.mark.slow
 def test_runs_speak_of_the_calibration(
     home: Home, ran: Path, measured: Measured, tmp_path: Path
 ) -> None:

@@ -45,12 +45,6 @@ def test_one_suite_in_full(
         assert piece in out
 
 
-def test_an_unknown_suite(capsys: pytest.CaptureFixture[str]) -> None:
-    """The nearest name is asked for."""
-    assert main(["suites", "foldr"]) == 2
-    assert "unknown suite 'foldr'. Did you mean 'folder'?" in capsys.readouterr().err
-
-
 def test_pytest_finds_a_suite_by_its_package(home: Home) -> None:
     """`--pyargs` runs it, and its baselines and store belong to the project."""
     (home.path / "suite.toml").unlink()

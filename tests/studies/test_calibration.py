@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import CaseKey, Noise, Policy, judge, record_of
 from pytest_cepbench.gate.sensitivity import design_of, power_of
 from pytest_cepbench.gate.statistics import tolerance_that_holds
@@ -82,15 +81,6 @@ def test_noise_of_one_category(rows: list[list[float]]) -> None:
     assert (actual.seeds, actual.units) == (len(rows), len(rows[0]))
 
 
-@given(seeds_of_one_category(), st.randoms())
-def test_the_order_of_seeds_has_no_say(rows: list[list[float]], random: Any) -> None:
-    """Nor has the direction in which a difference is taken."""
-    shuffled = list(rows)
-    random.shuffle(shuffled)
-    first, second = noise(one_category(rows)), noise(one_category(shuffled))
-    assert (first.sd, first.value_sd) == pytest.approx((second.sd, second.value_sd), abs=2e-6)
-
-
 @given(seeds_of_one_category(), st.floats(-1, 1))
 def test_a_shift_of_a_whole_seed_moves_the_value_only(
     rows: list[list[float]], shift: float
@@ -155,17 +145,6 @@ def test_units_of_a_set_are_its_blocks() -> None:
     assert actual.units == 4
 
 
-def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
-    """A block is named by its number, which says nothing beyond its category."""
-    rows = [
-        {"a": {"0": 1.0, "1": 3.0}, "b": {"0": 2.0, "1": 6.0}},
-        {"a": {"0": 2.0, "1": 2.0}, "b": {"0": 2.0, "1": 9.0}},
-    ]
-    scores = {"a": {"all images": 1.0}, "b": {"all images": 2.0}}
-    actual = noise([measured(scores, sizes={"a": 9, "b": 9}, blocks=row) for row in rows])
-    assert actual.units == 4
-
-
 @pytest.mark.parametrize(
     ("measurements", "message"),
     [
@@ -181,13 +160,6 @@ def test_noise_that_cannot_be_told(measurements: list[CaseMeasurement], message:
     actual = noise_of(measurements)
     assert isinstance(actual, str)
     assert message in actual
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_noise_needs_two_seeds(count: int) -> None:
-    """One measurement has nothing to differ from."""
-    with pytest.raises(ValueError, match=f"at least 2 seeds, got {count}"):
-        noise_of(one_category([[1.0, 0.5]] * count))
 
 
 # -- the suite -------------------------------------------------------------------------------------
@@ -267,9 +239,3 @@ def test_distances_of_sets_are_calibrated_by_their_blocks(tmp_path: Path) -> Non
     assert case.noise is not None
     assert case.noise.units == sum(len(part) for part in case.measured.blocks.values())
     assert case.noise.sd > 0
-
-
-def test_chains_made_elsewhere_have_no_other_seeds(tmp_path: Path) -> None:
-    """A replay cannot be played again."""
-    with pytest.raises(SpecError, match="with one seed"):
-        Trial(write_suite(tmp_path), RoleChoices("replay:chains"), 2)

@@ -8,7 +8,6 @@ import pytest
 
 from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.gate import record_of
-from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import (
@@ -91,19 +90,6 @@ def test_what_cannot_be_rated_is_refused(tmp_path: Path) -> None:
         less = dataset.limited(1)
         with pytest.raises(DatasetError, match="are not those that the run of 'good' measured"):
             answer_pairs("arena", less, (first, second), store, ItemDraw())
-
-
-def test_accepted_answers_are_a_run(tmp_path: Path) -> None:
-    """A baseline of battles names its answers, as a run's record does."""
-    with Store(tmp_path / "store") as store:
-        good = prepare(tmp_path, store)
-        good.accept()
-        key = good.cases["overall-win_rate"].key
-        baseline = read_baseline(baseline_path(good.baselines, key), key)
-        assert baseline is not None
-        worse = prepare(tmp_path, store, model=WORSE)
-        runs = run_of(worse, "worse"), RatedRun("accepted", baseline)
-        assert answer_pairs("arena", good.run.dataset, runs, store, ItemDraw()).items
 
 
 def test_images_to_describe(tmp_path: Path) -> None:

@@ -137,28 +137,6 @@ def test_ticked_names_are_compared_one_by_one(tmp_path: Path) -> None:
         of(agreed, "Krippendorff's alpha, ordinal")  # names have no order
 
 
-def test_captions_are_compared_in_the_items_order(tmp_path: Path) -> None:
-    """The first for one and comparable for another are neighbours, not equals."""
-    ratings = make_study(tmp_path / "study", "caption", 4)
-    for number, item in enumerate(ratings.items.values()):
-        cast(ratings, side_vote(item, "a1", "C1", task="caption"))
-        verdict = "C2" if number < 3 else "B"
-        cast(ratings, side_vote(item, "a2", verdict, task="caption", swapped=True))
-    agreed = measured(ratings)
-    assert of(agreed, "equal votes").estimate.value == 3 / 4
-
-
-def test_descriptions_have_no_agreement(tmp_path: Path) -> None:
-    """Their number, their time and their checks alone."""
-    ratings = make_study(tmp_path / "study", "describe", 3)
-    for item in ratings.items:
-        vote = Vote(task="describe", item=item, annotator="a1", text="red", seconds=30.0)
-        cast(ratings, vote)
-    agreed = measured(ratings)
-    assert {each.scale for each in agreed.coefficients} == {"votes"}
-    assert agreed.annotators[0].seconds == 30
-
-
 def test_votes_that_do_not_count_are_counted(judged: Ratings) -> None:
     """A line that was cut, an unknown item, and an answer that is none; skipped items are told."""
     first = next(iter(judged.items.values()))
