@@ -294,22 +294,7 @@ _ASK = Command(
 RATE = Command(
     "rate",
     "ask people on pages of this machine; their ratings as battles",
-    commands=(
-        _ASK,
-        Command(
-            "export",
-            "write the verdicts of the majority of a study of pairs, in OpenING's format",
-            UNWRITTEN,
-            "rate:export",
-            options(
-                """
-                @ratings
-                --out DIR         default: below .cepbench/ratings, by name
-                --annotator NAME  of this annotator alone; default: of all
-                """
-            ),
-        ),
-    ),
+    commands=(_ASK,),
 )
 
 # -- dataset ---------------------------------------------------------------------------------------

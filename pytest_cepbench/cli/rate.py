@@ -1,4 +1,4 @@
-"""`cepbench rate ask` and `rate export`: ask people on pages, and write what they said to files."""
+"""`cepbench rate ask`: ask people on pages of this machine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.cli.arguments import people_names, suite_file
-from pytest_cepbench.cli.output import HOME, show, tell
-from pytest_cepbench.datasets.opening.verdict_files import write_battles
-from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
-from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.cli.output import tell
+from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.option_values import HOST, bind
-from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import STUDY, read_ratings
 from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items
 from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
-from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.report.number_format import counted
 
 _EVERY = ("0.0.0.0", "::")  # noqa: S104 - to refuse them alone
@@ -151,23 +148,3 @@ def _write_new(arguments: Namespace) -> None:
             "people as describers, ask about a suite of one iteration, such as "
             f"{role_assignment.ONE_ITERATION}"
         )
-
-
-def export(arguments: Namespace) -> int:
-    """Write the verdicts of the majority in OpenING's format; exit codes as in `main`."""
-    ratings = read_ratings(arguments.ratings)
-    votes = read_votes(ratings)
-    for line in votes.remarks.lines:
-        tell(line)
-    annotators = [] if arguments.annotator is None else [arguments.annotator]
-    battles = shown_battles(ratings, votes, annotators)
-    out = arguments.out or HOME / "ratings" / ratings.path.resolve().name
-    path = out / "verdicts.json"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_battles(path, battles)
-        keep_out_of_git(HOME, out)
-    except OSError as error:
-        raise WriteError(f"{out}: {error.strerror or error}") from error
-    show([], f"written: {path}")
-    return 0

@@ -1,4 +1,4 @@
-"""`cepbench agree` and `rate export`, `import` of ratings folders."""
+"""`cepbench agree` and `arena leaderboard` of ratings folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_battles
+from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.ratings.folder import Ratings
 from tests.cli.conftest import Home
@@ -82,8 +82,7 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
         ("agree", "people", "ratings/words"): "nobody has judged an item yet",
         ("agree", "people", "ratings/may", "--draws=0"): "--draws",
         ("agree", "models", "ratings/words"): "in which no models are compared",
-        ("rate", "export", "ratings/words"): "'pair' is expected here",
-        ("rate", "export", "ratings/words", "--format=replay"): "--describer=human:RATINGS",
+        ("arena", "leaderboard", "ratings/words"): "'pair' is expected here",
     }
     for argv, message in cases.items():
         ended = home.command(*argv)
@@ -100,14 +99,15 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
     """A line that was cut off is left out and counted; the rest is exported."""
     with rated.vote_path("a1").open("ab") as file:
         file.write(b'{"v":1,"task":"pair","it')
-    ended = home.command("rate", "export", "ratings/may", "--out=out")
-    verdicts = read_verdicts(home.path / "out/verdicts.json")
+    ended = home.command("arena", "leaderboard", "ratings/may")
+    document = json.loads(Path(".cepbench/arena/leaderboard-may.json").read_text())
 
     assert ended.code == 0
     assert "1 records of votes that cannot be read are left out" in ended.err
-    assert len(verdicts) == 12
-    assert {(b.first, b.second) for b in verdicts} == {(RED, BLUE)}
-    assert sum(battle.winner == "B" for battle in verdicts) == 2
+    (board,) = document["leaderboards"]
+    assert board["verdicts"] == 12
+    rates = {row["model"]: row["win_rates"]["without_ties"] for row in board["standings"]}
+    assert rates == {RED: 8 / 10, BLUE: 2 / 10}
 
 
 def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
@@ -132,8 +132,8 @@ def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
     assert "the better one is known where the interval leaves out .5" in " ".join(ended.out.split())
 
 
-def test_exported_verdicts_can_be_ranked(home: Home) -> None:
-    """They have the sides as people saw them, so that a leaderboard can tell models from sides."""
+def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
+    """So that a leaderboard can tell models from sides."""
     ratings = make_study(home.path / "ratings/may", "pair", 24, annotators=3)
     items = list(ratings.items.values())
     for number, item in enumerate(items):
@@ -144,14 +144,7 @@ def test_exported_verdicts_can_be_ranked(home: Home) -> None:
     cast(ratings, side_vote(items[1], "a2", "Tie(A)"))  # as many saw either order: its own
     for name in ("a2", "a3"):
         cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
-    assert home.command("rate", "export", "ratings/may", "--out=v").code == 0
-    verdicts = {b.question: b for b in read_verdicts(home.path / "v/verdicts.json")}
-    ended = home.command("arena", "leaderboard", "v/verdicts.json")
-
-    firsts = [verdicts[f"SECRET-SAMPLE-{number}"].first for number in range(24)]
-    assert firsts[:5] == [RED, RED, BLUE, BLUE, RED]
-    winners = [verdicts[f"SECRET-SAMPLE-{number}"].winner for number in range(5)]
-    assert winners == ["B", "Tie(A)", "B", "B", "A"]
+    ended = home.command("arena", "leaderboard", "ratings/may")
     assert ended.code == 0, ended.err
     assert "the judge favours the first answer by" in " ".join(ended.out.split())
     (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))

@@ -80,31 +80,6 @@ def test_a_study_is_rated_by_keyboard_alone(pair: tuple[Path, Server], open_page
     assert all(vote["browser"] == [1280, 800] and vote["seconds"] >= 0 for vote in votes)
 
 
-def test_the_red_answer_wins_wherever_it_is(pair: tuple[Path, Server], open_page: Any) -> None:
-    """Two people see each item with other sides, and the record says which answer won."""
-    folder, server = pair
-    seen: dict[str, list[str]] = {"a1": [], "a2": []}
-    for name, sides in seen.items():
-        page = open_page(server.addresses[name])
-        for number in range(12):
-            side = red_side(page)
-            sides.append(side)
-            if number < 11:
-                press(page, "1" if side == "A" else "4")
-            else:
-                see(page)
-                page.keyboard.press("1" if side == "A" else "4")
-                page.get_by_text("All done").wait_for()
-        assert sides.count("A") == 6
-    by_item = [{vote["item"]: vote for vote in records(folder, name)} for name in seen]
-    for item, vote in by_item[0].items():
-        other = by_item[1][item]
-        assert vote["winner"] == other["winner"] == "first"
-        assert vote["shown"] == other["shown"][::-1]
-        assert {vote["verdict"], other["verdict"]} == {"A", "B"}
-    assert list(by_item[0]) != list(by_item[1])  # an order of one's own
-
-
 def test_a_killed_server_keeps_what_was_saved(tmp_path: Path, open_page: Any) -> None:
     """SIGKILL after "saved": the vote is there, and the next server goes on at the same item.
 
@@ -191,22 +166,6 @@ def test_an_answer_whose_reply_was_lost_is_kept_once(
     page.get_by_text("saved", exact=True).wait_for()
     assert len(records(folder)) == 1
     assert page.evaluate("localStorage.length") == 0
-
-
-def test_a_double_click_is_one_answer(pair: tuple[Path, Server], open_page: Any) -> None:
-    """The second click would be an answer to an item that nobody has seen."""
-    folder, server = pair
-    page = open_page(server.addresses["a1"])
-    page.get_by_role("button", name="A is better").dblclick(delay=20)
-    page.get_by_text("saved", exact=True).wait_for()
-    see(page)
-    page.get_by_role("button", name="Skip").click()
-    page.get_by_role("button", name="Cannot be decided").dblclick()
-    page.wait_for_timeout(500)
-    assert [vote.get("verdict", vote.get("skip")) for vote in records(folder)] == [
-        "A",
-        "cannot be decided",
-    ]
 
 
 def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> None:
