@@ -235,9 +235,9 @@ def test_reports_of_runs_battle(home: Home) -> None:
         write_report(home.path / f"{name}.json", [result_of(measured)])
     command = ("arena", "play", "worse=worse.json", "better=better.json", "--suite=.", "--rounds=1")
     ended = home.command(*command)
+    assert ended.code == 0, ended.err
     standings = board(home)["standings"]
 
-    assert ended.code == 0, ended.err
     assert [row["model"] for row in standings] == ["better", "worse"]
     ended = home.command(*command, "--store=elsewhere")
     ended.refused("answers of the run of 'worse' are not in the store")

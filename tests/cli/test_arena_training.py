@@ -121,12 +121,12 @@ def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> No
     (suite.path / "toy").mkdir()
     shutil.copy(SUITE.parent / "instrument" / "suite.toml", suite.path / "toy")
     before = {path.name for path in suite.path.iterdir()} | {".cepbench"}
-    ended = suite.command("arena", "training", *argv, "--out=out/chats")
+    ended = suite.command("arena", "training", *argv, "--out=chats")
     assert ended.code != 0
     assert message in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert {path.name for path in suite.path.iterdir()} <= before
-    again = suite.command("arena", "training", "judge", "--out=out/chats")
+    again = suite.command("arena", "training", "judge", "--out=chats")
     assert again.code == 0, again.err
 
 
