@@ -164,7 +164,7 @@ def _entrants(
         if folder is None:
             entrant = stored_entrant(runs[text], samples, store)
         else:
-            answers = read_answers(folder, partial=True)
+            answers = read_answers(folder)
             entrant = recorded_entrant(names(name or answers.model), answers, samples, store)
             lacking = sum(sample.id not in answers.answers for sample in samples)
             if lacking:

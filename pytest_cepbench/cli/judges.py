@@ -269,7 +269,7 @@ def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNa
             f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
             f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
         )
-    questions = load_opening(folder, partial=True)
+    questions = load_opening(folder)
     # What cannot be shown is counted over all battles, whichever are chosen.
     return opening_panel(
         path.stem, choose_battles(people, None, 0), questions, answers, store,
@@ -290,7 +290,7 @@ def _read_answer_folders(
     answers: dict[str, RecordedAnswers] = {}
     for text in texts:
         given, _, folder = ("", "", text) if Path(text).exists() else text.rpartition("=")
-        recorded = read_answers(Path(folder), partial=True)
+        recorded = read_answers(Path(folder))
         model = names(given or recorded.model)
         if model in answers:
             raise SpecError(

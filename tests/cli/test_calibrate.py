@@ -167,9 +167,6 @@ def test_a_model_that_seeds_do_not_change(home: Home, measured: Measured) -> Non
     assert "is not known" not in noisy
 
 
-RATE = r"(\d+) % regressed, (\d+) % undecided, (\d+) % held: (.+?)(?= \d+ % reg| noise of)"
-
-
 def test_a_second_run_asks_no_model_and_changes_nothing(home: Home, measured: Measured) -> None:
     """Everything comes from the store; more seeds ask for what is new only."""
     shutil.rmtree(home.path / ".cepbench")
@@ -353,7 +350,7 @@ def test_the_suites_own_seed_is_the_first(home: Home, tmp_path: Path) -> None:
 )
 def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], sentence: str) -> None:
     """Nothing is measured."""
-    model = "python:tests.studies.toy:BandedDescriber"
+    model = "python:tests.studies.toy:MuteDescriber"
     ended = calibrate(home, *argv, model=model)
     ended.refused(sentence, lines=1)
     assert ended.out == ""
