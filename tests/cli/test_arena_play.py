@@ -25,7 +25,6 @@ version = 1
 
 [data]
 loader = "opening"
-options = { partial = true }
 
 [answer]
 steps = "free"
