@@ -174,13 +174,12 @@ def fit_ratings(table: BattleTable, *, order_effect: bool = True) -> FittedRatin
     count = contrasts.shape[1]
     ratings = contrasts @ fitted[:count]
     delta = fitted[count] if order_effect else None
-    errors = np.sqrt(np.diag(covariance))
     return FittedRatings(
         models=table.models,
         ratings=ratings,
         covariance=contrasts @ covariance[:count, :count] @ contrasts.T,
         order_effect=None if delta is None else float(delta),
-        order_error=None if delta is None else float(errors[count]),
+        order_error=None if delta is None else float(np.sqrt(covariance[count, count])),
         tie=float(fitted[-1]),
         loss=problem.loss_of_verdicts(fitted),
         regularized=problem.regularized,
