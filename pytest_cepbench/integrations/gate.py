@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.integrations.gate_folder import GateFolder, Submission
 from pytest_cepbench.integrations.gate_process import GateProcess, read_output
-from pytest_cepbench.integrations.verdict import GateOutcome, GateVerdict, Outcome, read_outcome
+from pytest_cepbench.integrations.verdict import GatedCase, GateVerdict, Outcome, read_outcome
 
 _ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
 """The first checkpoint of a training may know nothing yet: later ones are held to it."""
@@ -98,12 +98,10 @@ class Gate:
         Raises TrainingGateError where the gate's process or folder cannot be used.
         """
         left = self.files.load().running
-        if left is not None and left.accepting:  # killed between the verdict and its acceptance
-            self._wait(left)
-        return self._wait(self.submit(checkpoint, step))
-
-    def _wait(self, submission: Submission) -> GateVerdict:
-        with closing(GateRun(self, submission)) as run:
+        if left is not None and left.accepting:  # killed while it was accepted: measured again
+            with closing(GateRun(self, left)) as run:
+                run.wait()
+        with closing(GateRun(self, self.submit(checkpoint, step))) as run:
             return run.wait()
 
     @property
@@ -168,28 +166,20 @@ class GateRun:
         self._gate = gate
         self._files = files = gate.files
         self._begin = time.monotonic()
-        self._passed: GateOutcome | None = None
         self._verdict: GateVerdict | None = None
-        self.submission = submission
+        self.submission = replace(submission, accepting=False)
         self._lock = FileLock(files.lock, timeout=0)
         try:
             files.lock.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
+            self._first = files.load().accepted is None
+            files.change(running=self.submission)
+            files.prune()
+            self._process = self._measure()
         except Timeout as error:
             raise TrainingGateError(
                 f"another process gates into {files.root}: give each training a folder of its own"
             ) from error
-        except OSError as error:
-            raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
-        try:
-            self._first = files.load().accepted is None
-            # What passed may have to be accepted still: the process was killed that was about to.
-            passed = self._read(0) if submission.accepting else None
-            if passed is None or passed.outcome is not Outcome.ACCEPTED:
-                self.submission = replace(submission, accepting=False)
-            files.change(running=self.submission)
-            files.prune()
-            self._process = self._accept(passed) if self.submission.accepting else self._measure()
         except OSError as error:
             self._lock.release()
             raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
@@ -199,12 +189,12 @@ class GateRun:
 
     def poll(self) -> GateVerdict | None:
         """The verdict, None while there is none. Raises TrainingGateError."""
-        while self._verdict is None and (code := self._process.poll()) is not None:
-            self._advance(code)
-        if self._verdict is None and self._left() == 0:
+        if self._verdict is None and (code := self._process.poll()) is not None:
+            self._verdict = self._judge(code)
+        elif self._verdict is None and self._left() == 0:
             self._process.end()
             words = f"the gate took longer than its {self._gate.timeout:g} s and was ended"
-            self._conclude(GateOutcome(Outcome.FAILED, (), words), 1)
+            self._verdict = self._conclude(Outcome.FAILED, (), words, 1)
         return self._verdict
 
     def wait(self) -> GateVerdict:
@@ -250,17 +240,6 @@ class GateRun:
             *last,
         )
 
-    def _accept(self, measured: GateOutcome | None) -> GateProcess:
-        """Have what passed be the new baselines; the first ones stay as the anchors."""
-        self._passed = measured
-        name = self.submission.name
-        return self._start(
-            *(self._gate.python, "-m", "pytest_cepbench.cli", "accept"),
-            *(f"{self._files.report(name)}", f"--baselines={self._files.baselines}"),
-            f"--reason={name} passed the gate of its training",
-            "--accept-insensitive",
-        )
-
     def _start(self, *command: str) -> GateProcess:
         env = {} if "CEPBENCH_STORE" in os.environ else {"CEPBENCH_STORE": f"{self._files.store}"}
         if self._gate.device is not None:
@@ -268,51 +247,54 @@ class GateRun:
         log = self._files.log(self.submission.name)
         return GateProcess(command, log, {**env, **self._gate.env})
 
-    def _read(self, code: int) -> GateOutcome:
-        """What pytest measured. Only files that stayed the same since before it can be accepted."""
-        report = self._files.report(self.submission.name)
-        measured = read_outcome(code, report, first=self._first)
-        if measured.outcome is not Outcome.ACCEPTED:
-            return measured
-        unchanged = self._files.unchanged(self.submission)
+    def _judge(self, code: int) -> GateVerdict:
+        """The verdict of what pytest measured, which is accepted where it passed.
+
+        Only files that stayed the same since before it can be accepted.
+        """
+        files, name = self._files, self.submission.name
+        outcome, cases, reason = read_outcome(code, files.report(name), first=self._first)
+        if outcome is not Outcome.ACCEPTED:
+            return self._conclude(outcome, cases, reason, code)
+        unchanged = files.unchanged(self.submission)
         if unchanged is None:
-            words = f"{self._files.path(self.submission)} was written to while it was gated"
-            return GateOutcome(Outcome.FAILED, measured.cases, words)
+            reason = f"{files.path(self.submission)} was written to while it was gated"
+            return self._conclude(Outcome.FAILED, cases, reason, code)
         self.submission = unchanged
-        return measured
+        if not self._first:  # the first baselines stay as the anchors
+            files.change(running=replace(unchanged, accepting=True))
+            self._process = self._start(
+                *(self._gate.python, "-m", "pytest_cepbench.cli", "accept"),
+                *(f"{files.report(name)}", f"--baselines={files.baselines}"),
+                f"--reason={name} passed the gate of its training",
+                "--accept-insensitive",
+            )
+            with suppress(TimeoutExpired):
+                self._process.wait(self._left())
+            self._process.end()
+            if self._process.returncode != 0:
+                outcome, code = Outcome.FAILED, self._process.returncode
+                reason = "it passed, and what it measured could not be accepted"
+        return self._conclude(outcome, cases, reason, code)
 
-    def _advance(self, code: int) -> None:
-        """Go on after a process ended."""
-        if self._passed is not None:
-            passed, words = self._passed, "it passed, and what it measured could not be accepted"
-            if code != 0:
-                passed = GateOutcome(Outcome.FAILED, passed.cases, words)
-            self._conclude(passed, code)
-            return
-        measured = self._read(code)
-        if measured.outcome is not Outcome.ACCEPTED or self._first:
-            self._conclude(measured, code)
-            return
-        self._files.change(running=replace(self.submission, accepting=True))
-        self._process = self._accept(measured)
-
-    def _conclude(self, measured: GateOutcome, code: int) -> None:
-        """Write down what becomes of the checkpoint."""
-        submission, files = replace(self.submission, accepting=False), self._files
-        passed, failed = (measured.outcome is each for each in (Outcome.ACCEPTED, Outcome.FAILED))
-        accepted = submission if passed else files.load().accepted
+    def _conclude(
+        self, outcome: Outcome, cases: tuple[GatedCase, ...], reason: str, code: int
+    ) -> GateVerdict:
+        """Write down what becomes of the checkpoint. reason: why, where the log does not say it."""
+        submission, files, failed = self.submission, self._files, outcome is Outcome.FAILED
+        accepted = submission if outcome is Outcome.ACCEPTED else files.load().accepted
         # What failed is not known to be bad: the next process of this training gates it again.
         files.change(accepted=accepted, running=submission if failed else None)
-        lines = [measured.reason] if measured.reason else []
+        lines = [reason] if reason else []
         if accepted is not None and files.standing(accepted) is None:
             lines.append(files.changed_since(accepted))
         output = read_output(files.log(submission.name))
-        self._verdict = GateVerdict(
+        return GateVerdict(
             checkpoint=Path(submission.given),
             step=submission.step,
-            outcome=measured.outcome,
+            outcome=outcome,
             code=code or int(failed),
-            cases=measured.cases,
+            cases=cases,
             accepted=files.standing(accepted),
             report=files.report(submission.name).with_suffix(".html"),
             output=output + "".join(f"{line}\n" for line in lines),

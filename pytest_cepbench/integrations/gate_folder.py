@@ -47,7 +47,7 @@ class Submission:
     kept: path within `checkpoints` of the gate's folder that the gate loads: the copy's folder, or
         the only file in it. Empty of a model spec, and the gate loads what was given.
     files: of the copy, as they were when it was made.
-    accepting: whether it passed already, and only has to be accepted.
+    accepting: whether it passed and was being accepted, which a kill may have cut off.
     """
 
     given: str

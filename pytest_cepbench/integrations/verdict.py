@@ -56,20 +56,6 @@ class GatedCase:
 
 
 @dataclass(frozen=True)
-class GateOutcome:
-    """What a run of pytest came to.
-
-    outcome: of the checkpoint.
-    cases: that can fail a run, the headline first.
-    reason: why the outcome is `failed`, where pytest's own output does not say it; else empty.
-    """
-
-    outcome: Outcome
-    cases: tuple[GatedCase, ...]
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class GateVerdict:
     """What the gate says of a checkpoint; true where the training may go on, as `not stops`.
 
@@ -164,33 +150,36 @@ class GateVerdict:
         )
 
 
-def read_outcome(code: int, report: Path, *, first: bool) -> GateOutcome:
+def read_outcome(
+    code: int, report: Path, *, first: bool
+) -> tuple[Outcome, tuple[GatedCase, ...], str]:
     """The outcome of a run of pytest, from its exit code and its JSON report.
 
     code: pytest's exit code.
     first: whether the run was to accept what it measured, as the first of a training.
-    Never raises for what a run left behind: what cannot be read is `failed`.
+    Returns it with the cases that can fail a run, the headline first, and why it is `failed` where
+    pytest's own output does not say it. Never raises for what a run left behind: what cannot be
+    read is `failed`.
     """
+    cases: tuple[GatedCase, ...] = ()
     try:
         document = parse_json(read_text(report, _MOST))
         if document["schema"] != SCHEMA:
             reason = f"{report} has schema {document['schema']}, and {SCHEMA} is expected"
-            return GateOutcome(Outcome.FAILED, (), reason)
+            return Outcome.FAILED, (), reason
         entries = [entry for entry in document["cases"] if entry["primary"]]
         accepted = any(entry["accepted"] for entry in entries)
         passed = document["verdict"] in ("passed", "undecided")
         cases = tuple(map(_case, entries))
+        reason = "" if cases else "no case was judged that can fail a run: name a suite, or a test"
     except FileNotFoundError:
         reason = f"pytest ended with exit code {code} and wrote no report"
-        return GateOutcome(Outcome.FAILED, (), reason)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{report} cannot be read as a JSON report: {error!r}"
-        return GateOutcome(Outcome.FAILED, (), reason)
     if not cases:
-        reason = "no case was judged that can fail a run: name a suite, or a test of one"
-        return GateOutcome(Outcome.FAILED, (), reason)
+        return Outcome.FAILED, (), reason
     verdicts = {each.verdict for each in cases}
-    outcome, reason = Outcome.FAILED, ""
+    outcome = Outcome.FAILED
     if accepted and not first:
         reason = "the run accepted what it was to judge: remove --snapshot-update from its options"
     elif code == 0 and not passed:
@@ -204,7 +193,7 @@ def read_outcome(code: int, report: Path, *, first: bool) -> GateOutcome:
         outcome = Outcome.REGRESSED
     elif code == 1 and "inconclusive" in verdicts <= _JUDGED:
         outcome = Outcome.INCONCLUSIVE
-    return GateOutcome(outcome, cases, reason)
+    return outcome, cases, reason
 
 
 def _case(entry: Mapping[str, Any]) -> GatedCase:
