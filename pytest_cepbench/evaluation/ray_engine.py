@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray.cluster import connect
@@ -16,7 +17,7 @@ from pytest_cepbench.chains.ray.pools import PoolManager
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
-from pytest_cepbench.models.binding import BindContext, BoundRole, Servers
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -49,7 +50,7 @@ class RayEngine:
         suites: SuiteCache,
         open_store: Callable[[], Store],
         hash_file: Callable[[Path], str],
-        servers: Callable[[], Servers] | None = None,
+        servers: Callable[[], Any] | None = None,
     ) -> None:
         self._context = context
         self._suites = suites

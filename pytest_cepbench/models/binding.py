@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.errors import (
@@ -58,7 +58,7 @@ def _provided(spec: ModelSpec, name: str, default: Callable[..., Any] | None = N
         needs.
     weights_bytes(spec, device): bytes of the loaded weights; may raise CepError, OSError and
         ValueError for a spec that is wrong.
-    features_name(spec), weights_present(spec): of an encoder, as below.
+    weights_present(spec): of an encoder, as below.
     default: in the place of one that the module does not have.
     Raises SpecError where no module provides the scheme's models.
     """
@@ -126,9 +126,10 @@ def weights_bytes(spec: ModelSpec, device: str | None = None) -> int | None:
 
 def features_name(spec: ModelSpec) -> str:
     """A short name of an encoder's features, for labels: "Inception", "clip-vit-base-patch32"."""
+    if spec.scheme == "cleanfid":
+        return "Inception"
     last = spec.target.rstrip("/").rpartition("/")[2].rpartition(":")[2]
-    name: str = _provided(spec, "features_name", lambda _: last or spec.scheme)(spec)
-    return name
+    return last.removesuffix(".pt").removesuffix(".safetensors") or spec.scheme
 
 
 def weights_present(spec: ModelSpec) -> bool:
@@ -149,18 +150,6 @@ Warn = Callable[[Sequence[Mapping[str, str]]], Sequence[str]]
 """Given all different provenances that results have."""
 
 
-class Servers(Protocol):
-    """The servers of a run, as binding needs them; `models/serving/run_servers.py` has them."""
-
-    def join(self, plan: Any) -> Any:
-        """Note that a server will be needed. plan: a `ServerPlan`."""
-        ...
-
-    def running(self, plan: Any) -> Any:
-        """The `OwnServer` of a plan, started where it does not run."""
-        ...
-
-
 @dataclass(frozen=True)
 class BindContext:
     """The parts of a run that binding needs.
@@ -168,7 +157,7 @@ class BindContext:
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
     force: whether a checkpoint is tried in a role that detection does not give it.
-    servers: gives the servers that the run starts, made when the first model needs one; None where
+    servers: gives the `RunServers` of the run, made when the first model needs one; None where
         a process starts its own, if any.
     devices: by the text of a spec, the device that `auto` means for it where the process has
         several; of other specs it is the first.
@@ -177,7 +166,7 @@ class BindContext:
     hash_file: Callable[[Path], str]
     threads: int | None = None
     force: bool = False
-    servers: Callable[[], Servers] | None = None
+    servers: Callable[[], Any] | None = None
     devices: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -98,14 +98,14 @@ SCHEMES: Mapping[str, Scheme] = {
             "unicom:FP16-ViT-L-14-336px.pt?allow_pickle=true",
             "Unicom's released weights, one file without a configuration",
             ("encoder",),
-            f"{_HERE}.encoders.unicom_encoder",
+            f"{_HERE}.encoders.file_encoders",
         ),
         Scheme(
             "cleanfid",
             "cleanfid:?weights=PATH",
             "clean-fid's Inception, one file without a configuration",
             ("encoder",),
-            f"{_HERE}.encoders.inception_encoder",
+            f"{_HERE}.encoders.file_encoders",
         ),
         Scheme(
             HUMAN,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.files import sha256_of
-from pytest_cepbench.models.binding import BindContext, BoundRole, Servers, bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
 from pytest_cepbench.models.devices import DeviceAssignment
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec
@@ -39,7 +40,7 @@ class ModelPool:
         progress: Progress | None = None,
         place: Callable[[RoleAssignment], BoundRole] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
-        servers: Callable[[], Servers] | None = None,
+        servers: Callable[[], Any] | None = None,
         devices: DeviceAssignment | None = None,
     ) -> None:
         self.store = store

@@ -39,16 +39,8 @@ class Module(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-class Bare(Module):
-    """A training of a model without save_pretrained."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.model = torch.nn.Linear(2, 1)
-
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        """The loss."""
-        return self.model(batch).sum()
+class Bare(LightningModule):
+    """A module without a model that has save_pretrained."""
 
 
 def make_trainer(folder: Path, *callbacks: Any, **settings: Any) -> Trainer:

@@ -85,27 +85,19 @@ def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
         assert json.loads(weights.read_text())["miss"] == miss
     assert len(list(files.kept("").iterdir())) == 2
 
-
-def test_checkpoint_without_a_file_is_refused(tmp_path: Path) -> None:
-    """What a saver in the background writes later could not be compared with anything."""
-    (tmp_path / "checkpoint-1").mkdir()
-
-    with pytest.raises(TrainingGateError, match="it has no file"):
-        kept(GateFolder(tmp_path / "gate"), tmp_path / "checkpoint-1")
-
-
-def test_damaged_copy_is_replaced_by_the_same_checkpoint(tmp_path: Path) -> None:
-    """A copy whose files are not those of its name is not taken for the checkpoint."""
-    checkpoint = save(tmp_path / "latest", miss=0.1)
-    files = GateFolder(tmp_path / "gate")
-    first = kept(files, checkpoint)
-    (files.kept(first.kept) / "weights.json").write_text("{}")
-
-    again = kept(files, checkpoint)
-
-    assert again.kept == first.kept
-    assert (files.kept(again.kept) / "weights.json").read_text() != "{}"
-    assert files.unchanged(again) is not None
+    # A copy whose files are not those of its name is not taken for the checkpoint.
+    Path(files.path(first), "weights.json").write_text("{}")
+    assert kept(files, tmp_path / "other" / "latest").kept == first.kept
+    path = Path(files.path(first))
+    assert (path / "weights.json").read_text() != "{}"
+    # Times alone are no change: a copy that comes out of a backup is read, and passes.
+    path.rename(tmp_path / "backup")
+    assert files.standing(first) is None
+    (tmp_path / "backup").rename(path)
+    age(*path.iterdir())
+    fresh = files.unchanged(first)
+    assert fresh is not None
+    assert all(stamp for stamp, _ in fresh.files.values())
 
 
 def test_single_file_is_kept_too(tmp_path: Path) -> None:
@@ -146,8 +138,10 @@ def test_checkpoint_behind_links_is_kept_itself(tmp_path: Path) -> None:
     assert files.unchanged(submission) is not None
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["just written", "a day old"])
-@pytest.mark.parametrize("change", ["same size", "new file", "gone"])
+@pytest.mark.parametrize(
+    ("change", "old"),
+    [("same size", False), ("same size", True), ("new file", True), ("gone", False)],
+)
 def test_other_files_than_the_accepted_ones_are_seen(
     tmp_path: Path, change: str, old: bool
 ) -> None:
@@ -178,22 +172,6 @@ def test_other_files_than_the_accepted_ones_are_seen(
         _ = gate.accepted
     gate.files.change(running=None)
     assert not (tmp_path / "gate/accepted").exists()
-
-
-def test_what_was_touched_or_brought_back_is_the_same(tmp_path: Path) -> None:
-    """Times alone are no change: a copy that comes out of a backup is read, and passes."""
-    files = GateFolder(tmp_path / "gate")
-    checkpoint = accepted(files, kept(files, save(tmp_path / "checkpoint-1", miss=0.1)))
-    path = Path(files.path(checkpoint))
-    shutil.copytree(path, tmp_path / "backup")
-    shutil.rmtree(path)
-    assert files.standing(checkpoint) is None
-    (tmp_path / "backup").rename(path)
-    age(*path.iterdir())
-
-    fresh = files.unchanged(checkpoint)
-    assert fresh is not None
-    assert all(stamp for stamp, _ in fresh.files.values())
 
 
 def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
@@ -238,9 +216,8 @@ def test_state_is_what_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", '{"format": 4}', '{"format": 2, "accepted": null}',
-     '{"format": 3}', '{"format": 3, "accepted": 3}', '{"format": 3, "accepted": {"files": []}}'],
-)  # fmt: skip
+    ["{", "[]", '{"format": 4}', '{"format": 3}', '{"format": 3, "accepted": {"files": []}}'],
+)
 def test_damaged_state_is_an_error(tmp_path: Path, text: str) -> None:
     """A gate that forgot what it accepted would accept anything: it does not start.
 
@@ -304,13 +281,16 @@ def test_pytest_compares_with_a_copy_of_the_baselines(tmp_path: Path) -> None:
     assert not (files.compared / "left over.toml").exists()
 
 
-@pytest.mark.parametrize("damage", ["dangling link", "named pipe"])
+@pytest.mark.parametrize("damage", ["no file", "dangling link", "named pipe"])
 def test_keeping_that_is_cut_off_leaves_what_was_kept(tmp_path: Path, damage: str) -> None:
     """A checkpoint whose file cannot be read is not kept in part; the one before stays."""
     checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
     files = GateFolder(tmp_path / "gate")
     before = accepted(files, kept(files, checkpoint))
-    if damage == "named pipe":
+    if damage == "no file":  # a saver in the background writes later
+        for path in checkpoint.iterdir():
+            path.unlink()
+    elif damage == "named pipe":
         os.mkfifo(checkpoint / "pipe")
     else:
         (checkpoint / "gone").symlink_to(tmp_path / "nowhere")

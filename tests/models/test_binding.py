@@ -85,7 +85,6 @@ FUNCTIONS = {
     "bind": 3,
     "check_installed": 1,
     "weights_bytes": 2,
-    "features_name": 1,
     "weights_present": 1,
 }
 """What a module that provides models may have -> the number of its parameters."""

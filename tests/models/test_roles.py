@@ -41,25 +41,17 @@ def test_a_text_passes_unless_it_is_blank(text: str) -> None:
     assert checked == text if text.strip() else isinstance(checked, Failure)
 
 
-@pytest.mark.parametrize(
-    ("text", "detail"), [("", "no text at all"), (" \n\t\u3000", "nothing but white space")]
-)
-def test_blank_texts_are_failures(text: str, detail: str) -> None:
-    """An empty and a blank description differ in what the reader is told."""
-    assert check_text(text) == Failure("empty-text", detail)
-
-
-@pytest.mark.parametrize("check", [check_text, check_image])
-def test_a_failure_stays_itself(check: Any) -> None:
-    """A role may say of one input that it failed."""
-    assert check(Failure("blank-image", "flagged")) == Failure("blank-image", "flagged")
-
-
-@pytest.mark.parametrize("value", [None, b"bytes", 3, ["a text"]])
-def test_a_describer_returns_texts(value: object) -> None:
-    """Anything else is a wrong plug-in, not a failed sample."""
-    with pytest.raises(ModelError, match=rf"this one returned {type(value).__name__}"):
-        check_text(value)
+def test_what_is_no_text_is_told_apart() -> None:
+    """Empty, blank, failed already; anything else is a wrong plug-in, not a failed sample."""
+    assert check_text("") == Failure("empty-text", "no text at all")
+    assert check_text(" \n\t\u3000") == Failure("empty-text", "nothing but white space")
+    failed = Failure("blank-image", "flagged")
+    assert check_text(failed) == check_image(failed) == failed
+    assert check_detections(failed, ["cat"]) == failed
+    assert check_detections(Detections(), ["cat"]) == Detections()
+    for value in (None, b"bytes", ["a text"]):
+        with pytest.raises(ModelError, match=rf"this one returned {type(value).__name__}"):
+            check_text(value)
 
 
 @given(hnp.arrays(np.float32, (3, 4), elements=st.floats(width=32)))
@@ -118,13 +110,6 @@ def test_detections_pass_with_built_in_numbers_in_the_order_of_confidence() -> N
     assert isinstance(checked, Detections)
     (first, _) = checked.found
     assert {type(first.score), *map(type, first.box)} == {float}
-
-
-def test_each_image_is_judged_by_itself() -> None:
-    """A failure stays itself, and an empty answer is an answer."""
-    failed = Failure("exception", "no")
-    results = [failed, Detections(), Detections((CAT,))]
-    assert [check_detections(result, ["cat"]) for result in results] == results
 
 
 @pytest.mark.parametrize("place", [np.nan, np.inf, 9.0])

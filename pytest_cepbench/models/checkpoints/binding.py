@@ -266,7 +266,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     elif role == "generator" and checkpoint.makes == "sound":
         place = "sounds.generators:ADAPTER"
     elif role == "describer" and checkpoint.what.endswith("ForCTC"):
-        place = "sounds.ctc_describer:ADAPTER"
+        place = "sounds.feature_extractor:CTC_DESCRIBER"
     elif checkpoint.kind not in adapters:
         raise RoleError(
             f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"

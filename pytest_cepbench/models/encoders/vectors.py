@@ -1,4 +1,4 @@
-"""What encoders share: parameters, pixels, vectors, and models that are one file of weights."""
+"""What encoders share: parameters, pixels and vectors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import TruncationNotice
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
-from pytest_cepbench.models.protocols import FloatArray, RoleName
+from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave
-from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import by_kind, quiet, require, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import by_kind, quiet, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -166,31 +164,3 @@ class LoadedEncoder:
     @cached_property
     def _notice(self) -> TruncationNotice:
         return TruncationNotice(self.checkpoint.what)
-
-
-def file_scheme(
-    what: str, adapter: Bind, locate: Callable[[ModelSpec], Checkpoint]
-) -> tuple[
-    Callable[[ModelSpec], DetectedModel],
-    Callable[[ModelSpec, RoleName, BindContext], BoundRole],
-    Callable[[ModelSpec], None],
-]:
-    """`detect`, `bind` and `check_installed` of a scheme whose models are one file, which embeds
-    images.
-
-    what: the model, for people.
-    adapter: binds a file that was found.
-    locate: the file of a spec as a checkpoint; raises CheckpointError where it is not there.
-    `bind` raises RoleError for another role.
-    """
-
-    def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
-        if role != "encoder":
-            raise RoleError(
-                f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, not the "
-                f"{role}"
-            )
-        return adapter(role, spec, locate(spec), context)
-
-    detected = DetectedModel(what, ("encoder",), "embeds images")
-    return lambda _: detected, bind, lambda _: require("torch")

@@ -115,15 +115,12 @@ class JudgeKnobs(Knobs):
     flip: that the verdict becomes its opposite; that a score becomes 10 less itself.
     tie: that it becomes a tie, which leans to the side it was on. Not of scores.
     first: that it moves one place, of the four, towards the first answer. Not of scores.
-    long: that it moves one place towards the answer with more steps; that a score is one higher for
-        an answer with more steps than the right one.
     Raises ValueError naming the knob that is out of range.
     """
 
     flip: float = 0.0
     tie: float = 0.0
     first: float = 0.0
-    long: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -153,8 +150,16 @@ class ShapesJudge:
         digests = first.digest, second.digest
         place = _place(round(lead, 9), digests)  # sums of other roundings are equal all the same
         if self.knobs.turned:
-            longer = (len(first.steps) > len(second.steps)) - (len(first.steps) < len(second.steps))
-            place = _misjudged(place, longer, self.knobs, _draws(seed, digests))
+            entropy = (seed, _STREAM, int(digest_json(digests), 16))
+            source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+            # They are laid out in this order: a new knob goes to the end.
+            flip, tie, moved = source.random(3).tolist()
+            if moved < self.knobs.first:
+                place = max(place - 1, _FIRST)
+            if tie < self.knobs.tie:
+                place = _TIE_FIRST if place <= _TIE_FIRST else _TIE_SECOND
+            if flip < self.knobs.flip:
+                place = _SECOND - place
         return WINNERS[place]
 
     def score_answers(
@@ -179,13 +184,10 @@ class ShapesJudge:
             name: round(HIGHEST_SCORE * getattr(truth, name)) for name in CRITERIA
         }
         if self.knobs.turned:
-            surplus = len(answer.steps) > len(solve(read_question(question)).scenes)
             entropy = (seed, _SCORE_STREAM, int(answer.digest, 16))
             source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
-            draws = source.random((len(CRITERIA), 2)).tolist()  # for flip and long
-            for name, (flip, longer) in zip(CRITERIA, draws, strict=True):
-                if surplus and longer < self.knobs.long:
-                    scores[name] = min(scores[name] + 1, HIGHEST_SCORE)
+            draws = source.random((len(CRITERIA), 2))[:, 0]  # in pairs, as of stored scores
+            for name, flip in zip(CRITERIA, draws.tolist(), strict=True):
                 if flip < self.knobs.flip:
                     scores[name] = HIGHEST_SCORE - scores[name]
         return CriteriaScores.of(scores)
@@ -251,33 +253,7 @@ def _place(lead: float, digests: tuple[str, str]) -> int:
     return _TIE_FIRST if lead > 0 else _TIE_SECOND
 
 
-def _misjudged(place: int, longer: int, knobs: JudgeKnobs, draws: Mapping[str, float]) -> int:
-    """The place of a verdict after all knobs have acted on it.
-
-    longer: 1 where the first answer has more steps, -1 where the second has, 0 where neither has.
-    """
-    if draws["long"] < knobs.long:
-        place = min(max(place - longer, _FIRST), _SECOND)
-    if draws["first"] < knobs.first:
-        place = max(place - 1, _FIRST)
-    if draws["tie"] < knobs.tie:
-        place = _TIE_FIRST if place <= _TIE_FIRST else _TIE_SECOND
-    if draws["flip"] < knobs.flip:
-        place = _SECOND - place
-    return place
-
-
 _STREAM, _SCORE_STREAM = 3, 4  # apart from the draws of answers, which may have the same seeds
-
-# The draws are laid out in this order: a new knob goes to the end.
-_DRAWS = ("flip", "tie", "first", "long")
-
-
-def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
-    """Numbers in [0, 1) for each knob, which differ with the order of the answers."""
-    battle = int(digest_json(digests), 16)
-    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM, battle))))
-    return dict(zip(_DRAWS, source.random(len(_DRAWS)).tolist(), strict=True))
 
 
 def _solve(question: Question) -> Solution | Failure:

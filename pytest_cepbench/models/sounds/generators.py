@@ -31,10 +31,8 @@ from pytest_cepbench.models.sounds.feature_extractor import SoundModelParams, lo
 from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
-_OF_GENERATION = (
-    "do_sample", "temperature", "top_k", "top_p", "guidance_scale", "max_new_tokens",
-)  # fmt: skip
-_OF_VITS = ("noise_scale", "noise_scale_duration", "speaking_rate", "speaker_id")
+_OF_GENERATION = ("do_sample", "guidance_scale", "max_new_tokens")
+_OF_VITS = ("speaker_id",)
 _OF_SPECTROGRAMS = ("vocoder", "speaker")
 
 
@@ -42,35 +40,23 @@ _OF_SPECTROGRAMS = ("vocoder", "speaker")
 class SoundGeneratorParams(SoundModelParams):
     """Parameters of a generator of sounds, with those of `SoundModelParams`.
 
-    do_sample, temperature, top_k, top_p, guidance_scale: of a model that writes tokens of a codec
-        (MusicGen), as in transformers; None is the checkpoint's own setting.
+    do_sample, guidance_scale: of a model that writes tokens of a codec (MusicGen), as in
+        transformers; None is the checkpoint's own setting.
     max_new_tokens: of such a model, which decide how long a sound is (MusicGen: 50 a second).
-    noise_scale, noise_scale_duration: of VITS, how far a voice and its timing vary.
-    speaking_rate: of VITS, above 1 is faster.
     speaker_id: of VITS with several speakers, which of them, from 0.
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = (*SoundModelParams.SOURCES, *_OF_SPECTROGRAMS)
 
     do_sample: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
     guidance_scale: float | None = None
     max_new_tokens: int | None = None
-    noise_scale: float | None = None
-    noise_scale_duration: float | None = None
-    speaking_rate: float | None = None
     speaker_id: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, "max_new_tokens")
-        check_at_least(self, 0, "speaker_id", "top_k")
-        for name in ("temperature", "top_p", "speaking_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be a number above 0, got {value}")
+        check_at_least(self, 0, "speaker_id")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -105,7 +91,6 @@ class SoundGenerator:
         model: Any,
         tokenizer: Any,
         rate: int,
-        *,
         params: SoundGeneratorParams,
         vocoder: Any = None,
         speaker: Any = None,
@@ -194,7 +179,7 @@ def _check(plan: LoadPlan[SoundGeneratorParams]) -> None:
 def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     import transformers
 
-    checkpoint, params = plan.checkpoint, plan.params
+    checkpoint = plan.checkpoint
     code: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     spectrograms = _makes_spectrograms(checkpoint)
     auto = "AutoModelForTextToSpectrogram" if spectrograms else "AutoModelForTextToWaveform"
@@ -206,9 +191,6 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
         if spectrograms:
             vocoder, speaker = _voice(plan, model)
     check_vocabulary(checkpoint.tokenizer_folder, type(tokenizer).__name__)
-    for name in _OF_VITS[:3]:
-        if (value := getattr(params, name)) is not None:
-            setattr(model, name, value)
     take_weights(checkpoint, {"": model, "vocoder": vocoder})
     config = model.config if vocoder is None else vocoder.config
     places = (config, getattr(config, "audio_encoder", None))
@@ -217,7 +199,7 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     rate = next((int(rate) for rate in rates if rate), None)
     if rate is None:
         raise CheckpointError(f"{checkpoint.path}: its configuration states no sampling_rate")
-    return SoundGenerator(model, tokenizer, rate, params=params, vocoder=vocoder, speaker=speaker)
+    return SoundGenerator(model, tokenizer, rate, plan.params, vocoder, speaker)
 
 
 def _voice(plan: LoadPlan[SoundGeneratorParams], model: Any) -> tuple[Any, Any]:

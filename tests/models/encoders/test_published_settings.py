@@ -74,15 +74,6 @@ def test_the_given_crop_is_part_of_the_identity(dino: Path) -> None:
             bind_encoder(f"{dino}?{query}")
 
 
-def test_dinov2_pools_its_cls_token(folders: dict[str, Path], images: list[Image.Image]) -> None:
-    """pooling=cls, auto and pooler are one for DINOv2: the first token after the last norm."""
-    texts = [f"{folders['dinov2']}?pooling={name}" for name in ("cls", "auto", "pooler", "mean")]
-    cls, auto, pooler, mean = (load(text).encode_images(images) for text in texts)
-    assert np.array_equal(cls, auto)
-    assert np.array_equal(cls, pooler)
-    assert np.abs(cls - mean).max() > 1e-3
-
-
 def test_siglip_reads_texts_padded_to_their_full_length(folders: dict[str, Path]) -> None:
     """SigLIP is trained so; a shorter padding gives other vectors."""
     skip_before("an output that has more than features", "transformers", "5.0")

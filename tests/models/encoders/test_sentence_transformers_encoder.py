@@ -56,19 +56,15 @@ def test_vectors_are_mean_pooled_and_normalised(folder: Path) -> None:
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
 
 
-def test_images_are_refused(folder: Path, images: list[Image.Image]) -> None:
-    """The message says that texts only are embedded, and what kind of model would see."""
-    with pytest.raises(RoleError, match=r"embeds texts only.*dual encoder"):
-        load(str(folder)).encode_images(images)
-
-
-def test_detection_names_the_modules(folder: Path) -> None:
+def test_detection_names_the_modules(folder: Path, images: list[Image.Image]) -> None:
     """modules.json goes before config.json of a text model; alone that one is refused in words."""
     detection = detect(parse_spec(str(folder)))
     assert detection.what == "sentence-transformers Transformer+Pooling+Normalize"
     assert (detection.roles, detection.because) == (("encoder",), "embeds texts")
     with pytest.raises(RoleError, match=r"reads no images.*modules\.json of sentence-transformers"):
         bind_encoder(str(folder.with_name("mpnet-plain")))
+    with pytest.raises(RoleError, match=r"embeds texts only.*dual encoder"):
+        load(str(folder)).encode_images(images)
 
 
 @pytest.mark.parametrize(

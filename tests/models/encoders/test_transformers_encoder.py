@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.encoders.transformers_encoder import pool
+from pytest_cepbench.models.encoders.vectors import to_vectors
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
@@ -121,3 +125,43 @@ def test_a_saved_image_tower_keeps_its_projection(
     assert json.loads((folder / "config.json").read_text())["model_type"] == "clip_vision_model"
     tower = load(str(folder)).encode_images(images)
     assert np.abs(tower - load(str(folders["clip"])).encode_images(images)).max() < 1e-5
+
+
+CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "NovelModel", ("encoder",), {})
+
+
+def with_cls() -> Any:
+    """A network with a CLS token."""
+    from transformers import ViTConfig, ViTModel
+
+    sizes = {"hidden_size": 4, "intermediate_size": 4, "image_size": 2, "patch_size": 1}
+    layers = {"num_hidden_layers": 1, "num_attention_heads": 1}
+    return ViTModel(ViTConfig(**sizes, **layers))
+
+
+def without_cls() -> Any:
+    """A network of convolutions."""
+    from transformers import ConvNextConfig, ConvNextModel
+
+    return ConvNextModel(ConvNextConfig(hidden_sizes=[2], depths=[1], num_stages=1))
+
+
+def test_only_one_vector_per_input_is_taken() -> None:
+    """Token states or maps are no vector of an image; the message names the shape.
+
+    The first place of a model without a CLS token is a patch like any other.
+    """
+    import torch
+    from transformers.modeling_outputs import BaseModelOutput, ImageClassifierOutput
+
+    for shape in ((2, 3, 5), (2, 5, 2, 1), (4,)):
+        with pytest.raises(RoleError, match="NovelModel gives features of shape"):
+            to_vectors(CHECKPOINT, torch.ones(shape))
+    states = torch.arange(24.0).reshape(2, 3, 4)
+    for network, output, pooling, words in (
+        (with_cls, BaseModelOutput(states), "pooler", "gives no pooled output"),
+        (with_cls, ImageClassifierOutput(logits=states), "mean", "gives no token states"),
+        (without_cls, BaseModelOutput(states), "auto", "nor a CLS token"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            pool(CHECKPOINT, network(), output, pooling)

@@ -205,8 +205,6 @@ def test_an_exact_judge_prefers_the_truth(winner: Winner) -> None:
         ("flip", {"A": "B", "Tie(A)": "Tie(B)", "Tie(B)": "Tie(A)", "B": "A"}),
         ("first", {"A": "A", "Tie(A)": "A", "Tie(B)": "Tie(A)", "B": "Tie(B)"}),
         ("tie", {"A": "Tie(A)", "Tie(A)": "Tie(A)", "Tie(B)": "Tie(B)", "B": "Tie(B)"}),
-        # The right answer is the longer one where the lead is clear.
-        ("long", {"A": "A", "Tie(A)": "Tie(A)", "Tie(B)": "Tie(B)", "B": "B"}),
     ],
 )
 @pytest.mark.parametrize("winner", WINNERS)
@@ -220,19 +218,6 @@ def test_a_judge_errs_at_its_rate_and_in_its_way(
     if turned[winner] != winner:
         error = math.sqrt(rate * (1 - rate) / number)
         assert verdicts[turned[winner]] / number == pytest.approx(rate, abs=4 * error)
-
-
-def test_a_judge_that_leans_to_length_forgives_a_step_too_many() -> None:
-    """The longer of two answers gains one place, whichever comes first."""
-    question = asked(next(s for s in SAMPLES if s.categories == ("swap",)))
-    (right,) = answer_all("shapes:", [next(s for s in SAMPLES if s.categories == ("swap",))])
-    surplus = [*right, *right]
-    judge = cast("Judge", load("shapes:?long=1", "judge"))
-    battles = [
-        Battle(question, pieces(right), pieces(surplus)),
-        Battle(question, pieces(surplus), pieces(right)),
-    ]
-    assert judge.judge(battles, [0, 0]) == ["Tie(A)", "Tie(B)"]
 
 
 @pytest.mark.slow
@@ -301,7 +286,6 @@ def test_two_captions_in_a_row_are_two_steps_to_a_judge() -> None:
     two_steps, single_step = [right[0].text, *pieces(right[1:])], pieces(right[:1])
     battles = [Battle(asked(sample), two_steps, single_step)]
     assert load("shapes:", "judge").judge(battles, [0]) == ["B"]
-    assert load("shapes:?long=1", "judge").judge(battles, [0]) == ["Tie(B)"]
 
 
 def test_identity_and_seeds_follow_the_knobs() -> None:
@@ -322,8 +306,6 @@ def test_identity_and_seeds_follow_the_knobs() -> None:
     [
         ("shapes:?flip=.1", "interleaver", "unknown parameter for the shapes interleaver 'flip'"),
         ("shapes:?no_image=.1", "writer", "unknown parameter for the shapes writer 'no_image'"),
-        ("shapes:?drift=.1", "describer", "unknown parameter for the shapes describer 'drift'"),
-        ("shapes:?miss=.1", "judge", "unknown parameter for the shapes judge 'miss'"),
         ("shapes:?flip=2", "judge", r"flip is a probability in \[0, 1\], got 2.0"),
         ("shapes:?stop=-1", "writer", r"stop is a probability in \[0, 1\], got -1.0"),
     ],
@@ -371,16 +353,14 @@ def test_an_exact_judge_gives_the_rounded_truth(model: str) -> None:
 def test_the_faults_of_a_seed_stay_what_they_are() -> None:
     """Results are stored under seed and knobs: other draws would be another judge's answers."""
     surplus = "shapes:?surplus=1&miss=0.3"
-    right, wrong = (
-        numbers(scored(spec, surplus)[:2]) for spec in ("shapes:", "shapes:?flip=0.3&long=0.6")
-    )
+    right, wrong = (numbers(scored(spec, surplus)[:2]) for spec in ("shapes:", "shapes:?flip=0.3"))
     assert right == [6, 8, 10, 10, 10, 10, 10, 4, 9, 10, 10, 10, 10, 10]
-    assert wrong == [7, 9, 10, 10, 0, 10, 10, 5, 10, 10, 10, 10, 10, 10]
+    assert wrong == [6, 8, 10, 10, 0, 10, 10, 6, 9, 10, 10, 10, 10, 10]
     first, second = (answer_all(spec, SAMPLES[:1])[0] for spec in (surplus, "shapes:?miss=0.3"))
     battle = Battle(asked(SAMPLES[0]), pieces(first), pieces(second))
-    judge = load("shapes:?flip=0.3&tie=0.3&first=0.3&long=0.3", "judge")
+    judge = load("shapes:?flip=0.3&tie=0.3&first=0.3", "judge")
     assert " ".join(judge.judge([battle] * 12, list(range(12)))) == (
-        "Tie(B) B Tie(A) Tie(A) Tie(B) Tie(B) Tie(B) Tie(B) Tie(B) B B B"
+        "Tie(B) B A Tie(B) Tie(B) Tie(B) B Tie(B) Tie(B) B B B"
     )
 
 

@@ -180,8 +180,13 @@ def test_the_detector_finds_what_was_drawn(dataset: Dataset) -> None:
 
 
 def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
-    """The center of each box lies in the cell that the caption names."""
+    """The center of each box lies in the cell that the caption names.
+
+    A wrong question is the caller's mistake, found also where the image shows nothing.
+    """
     detector = cast("Detector", bound("shapes:", "detector").load())
+    with pytest.raises(RoleError, match=r"unknown shape .*Known: circle, cross, square, triangle"):
+        detector.detect([Image.new("RGB", (64, 64))], [["cross", "red circle"]])
     for sample in dataset.samples:
         image = load_seed_image(sample).to_pil().resize((192, 192))
         (detections,) = detector.detect([image], [SHAPES])
@@ -192,14 +197,6 @@ def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
             for detection in detections.found
         ]
         assert [int(y // 64) * 3 + int(x // 64) for x, y in centers] == cells
-
-
-@pytest.mark.parametrize("query", ["a photo of a circle", "circel", "red circle"])
-def test_the_detector_knows_its_shapes_only(query: str) -> None:
-    """A wrong question is the caller's mistake, found also where the image shows nothing."""
-    detector = cast("Detector", bound("shapes:", "detector").load())
-    with pytest.raises(RoleError, match=r"unknown shape .*Known: circle, cross, square, triangle"):
-        detector.detect([Image.new("RGB", (64, 64))], [["cross", query]])
 
 
 @pytest.mark.parametrize("role", SCHEMES["shapes"].roles)
@@ -221,12 +218,6 @@ def test_each_role_is_what_its_protocol_says(role: RoleName) -> None:
     assert role_model.identity["params"] == ({"queries": "classes"} if role == "detector" else {})
     others = [bound("shapes:", other) for other in SCHEMES["shapes"].roles if other != role]
     assert role_model.fingerprint not in [other.fingerprint for other in others]
-
-
-def test_a_role_that_the_world_has_not_is_refused() -> None:
-    """The message lists those that it has."""
-    with pytest.raises(RoleError, match=r"the shapes world has no editor; it has describer, .*"):
-        bound("shapes:", "editor")
 
 
 def test_identity_and_seeds_follow_the_knobs() -> None:
@@ -253,7 +244,6 @@ def test_identity_and_seeds_follow_the_knobs() -> None:
         ("shapes:?miss=1.5", "generator", r"miss is a probability in \[0, 1\], got 1.5"),
         ("shapes:?swap=nan", "describer", r"swap is a probability in \[0, 1\], got nan"),
         ("shapes:?miss=0.1", "encoder", "unknown parameter for the shapes encoder 'miss'"),
-        ("shapes:?miss=0.1", "detector", "unknown parameter for the shapes detector 'miss'"),
         ("shapes:large", "describer", "nothing but knobs can follow 'shapes:', got 'large'"),
     ],
 )
@@ -261,6 +251,8 @@ def test_wrong_specs_are_refused_by_name(text: str, role: RoleName, message: str
     """The message says what was typed and what could be."""
     with pytest.raises(SpecError, match=message):
         bound(text, role)
+    with pytest.raises(RoleError, match=r"the shapes world has no editor; it has describer, .*"):
+        bound("shapes:", "editor")
 
 
 # Importing transformers or torch can raise a third party's deprecation notes.

@@ -62,7 +62,7 @@ def test_what_a_model_makes_is_known_before_it_is_loaded(spec: Load, name: str) 
 
 
 def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: Load) -> None:
-    """Run by hand under the same seed; its settings change the sound."""
+    """Run by hand under the same seed."""
     import torch
     from transformers import AutoTokenizer, VitsModel
 
@@ -72,12 +72,12 @@ def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: 
     torch.manual_seed(4)
     with torch.inference_mode():
         expected = model(**tokens).waveform[0].numpy()
-    (made,) = samples(loaded(spec("vits"), "generator").generate(["a red circle"], [4]))
+    vits = loaded(spec("vits"), "generator")
+    (made,) = samples(vits.generate(["a red circle"], [4]))
     assert np.allclose(made, expected, atol=1e-5)
-    fast = spec("vits", "speaking_rate=16", "noise_scale=0.0")
-    assert bind_text(fast, "generator").params["speaking_rate"] == 16.0
-    (shorter,) = samples(loaded(fast, "generator").generate(["a red circle"], [4]))
-    assert len(shorter) < len(made) / 2
+    failure, made = vits.generate(["ЖЖ", "red"], [0, 0])  # letters that its vocabulary lacks
+    assert isinstance(failure, Failure)
+    assert (failure.kind, len(made)) == ("bad-sound", 2)
 
 
 def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load, loaded: Load) -> None:
@@ -97,14 +97,6 @@ def test_the_text_that_speecht5_reads_is_counted(spec: Load, loaded: Load) -> No
     assert short < most == 40 < counted
     assert len(samples(model.generate([long], [0]))) == 1
     assert loaded(spec("vits"), "generator").text_lengths([long])[1] > 10**6
-
-
-def test_a_text_without_a_known_letter_is_a_failure(spec: Load, loaded: Load) -> None:
-    """VITS leaves out what its vocabulary lacks."""
-    failure, made = loaded(spec("vits"), "generator").generate(["ЖЖ", "red"], [0, 0])
-    assert isinstance(failure, Failure)
-    assert failure.kind == "bad-sound"
-    assert len(made) == 2
 
 
 @pytest.mark.parametrize("option", ["vocoder", "speaker"])
@@ -148,8 +140,7 @@ def test_the_voice_is_a_part_of_the_fingerprint(spec: Load, speaker: Path, tmp_p
 @pytest.mark.parametrize(
     ("name", "option"),
     [
-        ("vits", "max_new_tokens=3"), ("musicgen", "noise_scale=1"), ("speecht5", "top_k=1"),
-        ("vits", "vocoder=FOLDER"),
+        ("vits", "max_new_tokens=3"), ("musicgen", "speaker_id=1"), ("vits", "vocoder=FOLDER"),
     ],
 )  # fmt: skip
 def test_a_parameter_without_use_is_refused(

@@ -1,4 +1,7 @@
-"""Encoder of Unicom's released weights: `unicom:PATH/TO/FP16-ViT-L-14-336px.pt?allow_pickle=true`.
+"""Encoders of images that are one file of weights: `unicom:` and `cleanfid:`.
+
+unicom:PATH/TO/FP16-ViT-L-14-336px.pt?allow_pickle=true
+cleanfid:, or cleanfid:?weights=PATH
 
 MMGenBench scores with Unicom ViT-L/14@336px (its section 3.1; `evalimg/run.py`): 768 features, the
 output of the last batch normalisation, not normalised to unit length before SIM or FID. Images are
@@ -6,36 +9,53 @@ resized with the shorter side to 336 pixels (bicubic), cropped to the middle 336
 normalised with CLIP's mean and deviation. The file that MMGenBench's code downloads has a SHA-256
 that begins 3916ab5a. That file was never loaded here: the network was written by reading the
 released implementation (deepglint/unicom, `vision_transformer.py` and `model.py`) for names,
-shapes, the order of operations, ReLU6, both epsilons, and which parts run in half precision.
+shapes, the order of operations, ReLU6, both epsilons, and which parts run in half precision. It has
+no CLS token: the normalised states of all patches are laid end to end, and two linear maps, each
+followed by a batch normalisation, make the features of them.
 
-The transformer has no CLS token. The normalised states of all patches are laid end to end, and two
-linear maps, each followed by a batch normalisation, make the features of them.
+GC_FID (GenCeption, Eq. 4) is measured on features of clean-fid's Inception: clean-fid's resizing
+("clean" mode, Pillow bicubic to 299 x 299 without rounding) and the 2,048 outputs of its
+TorchScript Inception, both by clean-fid's own code. The distance is this project's. GenCeption's
+released code has no FID at all, so the paper and clean-fid decide. TorchScript is code: reading
+such a file runs what it holds. It is allowed for this scheme alone, because naming it asks for
+exactly that. Nothing is downloaded: the file is looked for at the given path, else where clean-fid
+keeps it.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
+from pytest_cepbench.models.checkpoints.loaded_checks import take_weights
 from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.checkpoints.parameters import Placement
-from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_scheme
-from pytest_cepbench.models.spec import ModelSpec, check_at_least
-from pytest_cepbench.models.torch_runtime import own_memory, to_torch_dtype
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec, check_at_least, parse_params
+from pytest_cepbench.models.torch_runtime import (
+    library_versions,
+    own_memory,
+    require,
+    to_torch_dtype,
+)
 
 if TYPE_CHECKING:
     import torch
 
-WHAT = "Unicom vision transformer"
+UNICOM, INCEPTION = "Unicom vision transformer", "clean-fid's Inception"
 
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _STD = (0.26862954, 0.26130258, 0.27577711)
@@ -69,17 +89,17 @@ class UnicomParams(Placement):
         return {} if self.heads is None else {"heads": self.heads}
 
 
-def _locate(spec: ModelSpec) -> Checkpoint:
+def _locate_unicom(spec: ModelSpec) -> Checkpoint:
     """The weights file of a spec. Raises CheckpointError where there is no such file."""
     path = Path(spec.target).expanduser()
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "is not there"
         raise CheckpointError(
-            f"{path}: the weights file of {WHAT} {problem}. Give the path of the file itself"
+            f"{path}: the weights file of {UNICOM} {problem}. Give the path of the file itself"
         )
     # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
     config = {"dtype": "float16", "code": {}}
-    return Checkpoint(path.absolute(), "weights_file", WHAT, ("encoder",), config)
+    return Checkpoint(path.absolute(), "weights_file", UNICOM, ("encoder",), config)
 
 
 def _check_format(plan: LoadPlan[UnicomParams]) -> None:
@@ -90,7 +110,7 @@ def _check_format(plan: LoadPlan[UnicomParams]) -> None:
     elif file.suffix not in _PICKLED:
         kinds = ", ".join((".safetensors", *_PICKLED))
         raise CheckpointError(
-            f"{file}: the weights of a {WHAT} are a file of one of these kinds: {kinds}"
+            f"{file}: the weights of a {UNICOM} are a file of one of these kinds: {kinds}"
         )
     elif not plan.params.allow_pickle:
         raise CheckpointError(
@@ -100,7 +120,7 @@ def _check_format(plan: LoadPlan[UnicomParams]) -> None:
         )
 
 
-def _load(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
+def _load_unicom(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
     import torch
     from torch import nn
     from torchvision import transforms
@@ -115,7 +135,7 @@ def _load(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
             network.load_state_dict(tensors, assign=True)
         except (ValueError, RuntimeError) as error:
             faults = " ".join(str(error).split())[:600]  # of torch a line for each tensor
-            raise CheckpointError(f"{file}: not the weights of a {WHAT}: {faults}") from error
+            raise CheckpointError(f"{file}: not the weights of a {UNICOM}: {faults}") from error
         for layer in network.blocks.modules():
             # The linear maps that the released code runs in half precision on an accelerator.
             if isinstance(layer, nn.Linear):
@@ -254,22 +274,151 @@ def make_network(shapes: Mapping[str, tuple[int, ...]], heads: int | None) -> An
         return Unicom().eval()
 
 
-ADAPTER = adapter(
-    "unicom-encoder/1",
-    ("torch", "torchvision", "safetensors"),
-    UnicomParams,
-    _load,
-    check=_check_format,
-)
+WEIGHTS_NAME = "inception-2015-12-05.pt"
+"""The file's name, under which alone clean-fid finds it in a folder."""
 
-detect, bind, check_installed = file_scheme(WHAT, ADAPTER, _locate)
+_MODE = "clean"
 
 
-def weights_bytes(spec: ModelSpec, _device: str | None) -> int:
-    """The size of the file. Raises OSError where it is not there."""
-    return Path(spec.target).expanduser().stat().st_size
+@dataclass(frozen=True)
+class InceptionParams(Placement):
+    """Parameters of the spec of clean-fid's Inception, which runs in float32 only.
+
+    weights: path of the weights file or of its folder; None looks where clean-fid keeps it.
+    """
+
+    dtype: str = field(default="float32", init=False)
+    batch_size: int = 32
+    weights: str | None = None
 
 
-def features_name(spec: ModelSpec) -> str:
-    """Of its features, for labels: the name of the file."""
-    return Path(spec.target).name.removesuffix(".pt").removesuffix(".safetensors")
+def inception_weights(spec: ModelSpec) -> Path | None:
+    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch
+    needed.
+
+    Without `weights` it is looked for where clean-fid downloads it to: /tmp. There it counts only
+    if it belongs to this user or to root, because everyone can write there and the file is code.
+    Raises SpecError for a target or parameters that are wrong.
+    """
+    place = _place(spec)
+    file = place / WEIGHTS_NAME if place.is_dir() else place
+    if not file.is_file() or file.name != WEIGHTS_NAME:
+        return None
+    is_own = file.stat().st_uid in (0, os.getuid())
+    return file.absolute() if is_own or _params(spec).weights is not None else None
+
+
+def _params(spec: ModelSpec) -> InceptionParams:
+    if spec.target:
+        raise spec.error(
+            f"nothing but parameters can follow 'cleanfid:', got {spec.target!r}; write cleanfid: "
+            "or cleanfid:?weights=PATH"
+        )
+    return parse_params(spec, InceptionParams, f"the encoder {INCEPTION}")
+
+
+def _place(spec: ModelSpec) -> Path:
+    named = _params(spec).weights
+    if named is not None:
+        return Path(named).expanduser()
+    return Path("/tmp")  # noqa: S108 - clean-fid's
+
+
+def _locate_inception(spec: ModelSpec) -> Checkpoint:
+    """The weights and what else decides the features: clean-fid's version and the resizing.
+
+    Raises SpecError for unknown or wrong parameters, CheckpointError where the weights are not
+    there.
+    """
+    file = inception_weights(spec)
+    if file is None:
+        place = _place(spec)
+        wrong = f"no file named {WEIGHTS_NAME}" if place.exists() else "no such file"
+        what = f"{place}: {wrong}, and {INCEPTION} needs its weights."
+        if _params(spec).weights is None:
+            what = (
+                f"{place / WEIGHTS_NAME}: {INCEPTION} needs its weights, and there is no such "
+                "file of this user's or root's where clean-fid keeps it."
+            )
+        raise CheckpointError(
+            f"{what} Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address "
+            "in clean-fid's downloads_helper.inception_url) there, or name it: "
+            "cleanfid:?weights=PATH"
+        )
+    code = {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}
+    return Checkpoint(file, "weights_file", INCEPTION, ("encoder",), {"code": code})
+
+
+def _load_inception(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
+    with loading(plan):
+        from cleanfid.inception_torchscript import InceptionV3W
+        from cleanfid.resize import build_resizer
+
+        folder = str(plan.checkpoint.path.parent)
+        model = InceptionV3W(folder, download=False, resize_inside=False).to(plan.device).eval()
+        resize = build_resizer(_MODE)
+    take_weights(plan.checkpoint, {"": model})
+
+    def embed(images: Sequence[Image.Image]) -> torch.Tensor:
+        import torch
+
+        resized = [resize(np.asarray(image.convert("RGB"))) for image in images]
+        # Height, width, color to color, height, width; 0 to 255, as clean-fid's model takes it.
+        pixels = torch.from_numpy(np.stack(resized).transpose(0, 3, 1, 2).copy())
+        features: torch.Tensor = model(pixels.to(plan.device))
+        return features
+
+    return LoadedEncoder(plan.checkpoint, model, embed)
+
+
+_ADAPTERS = {
+    "unicom": adapter(
+        "unicom-encoder/1",
+        ("torch", "torchvision", "safetensors"),
+        UnicomParams,
+        _load_unicom,
+        check=_check_format,
+    ),
+    "cleanfid": adapter(
+        "cleanfid-inception/1",
+        ("torch", "torchvision", "cleanfid"),
+        InceptionParams,
+        _load_inception,
+        decisive=lambda _: {},  # there is one precision
+    ),
+}
+
+
+def detect(spec: ModelSpec) -> DetectedModel:
+    """What `unicom:` or `cleanfid:` is."""
+    what = UNICOM if spec.scheme == "unicom" else INCEPTION
+    return DetectedModel(what, ("encoder",), "embeds images")
+
+
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """The encoder of a file. Raises RoleError for another role, and as `models.binding.bind`."""
+    if role != "encoder":
+        raise RoleError(
+            f"{spec.text!r} is {detect(spec).what}: it embeds images, so it can be the encoder, "
+            f"not the {role}"
+        )
+    checkpoint = _locate_unicom(spec) if spec.scheme == "unicom" else _locate_inception(spec)
+    return _ADAPTERS[spec.scheme](role, spec, checkpoint, context)
+
+
+def check_installed(_: ModelSpec) -> None:
+    """Raise MissingDependencyError without torch, which both need."""
+    require("torch")
+
+
+def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:
+    """The size of the file; without one None for clean-fid's, OSError for Unicom's."""
+    if spec.scheme == "unicom":
+        return Path(spec.target).expanduser().stat().st_size
+    file = inception_weights(spec)
+    return None if file is None else file.stat().st_size
+
+
+def weights_present(spec: ModelSpec) -> bool:
+    """Whether the file of clean-fid is there, which a site of its own gives out."""
+    return spec.scheme == "unicom" or inception_weights(spec) is not None
