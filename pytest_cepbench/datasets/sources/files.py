@@ -199,11 +199,10 @@ def refuse_outside(root: Path, path: Path, place: str = "") -> None:
 
     place: who names it, for the message.
     """
-    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
-        named = f"{place}: " if place else ""
-        raise DatasetError(
-            f"{named}{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
-        )
+    inside = f"{os.path.realpath(root).rstrip('/')}/"
+    if not f"{os.path.realpath(path)}/".startswith(inside):
+        what = f"{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
+        raise DatasetError(f"{place}: {what}" if place else what)
 
 
 def find_file(root: Path, name: str, place: str) -> Path | None:
