@@ -288,16 +288,13 @@ class FactsMeasure(Measure):
                 if self.kinds:
                     claimed = frozenset(f for f in claimed if f.kind in self.kinds)
                 claims.append(claimed)
-            listed = surplus = invented = None
+            listed = surplus = None
             if self.precision:
-                # Claims that are not true of the sample; those that the artifact before lacks too.
                 true = frozenset(own_facts)
-                untrue = [claimed - true for claimed in claims]
-                listed, surplus = tuple(claims), _count_kinds(untrue)
-                before = zip(untrue, [true, *claims], strict=False)
-                invented = _count_kinds([own - earlier for own, earlier in before])
+                listed = tuple(claims)
+                surplus = _count_kinds([claimed - true for claimed in claims])
             kinds = tuple(fact.kind for fact in own_facts)
-            answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)
+            answers = FactAnswers(kinds, np.array(columns).T, surplus)
             f1 = fact_f1(answers)
             checked[name] = CheckedChain(own_facts, answers, listed, outcome, controls, f1)
         return checked

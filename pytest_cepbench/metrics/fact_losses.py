@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pytest_cepbench.metrics.facts import (
     FactAnswers,
     HalfLife,
-    Places,
     half_life,
     means_by_row,
     order_kinds,
@@ -33,12 +32,6 @@ class RoleLoss:
     lost: how many of them are wrong after it.
     wrong: facts that were wrong before such a step.
     regained: how many of them are right after it.
-    claims: facts that its artifacts claim, true or not; None, as all below, where checkers cannot
-    list them.
-    untrue: how many of them are not true of the start.
-    invented: how many of these the artifact before did not claim.
-    changed: how many of the lost facts an invented one of the same kind stands for ("red became
-    blue"). Invented ones that are left over were added, or stand for others that were not true.
     """
 
     role: Role
@@ -47,15 +40,6 @@ class RoleLoss:
     lost: float
     wrong: float
     regained: float
-    claims: float | None = None
-    untrue: float | None = None
-    invented: float | None = None
-    changed: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        """Share of right facts that a step loses, in [0, 1]; None where none was right before."""
-        return self.lost / self.right if self.right else None
 
 
 def attribute_losses(answers: Iterable[FloatArray], roles: Sequence[Role]) -> tuple[RoleLoss, ...]:
@@ -75,7 +59,8 @@ def attribute_losses(answers: Iterable[FloatArray], roles: Sequence[Role]) -> tu
             raise ValueError(f"expected answers after {len(roles)} steps, got {table.shape}")
         before = np.ones(len(table))
         for after, role in zip(table.T, roles, strict=True):
-            held, holds = _pair(before, after)
+            answered = ~(np.isnan(before) | np.isnan(after))
+            held, holds = before[answered], after[answered]
             counts[role] += (
                 held.sum(),
                 (held * (1 - holds)).sum(),
@@ -86,15 +71,6 @@ def attribute_losses(answers: Iterable[FloatArray], roles: Sequence[Role]) -> tu
     return tuple(
         RoleLoss(role, list(roles).count(role), *map(float, own)) for role, own in counts.items()
     )
-
-
-def _pair(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Both, as flat arrays, without the places at which either has no answer."""
-    answered = ~(np.isnan(first) | np.isnan(second))
-    return first[answered], second[answered]
-
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -164,54 +140,15 @@ def _summary(
     roles: Sequence[Role],
 ) -> KindSummary:
     """The summary of one kind, or of all facts where no kind is named."""
-    stacked, rows = _stacked(kind, checked)
+    tables = [own.answers[[not kind or k == kind for k in own.kinds]] for own in checked]
+    stacked = np.concatenate(tables)
+    rows = np.repeat(np.arange(len(tables)), [len(own) for own in tables])
     places = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
     shares = means_by_row(stacked, rows, len(checked))
     of_units = means_by_row(shares, [places[unit] for unit in units], len(places))
-    losses = attribute_losses([stacked], roles)
-    if all(own.surplus is not None and own.invented is not None for own in checked):
-        every = (k for own in checked for k in (*own.kinds, *(own.surplus or ())))
-        kinds = order_kinds([kind] if kind else every)
-        claims = np.sum([_claims(each, checked) for each in kinds], axis=0)
-        losses = tuple(_with_claims(loss, claims, roles) for loss in losses)
     return KindSummary(
         kind=kind,
         facts=len(stacked),
         half_life=None if np.isnan(of_units).all() else half_life(of_units, generations),
-        losses=losses,
-    )
-
-
-def _stacked(kind: str, checked: Sequence[FactAnswers]) -> tuple[Array, Places]:
-    """The answers on all facts of a kind, or on all facts, and whose sample's each is."""
-    tables = [own.answers[[not kind or k == kind for k in own.kinds]] for own in checked]
-    return np.concatenate(tables), np.repeat(np.arange(len(tables)), [len(own) for own in tables])
-
-
-def _claims(kind: str, checked: Sequence[FactAnswers]) -> Array:
-    """(4, n_artifacts) claims of a kind that are true, that are not, that the artifact before did
-    not have, and those of them that stand for a fact that was lost.
-    """
-    answers, rows = _stacked(kind, checked)
-    none = np.zeros(checked[0].artifacts)
-    surplus = np.nan_to_num([(own.surplus or {}).get(kind, none) for own in checked])
-    invented = np.nan_to_num([(own.invented or {}).get(kind, none) for own in checked])
-    before = np.column_stack([np.ones(len(answers)), answers[:, :-1]])
-    lost = np.zeros_like(invented)
-    np.add.at(lost, rows, np.nan_to_num(before * (1 - answers)))
-    changed = np.minimum(lost, invented)
-    return np.array(
-        [own.sum(axis=0) for own in (np.nan_to_num(answers), surplus, invented, changed)]
-    )
-
-
-def _with_claims(loss: RoleLoss, claims: Array, roles: Sequence[Role]) -> RoleLoss:
-    """With what the role's artifacts claim beside the facts. claims: as of `_claims`."""
-    right, untrue, invented, changed = claims[:, [role == loss.role for role in roles]].sum(axis=1)
-    return replace(
-        loss,
-        claims=float(right + untrue),
-        untrue=float(untrue),
-        invented=float(invented),
-        changed=float(changed),
+        losses=attribute_losses([stacked], roles),
     )

@@ -2,8 +2,8 @@
 
 A sample has atomic facts ("a red circle", "three shapes"). Each is checked in every text and every
 picture of its chain: 1 where it holds, 0 where it does not, anything between where the check is
-soft, NaN where there is no answer. `fact_f1` makes one score of these answers; `half_life`
-and `attribute_losses` say which kinds of facts are lost, when, and by which role.
+soft, NaN where there is no answer. `fact_f1` makes one score of these answers; `half_life` and
+`attribute_losses` say which kinds of facts are lost, when, and by which role.
 
 The idea, facts of one scene graph checked on both sides of a unified model, is XTC-Bench's (2026);
 the formulas here are of chains and are this project's own.
@@ -99,18 +99,15 @@ class FactAnswers:
     NaN where there is no answer. A chain that stopped has zeros for what is missing.
     surplus: kind -> (n_artifacts,) how many facts of it the artifact claims that the start does
     not have; NaN where nothing was read. None where the checker can only be asked for given facts.
-    invented: the same of those that the artifact before it did not claim; None where that is not
-    known.
     Raises ValueError for shapes that do not fit, an unknown kind, or an answer outside [0, 1].
     """
 
     kinds: tuple[str, ...]
     answers: Array
     surplus: Mapping[str, Array] | None = field(default=None)
-    invented: Mapping[str, Array] | None = field(default=None)
 
     def __post_init__(self) -> None:
-        check_kinds((*self.kinds, *(self.surplus or ()), *(self.invented or ())))
+        check_kinds((*self.kinds, *(self.surplus or ())))
         answers = np.asarray(self.answers, dtype=np.float64)
         if answers.ndim != 2 or not answers.size or len(answers) != len(self.kinds):
             raise ValueError(
@@ -119,8 +116,7 @@ class FactAnswers:
         answered = answers[~np.isnan(answers)]
         if ((answered < 0) | (answered > 1)).any():
             raise ValueError(f"answers lie in [0, 1], got {answered.min():g} to {answered.max():g}")
-        added = [*(self.surplus or {}).items(), *(self.invented or {}).items()]
-        for kind, counts in added:
+        for kind, counts in (self.surplus or {}).items():
             if np.shape(counts) != (answers.shape[1],) or (np.asarray(counts) < 0).any():
                 raise ValueError(
                     f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"

@@ -162,7 +162,6 @@ INVENTED = shown_facts(
                 ("object", "color"),
                 np.array([[1, 1, 1, 1], [0, 0, 1, 1]]),
                 {"object": np.array([2, 2, 2, 2]), "color": np.array([1, 1, 0, 0])},
-                {"object": np.array([2, 0, 0, 0]), "color": np.array([1, 0, 0, 0])},
             )
         ]
         * 10,

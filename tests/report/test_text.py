@@ -474,7 +474,7 @@ def test_answers_are_told_in_short_lines() -> None:
 
 def _facts(colors: list[list[float]], counts: list[float]) -> FactsShown:
     """Of 40 equal samples with two colors and a count, through two iterations."""
-    answers = FactAnswers(("count", "color", "color"), np.array([counts, *colors]), {}, {})
+    answers = FactAnswers(("count", "color", "color"), np.array([counts, *colors]), {})
     roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
     names = [f"{i}" for i in range(40)]
     return shown_facts(summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles))

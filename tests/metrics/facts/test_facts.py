@@ -107,9 +107,6 @@ def test_answers_that_do_not_fit(answers: object, surplus: object, message: str)
     """Shapes and ranges are checked before anything is computed."""
     with pytest.raises(ValueError, match=message):
         FactAnswers(("object",), np.array(answers), surplus)  # type: ignore[arg-type]
-    if surplus is not None:
-        with pytest.raises(ValueError, match=message):
-            FactAnswers(("object",), np.array(answers), {}, surplus)  # type: ignore[arg-type]
 
 
 def _facts(*words: str) -> frozenset[Fact]:
@@ -210,15 +207,7 @@ def test_the_role_that_loses_is_known() -> None:
     assert (describer.role, describer.steps, describer.right, describer.lost) == (
         "describer", 2, 5, 2,
     )  # fmt: skip
-    assert describer.share == pytest.approx(2 / 5)
     assert (generator.right, generator.lost, generator.wrong, generator.regained) == (3, 0, 3, 1)
-    assert generator.share == 0
-
-
-def test_no_share_where_nothing_was_right() -> None:
-    """A role that never got a right fact lost none, which is no share of 0."""
-    _, generator = attribute_losses([np.array([[0.0, 0.0]])], ("describer", "generator"))
-    assert generator.share is None
 
 
 def test_tables_of_other_lengths_are_refused() -> None:
