@@ -293,9 +293,9 @@ def test_what_is_wrong_in_itself_is_dropped_and_told(tmp_path: Path, open_page: 
         page = page.context.new_page()
         page.goto(server.addresses["a1"])
         page.get_by_text("An answer was refused, and is not saved: an answer to").wait_for()
-        page.keyboard.press("Escape")  # a new tab shows what to look at
+        page.wait_for_selector("#help-dialog[open]")  # a new tab shows what to look at
+        page.keyboard.press("Escape")
         assert kept(page, "answer") == []
-        page.wait_for_selector("[data-slot]")
         press(page, "4")
         assert page.locator("#warning").is_visible()  # it cannot be missed
     assert [vote["verdict"] for vote in records(folder)] == ["B"]
