@@ -51,11 +51,11 @@ _ADAPTERS = {
     "writer": "models.api.parameters:WriterParams",
     "interleaver": "models.api.parameters:InterleaverParams",
     "human": "models.people:PeopleParams",
-    "describer": "models.rule_based:DescriberKnobs",
+    "describer": "models.rule_based.scene_models:DescriberKnobs",
     "generator": "datasets.shapes.degrade:Degradation",
     "answer": "datasets.shapes.arena:AnswerDegradation",
     "judges": "models.rule_based.arena_models:JudgeKnobs",
-    "questions": "models.rule_based:VqaKnobs",
+    "questions": "models.rule_based.scene_models:VqaKnobs",
     "tones": "datasets.tones:ToneKnobs",
 }
 """Letter or name of a row -> the class of the parameters that a spec can have."""

@@ -34,7 +34,7 @@ class GateCallback(Callback):
 
     A `.ckpt` file is no checkpoint that pytest can load, so the model is exported: every N steps
     with `every`, else whenever Lightning saves a checkpoint. All ranks stop at the same step, and
-    `fit` raises TrainingStoppedError. Verdicts go to the Trainer's loggers.
+    `fit` raises TrainingStoppedError. Numbers of verdicts go to the Trainer's loggers.
 
     gate: a TrainingGate; a Gate stands for one with its defaults.
     export: called with the module and an empty folder, on every rank. Default: `save_pretrained` of
@@ -129,19 +129,10 @@ class GateCallback(Callback):
 
 
 def to_logger(logger: Any) -> Tracker:
-    """A tracker that writes to one of Lightning's loggers: numbers, and texts if it takes them."""
+    """A tracker that writes to one of Lightning's loggers, which take numbers alone."""
 
     def write(values: Values, step: int) -> None:
-        numbers, texts = divided(values)
-        logger.log_metrics(numbers, step=step)
-        experiment = logger.experiment
-        for name, text in texts.items():
-            if hasattr(experiment, "add_text"):  # TensorBoard
-                experiment.add_text(name, text, step)
-            elif hasattr(experiment, "set_tag") and hasattr(logger, "run_id"):  # MLflow
-                experiment.set_tag(logger.run_id, name, text)
-            elif hasattr(experiment, "summary"):  # W&B
-                experiment.summary[name] = text
+        logger.log_metrics(divided(values)[0], step=step)
         logger.save()
 
     return write

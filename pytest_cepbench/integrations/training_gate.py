@@ -247,7 +247,8 @@ class TrainingGate:
         if self.start is not None and state.accepted is None and not self._queue:
             self._queue = [self.gate.submit(self.start, 0)]
         self.gate.files.change(running=None, waiting=tuple(self._queue), stopped=None)
-        self._start_waiting()
+        self._start_next()
+        self._advance(wait=self.when == "between")
 
     def _add(self, submission: Submission) -> None:
         """Gate a checkpoint now, or have it wait in the place of the one that waits."""
@@ -255,22 +256,18 @@ class TrainingGate:
             self._advance(wait=False)
         self._queue = [submission]
         if self._run is None:
-            self._start_waiting()
+            self._start_next()
+            self._advance(wait=self.when == "between")
         else:
             self.gate.files.change(waiting=tuple(self._queue))
             self.gate.files.prune()  # of a copy that another one replaces
 
-    def _start_waiting(self) -> None:
-        """Start on the first checkpoint that waits; between steps, gate all of them."""
-        if self._queue:
-            self._start_next()
-            if self.when == "between":
-                self._advance(wait=True)
-
     def _start_next(self) -> None:
-        following, *self._queue = self._queue
-        self._run = GateRun(self.gate, following)
-        self.gate.files.change(waiting=tuple(self._queue))
+        """Start on the first checkpoint that waits."""
+        if self._queue:
+            following, *self._queue = self._queue
+            self._run = GateRun(self.gate, following)
+            self.gate.files.change(waiting=tuple(self._queue))
 
     def _advance(self, *, wait: bool) -> None:
         """Take the verdict of the run, and start on the checkpoint that waits."""
@@ -295,8 +292,7 @@ class TrainingGate:
             if failed and not stops:
                 LOGGER.warning("%s", verdict.output)
             track(verdict, self.trackers)
-            if self._queue:
-                self._start_next()
+            self._start_next()
 
     def _stops(self, verdict: GateVerdict) -> bool:
         if verdict.outcome is Outcome.FAILED:

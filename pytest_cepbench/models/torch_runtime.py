@@ -346,17 +346,6 @@ def undistributed(call: Any) -> dict[str, Any]:
     return {"no_dist": True} if "no_dist" in signature(call).parameters else {}
 
 
-def sentence_lengths(model: Any, texts: list[str], prompt: str) -> list[int]:
-    """Tokens of each text after the prompt, uncut, for which sentence-transformers 6 has a call."""
-    if not hasattr(model[0], "preprocess"):
-        whole = model.tokenizer([prompt + text.strip() for text in texts], truncation=False)
-        return [len(tokens) for tokens in whole["input_ids"]]
-    options = {"text": {"truncation": False}}
-    whole = model[0].preprocess(texts, prompt=prompt or None, processing_kwargs=options)
-    lengths: list[int] = whole["attention_mask"].sum(dim=1).tolist()
-    return lengths
-
-
 def device_name(device: str) -> str:
     """The name of an accelerator for people: "cpu", "mps", the product, or "cuda" where unknown.
 

@@ -19,7 +19,7 @@ MODULE = """\
 import signal
 
 from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.models.rule_based import ShapesDescriber
+from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber
 
 
 class Describer(ShapesDescriber):

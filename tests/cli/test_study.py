@@ -193,7 +193,7 @@ def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) ->
     place: Path = tmp_path_factory.mktemp("suites")
     (place / "models_beside.py").write_text(
         "from pytest_cepbench.datasets.shapes import Degradation\n"
-        "from pytest_cepbench.models.rule_based import ShapesDescriber\n"
+        "from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber\n"
         "class Blind(ShapesDescriber):\n"
         "    fingerprint = 'blind/1'\n"
         "def blind():\n"

@@ -198,7 +198,7 @@ def test_modules_beside_a_suite_are_importable_while_it_runs(project: Path) -> N
     """As under pytest, and no longer: the path of the caller is as it was."""
     (project / SUITE).with_name("models_beside_the_suite.py").write_text(
         "from pytest_cepbench.datasets.shapes import Degradation\n"
-        "from pytest_cepbench.models.rule_based import ShapesDescriber\n"
+        "from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber\n"
         "class Describer(ShapesDescriber):\n"
         "    fingerprint = 'beside/1'\n"
         "def describer():\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.models.protocols import Piece, VqaQuestion
-from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs
+from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 
 Answer = Callable[[Piece, VqaQuestion, float], float]
 """What is shown, what is asked, the exact model's answer -> the probability of the right answer."""

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.models.rule_based import ShapesGenerator
+from pytest_cepbench.models.rule_based.scene_models import ShapesGenerator
 from pytest_cepbench.store import Store
 from tests.chains.roles import TruncatingEncoder
 from tests.suites.world import SUITE, Staged, stage, vector

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cepbench.chains import Chain, load_link
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.models.rule_based import ShapesEncoder
+from pytest_cepbench.models.rule_based.scene_models import ShapesEncoder
 from pytest_cepbench.store import Store
 from tests.suites.world import SUITE, Staged, stage, vector
 

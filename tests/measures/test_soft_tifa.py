@@ -17,7 +17,7 @@ from pytest_cepbench.datasets.shapes.questions import plural_of
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError, UnscoredError
 from pytest_cepbench.measures.soft_tifa import spellings
-from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs
+from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
 from tests.suites.world import Staged, stage
 

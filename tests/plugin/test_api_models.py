@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.models.rule_based import ShapesDescriber, ShapesGenerator
+from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber, ShapesGenerator
 from tests.models.api.fake_server import (
     Answer,
     FakeServer,

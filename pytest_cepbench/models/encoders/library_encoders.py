@@ -35,7 +35,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 )
 from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
-from pytest_cepbench.models.torch_runtime import dtype_option, sentence_lengths, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import dtype_option, to_torch_dtype
 
 # The order in which open_clip 3 picks its weights from a folder; other names come after these.
 _PREFERRED = (
@@ -250,7 +250,15 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
 def _count_sentence_tokens(model: Any, texts: Sequence[str]) -> tuple[list[int], int]:
     """Tokens of each text, the model's own prompt included; the most that it reads."""
     prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
-    lengths = sentence_lengths(model, list(texts), prompt or "") if texts else []
+    if not texts:
+        lengths = []
+    elif hasattr(model[0], "preprocess"):  # of sentence-transformers 6
+        options = {"text": {"truncation": False}}
+        whole = model[0].preprocess(list(texts), prompt=prompt or None, processing_kwargs=options)
+        lengths = whole["attention_mask"].sum(dim=1).tolist()
+    else:
+        whole = model.tokenizer([(prompt or "") + text.strip() for text in texts], truncation=False)
+        lengths = [len(tokens) for tokens in whole["input_ids"]]
     return lengths, int(model.max_seq_length)
 
 

@@ -36,18 +36,6 @@ from pytest_cepbench.models.rule_based.scene_models import (
 )
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
 
-__all__ = [
-    "DescriberKnobs",
-    "ShapesDescriber",
-    "ShapesDetector",
-    "ShapesEncoder",
-    "ShapesGenerator",
-    "ShapesVqa",
-    "VqaKnobs",
-    "bind",
-    "detect",
-]
-
 _BATCH = 64
 
 _HEARS: frozenset[Modality] = frozenset(("text", "sound"))

@@ -42,9 +42,12 @@ from pytest_cepbench.metrics.geneval_prompts import (
     TASKS,
     parse_prompt,
 )
-from pytest_cepbench.models.rule_based import DescriberKnobs, ShapesDescriber
 from pytest_cepbench.models.rule_based.arena_models import ShapesWriter
-from pytest_cepbench.models.rule_based.scene_models import labelled_patterns
+from pytest_cepbench.models.rule_based.scene_models import (
+    DescriberKnobs,
+    ShapesDescriber,
+    labelled_patterns,
+)
 
 
 def scene_of(text: str | None) -> Scene:

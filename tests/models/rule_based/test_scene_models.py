@@ -38,7 +38,8 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
     Writer,
 )
-from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs, bind
+from pytest_cepbench.models.rule_based import bind
+from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 from pytest_cepbench.models.spec import SCHEMES, parse_spec
 from tests.models.binding import CONTEXT
 

@@ -10,7 +10,7 @@ pytest.importorskip("httpx2")
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: F401 - see above
 from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.models.rule_based import ShapesDescriber
+from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber
 from tests.models.api.fake_server import Answer, Seen, chat_answer, serving
 from tests.plugin.project import SHAPES, Project
 
