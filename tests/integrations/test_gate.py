@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, TrainingGate, gate_process
+from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, gate_process
 from pytest_cepbench.integrations.gate_process import (
     GateProcess,
     inherited_environment,
@@ -156,20 +156,6 @@ def test_accepted_outlives_the_training_s_own(gated: GatedTraining) -> None:
     assert f"last accepted checkpoint: {gate.accepted}" in last.summary
 
 
-def test_state_that_is_lost_stops_the_next_gate(gated: GatedTraining, tmp_path: Path) -> None:
-    """Baselines of a real run without the state beside them: nothing is accepted as the first."""
-    folder = Path(shutil.copytree(gated.gate.files.root, tmp_path / "gate"))
-    (folder / "state.json").unlink()
-    gate = Gate(folder, TEST, QUICK, model=SPEC, env=ENVIRONMENT)
-
-    with pytest.raises(TrainingGateError, match=rf"rm -r {folder}/baselines"):
-        gate(save(tmp_path / "latest", 0.6))
-    with pytest.raises(TrainingGateError, match="without a comparison"):
-        TrainingGate(gate).begin(3)
-
-    assert not (folder / "state.json").exists()
-
-
 def test_log_is_shown_from_its_end(tmp_path: Path) -> None:
     """64 KiB of what a process printed; nothing where there is no log."""
     log = tmp_path / "c-1.log"
@@ -287,18 +273,3 @@ def test_killed_training_takes_its_gate_along(tmp_path: Path) -> None:
     assert running.name == "checkpoint-1"
     assert gate.files.exists(running)
     assert gate.accepted is None
-
-
-@pytest.mark.slow
-def test_interrupted_training_ends_its_gate(tmp_path: Path) -> None:
-    """Ctrl-C in mid-gate ends both, in the order in which a shell would."""
-    folder = tmp_path / "gate"
-    process = training(folder, save(tmp_path / "checkpoint-1", 0.1, seconds=600))
-    wait_for(folder / "store", process)
-
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-
-    assert process.returncode != 0
-    assert b"KeyboardInterrupt" in output
-    assert children(f"--cep-baselines={folder}") == []

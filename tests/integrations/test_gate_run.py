@@ -116,25 +116,6 @@ def test_device_of_the_gate(
     assert "RANK=None" in lines
 
 
-def test_training_that_saves_over_what_is_gated_changes_nothing(
-    rule_gate: MakeGate, tmp_path: Path
-) -> None:
-    """The files that were measured are accepted, not those that lie in the training's folder now.
-
-    Overwritten in place, by as many bytes, while the gate is at work.
-    """
-    latest = tmp_path / "latest"
-    gate = rule_gate()
-
-    verdict = gate(save(latest, 0.1, overwrite=str(latest)))
-
-    assert miss_of(latest) == 1.0
-    assert verdict.outcome is Outcome.ACCEPTED
-    assert miss_of(gate.accepted) == 0.1
-    assert gate(latest).outcome is Outcome.REGRESSED
-    assert miss_of(gate.accepted) == 0.1
-
-
 @pytest.mark.parametrize("first", [False, True])
 def test_files_that_change_while_they_are_gated_are_not_accepted(
     rule_gate: MakeGate, tmp_path: Path, first: bool

@@ -101,24 +101,6 @@ def test_the_first_checkpoint_is_held_to_what_the_training_starts_from(
     again.close()
 
 
-@pytest.mark.parametrize(
-    ("weights", "words"),
-    [
-        ({}, "the first one, held to nothing: give TrainingGate(start=...)"),
-        ({"code": 2}, ": mend it, and gate this checkpoint again"),
-    ],
-)
-def test_the_log_says_why_and_what_to_do(
-    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture,
-    weights: dict[str, Any], words: str,
-) -> None:  # fmt: skip
-    """In the line of the verdict."""
-    caplog.set_level("INFO")
-    gate = TrainingGate(rule_gate(), on_error="warn")
-    gate.submit(1, save(tmp_path / "checkpoint-1", 0.1, **weights))
-    assert words in next(each for each in caplog.messages if "step 1, " in each)
-
-
 def test_training_that_stopped_goes_on_from_an_earlier_step(
     rule_gate: MakeGate, tmp_path: Path
 ) -> None:

@@ -72,12 +72,22 @@ def test_an_override_binds_what_detection_does_not_know(
     assert bind(spec, "describer", context, force=True).what == "StrangeModel"
 
 
-def test_a_pipeline_forced_to_describe_is_refused(tmp_path: Path, context: BindContext) -> None:
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        ("describer", "describes nothing"),
+        ("detector", "finds no boxes"),
+        ("encoder", "gives no vectors"),
+    ],
+)
+def test_a_pipeline_forced_into_a_role_is_refused(
+    tmp_path: Path, context: BindContext, role: RoleName, words: str
+) -> None:
     """Force reaches the adapter, which still knows what it cannot load."""
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
     spec = parse_spec(str(write_pipeline(tmp_path / "p")))
-    with pytest.raises(RoleError, match="describes nothing"):
-        bind(spec, "describer", context, force=True)
+    with pytest.raises(RoleError, match=words):
+        bind(spec, role, context, force=True)
 
 
 FUNCTIONS = {

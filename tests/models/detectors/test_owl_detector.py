@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.binding import detect as detect_model
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.detectors.conftest import assert_same, bind_detector, detect, load
-from tests.models.files import write_checkpoint, write_pipeline
+from tests.models.files import write_checkpoint
 from tests.tiny import detectors as tiny
 from tests.tiny.common import skip_before
 from tests.tiny.encoders import clip_tokenizer
@@ -209,13 +208,6 @@ def test_wrong_parameters_fail_at_binding(
     folder = write_checkpoint(tmp_path / "m", config)
     with pytest.raises(SpecError, match=message):
         bind_detector(f"{folder}?{query}")
-
-
-def test_a_pipeline_forced_to_detect_is_refused(tmp_path: Path, context: BindContext) -> None:
-    """Force reaches the adapter, which still knows what it cannot load."""
-    spec = parse_spec(str(write_pipeline(tmp_path / "p")))
-    with pytest.raises(RoleError, match="diffusers checkpoint finds no boxes"):
-        bind(spec, "detector", context, force=True)
 
 
 @pytest.mark.parametrize("kind", ["owlv2", "mask2former", "yolos"])

@@ -15,13 +15,11 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, bind
-from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import imported_by_binding
 from tests.models.encoders.conftest import BUILDERS, IMAGE_ENCODERS, bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
-from tests.tiny.generators import build_stable_diffusion, drop_tensor
+from tests.tiny.generators import drop_tensor
 from tests.tiny.weights_files import UNICOM
 
 pytest.importorskip("open_clip", reason="encoders need the [models] extra")
@@ -180,14 +178,6 @@ def test_the_configuration_of_a_text_tower_from_elsewhere_is_part_of_the_model(
     config.unlink()
     with pytest.raises(CheckpointError, match="builds its text tower by"):
         bind_encoder(str(folder))
-
-
-def test_a_pipeline_is_refused(tmp_path: Path) -> None:
-    """Forced into the role, a pipeline says what it is and what an encoder would be."""
-    folder = build_stable_diffusion(tmp_path / "stable-diffusion")
-    context = BindContext(lambda path: path.name)
-    with pytest.raises(RoleError, match=r"StableDiffusionPipeline.*gives no vectors"):
-        bind(parse_spec(str(folder)), "encoder", context, force=True)
 
 
 @pytest.mark.parametrize(
