@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.datasets.opening.questions import (
     CAPABILITIES,
@@ -36,7 +35,6 @@ from pytest_cepbench.metrics.judge_agreement import (
     confusion,
     grades_of,
     krippendorff_alpha,
-    share,
     shared_battles,
 )
 from pytest_cepbench.metrics.pair_models import (
@@ -88,9 +86,6 @@ class Leaderboard:
     unjudged: arranged battles without verdict that are no forfeits.
     pair_win_rates: by tie policy, of each model against each other one, in the order of the
     standings; None where they never met. Forfeits do not count.
-    curves: of each model, in that order, its win rate (ties forced) over its first battles in a
-    random order, as (battles, win rate, low, high) with the 95 % interval of `share`. Source:
-    OpenING, Fig. 7.
     """
 
     name: str
@@ -104,7 +99,6 @@ class Leaderboard:
     unjudged: int
     standings: tuple[Standing, ...]
     pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
-    curves: tuple[tuple[tuple[int, float, float, float], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,6 @@ def make_leaderboard(
         unjudged=unjudged,
         standings=tuple(standings),
         pair_win_rates={policy: rates(policy) for policy in TIE_POLICIES},
-        curves=tuple(_curve(battles, standing.model) for standing in standings),
     )
 
 
@@ -266,23 +259,6 @@ def _forfeits(
         if (p.first in without_answer) != (p.second in without_answer)
     ]
     return forfeits, len(missing) - len(forfeits)
-
-
-_POINTS = 20
-"""Of a curve of win rates."""
-
-
-def _curve(
-    battles: Sequence[JudgedBattle], model: str
-) -> tuple[tuple[int, float, float, float], ...]:
-    """Win rate with ties forced over the first battles, which are put in order by digest."""
-    own = [battle for battle in battles if model in (battle.first, battle.second)]
-    own.sort(key=lambda b: digest_text(f"{b.question} {b.first} {b.second}"))
-    won = [(b.winner in ("A", "Tie(A)")) == (b.first == model) for b in own]
-    asked = [battle.question for battle in own]
-    sizes = sorted({max(1, round(len(own) * k / _POINTS)) for k in range(1, _POINTS + 1)})
-    rates = [share(won[:size], asked[:size]) for size in sizes]
-    return tuple((rate.total, rate.right / rate.total, rate.low, rate.high) for rate in rates)
 
 
 def _groups(
