@@ -1,27 +1,19 @@
 """A store on a disk of its own: `python -m tests.store.small_disk FOLDER WHAT`.
 
-WHAT is full, former, read-only or shared. Run inside a mount of one or two megabytes; says one
+WHAT is full or read-only. Run inside a mount of one or two megabytes; says one
 line per fact for the test to compare.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
-from pytest_cepbench.store.database import INDEX
 from tests.artifacts.files import noise
-from tests.store.filling import contents
-from tests.store.filling import fill as fill_store
-from tests.store.test_former_format import FORMER
 
 
 def say(*words: object) -> None:
@@ -76,38 +68,11 @@ def fill(disk: Path) -> None:
         say("damage:", store.damage)
 
 
-def former(disk: Path) -> None:
-    """Open a store of the former format where no room is left to rewrite it, then where some is."""
-    folder = disk / "store"
-    with Store(folder) as store:
-        store.put([StoredResult(f"key {number}", "text " * 2000) for number in range(40)])
-    with closing(sqlite3.connect(folder / INDEX)) as connection:
-        connection.executescript(FORMER)
-    before = contents(folder)
-    (disk / "ballast").write_bytes(bytes(1_400_000))
-    say("full:", refusal(lambda: Store(folder).close()))
-    say("as it was:", contents(folder)[INDEX] == before[INDEX])
-    (disk / "ballast").unlink()
-    with Store(folder) as store:
-        say("room again:", len(store), store.damage)
-
-
 def read_only(disk: Path) -> None:
     """Make a store where nothing can be written."""
     say("a new store:", refusal(lambda: Store(disk / "store").close()))
 
 
-def shared(disk: Path) -> None:
-    """Share a live store on a disk that becomes read-only."""
-    fill_store(disk / "live", range(2))
-    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    with TemporaryDirectory() as own:
-        try:
-            Store(Path(own), (disk / "live",)).close()
-        except StoreError as error:
-            say("live:", error)
-
-
 if __name__ == "__main__":
-    kinds = {"full": fill, "former": former, "read-only": read_only, "shared": shared}
+    kinds = {"full": fill, "read-only": read_only}
     kinds[sys.argv[2]](Path(sys.argv[1]))

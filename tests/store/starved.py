@@ -112,11 +112,10 @@ def main(folder: Path, lack: str) -> None:
     """Read images while the system cannot, and again afterwards."""
     path, digest, _ = next(list_files(folder / "own"))
     assert digest is not None
-    with Store(folder / "own") as own, Store(folder / "empty", [folder / "own"]) as over:
+    with Store(folder / "own") as own:
         recorded = RecordedStep("", FileImage(path))
         reads: dict[str, Callable[[], object]] = {
             "own": lambda: own.get_artifact(digest),
-            "shared": lambda: over.get_artifact(digest),
             "verify": lambda: inspect(own.root, own.index.read),
             "recorded": recorded.load_image,
         }
@@ -132,14 +131,14 @@ def main(folder: Path, lack: str) -> None:
             for name, words in outcomes.items():
                 say(f"{name}:", words)
         else:
-            for name in ("own", "shared", "recorded"):
+            for name in ("own", "recorded"):
                 seen = set()
                 for mebibytes in range(0, 64, 4):
                     with with_memory(mebibytes):
                         seen.add(outcome(reads[name]).partition(",")[0])
                 say(f"{name}:", " or ".join(sorted(seen)))
         say("afterwards:", *(outcome(read) for read in reads.values()))
-        say("damage:", own.damage + over.damage, inspect(own.root, own.index.read).sound)
+        say("damage:", own.damage, inspect(own.root, own.index.read).sound)
 
 
 if __name__ == "__main__":

@@ -70,10 +70,12 @@ def test_an_answer_that_is_not_what_its_digest_says_is_not_there(tmp_path: Path,
 
 def test_answers_come_from_a_shared_store(tmp_path: Path) -> None:
     """With their images, so that a candidate battles what another machine accepted."""
-    with Store(tmp_path / "theirs") as theirs:
+    (tmp_path / "team").mkdir()
+    with Store(tmp_path / "theirs", publish=tmp_path / "team") as theirs:
         answer = _answer(theirs, 1, 2)
         put_answers(theirs, [answer])
-    with Store(tmp_path / "ours", shared=[tmp_path / "theirs"]) as ours:
+        theirs.flush()
+    with Store(tmp_path / "ours", shared=[tmp_path / "team"]) as ours:
         assert get_answers(ours, [answer.digest]) == {answer.digest: answer}
         assert all(ours.get_artifact(digest) is not None for digest in answer.images)
 

@@ -44,23 +44,6 @@ def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
     ]
 
 
-def test_a_former_format_waits_for_room_to_be_rewritten(on_disk: OnDisk) -> None:
-    """It is as it was, and is rewritten when there is room."""
-    assert on_disk("size=2m", "former") == [
-        "full: StoreFullError True",
-        "as it was: True",
-        "room again: 40 []",
-    ]
-
-
 def test_a_read_only_disk_is_explained(on_disk: OnDisk) -> None:
     """A store that cannot be made is an error that names the option, not a traceback."""
     assert on_disk("size=1m,ro", "read-only") == ["a new store: StoreError True"]
-
-
-def test_a_shared_store_on_a_read_only_disk(on_disk: OnDisk) -> None:
-    """A live one cannot be read there, and the error says what to do."""
-    (live,) = on_disk("size=2m", "shared")
-    assert "--cep-shared" in live
-    assert "is a live store" in live
-    assert live.endswith("give a copy of the folder, or share results with --cep-publish")
