@@ -199,6 +199,7 @@ def _receptive_field(config: Any) -> int:
     return needed
 
 
+@dataclass(frozen=True)
 class CtcDescriber:
     """A loaded model that writes speech down; satisfies the Describer Protocol.
 
@@ -206,29 +207,28 @@ class CtcDescriber:
     each frame is taken (greedy); repeats and blanks go as the tokenizer says.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, reader: SoundReader) -> None:
-        self._model = model
-        self._tokenizer = tokenizer
-        self._reader = reader
+    model: Any
+    tokenizer: Any
+    reader: SoundReader
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
-        self._model.to(device)
+        self.model.to(device)
 
     def describe(
         self, sounds: Sequence[Sound], prompt: str, seeds: Sequence[int]
     ) -> list[str | Failure]:
         """Write each sound down; such models read no prompt."""
         del prompt, seeds
-        return self._reader.ask(sounds, self._transcribe)
+        return self.reader.ask(sounds, self._transcribe)
 
     def _transcribe(self, waves: Sequence[Wave], _: Sequence[int]) -> list[str]:
         import torch
 
         with quiet(), torch.inference_mode():
-            features = self._reader.features(waves).to(input_device(self._model), self._model.dtype)
-            tokens = self._model(**features).logits.argmax(dim=-1).cpu()
-        texts = [self._tokenizer.decode(row, skip_special_tokens=True) for row in tokens]
+            features = self.reader.features(waves).to(input_device(self.model), self.model.dtype)
+            tokens = self.model(**features).logits.argmax(dim=-1).cpu()
+        texts = [self.tokenizer.decode(row, skip_special_tokens=True) for row in tokens]
         return [text.strip() for text in texts]
 
 

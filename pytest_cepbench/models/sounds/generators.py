@@ -12,7 +12,6 @@ import copy
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,43 +77,29 @@ class SoundGeneratorParams(SoundModelParams):
         return True
 
 
+@dataclass(frozen=True)
 class SoundGenerator:
     """A loaded model that makes sounds; satisfies the Generator Protocol.
 
-    vocoder, speaker: of a model that makes spectrograms; None for others.
     rate: of its sounds, in Hz.
-    params: of the spec.
+    settings: of each call.
+    vocoder, speaker: of a model that makes spectrograms; None for others.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        rate: int,
-        params: SoundGeneratorParams,
-        vocoder: Any = None,
-        speaker: Any = None,
-    ) -> None:
-        self._model = model
-        self._tokenizer = tokenizer
-        self._rate = rate
-        self._vocoder = vocoder
-        self._speaker = speaker
-        self._call: dict[str, Any] = {}
-        if vocoder is None and model.can_generate():
-            config = copy.deepcopy(model.generation_config)
-            for name, value in params.given.items():
-                setattr(config, name, value)
-            if params.max_new_tokens is not None:
-                config.max_length = None
-            self._call["generation_config"] = config
-        elif params.speaker_id is not None:
-            self._call["speaker_id"] = params.speaker_id
-        self._longest = int(getattr(model.config, "max_text_positions", None) or sys.maxsize)
+    model: Any
+    tokenizer: Any
+    rate: int
+    settings: Mapping[str, Any]
+    vocoder: Any = None
+    speaker: Any = None
+
+    @property
+    def _longest(self) -> int:
+        return int(getattr(self.model.config, "max_text_positions", None) or sys.maxsize)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
-        for part in filter(None, (self._model, self._vocoder)):
+        for part in filter(None, (self.model, self.vocoder)):
             part.to(device)
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[SoundLike | Failure]:
@@ -122,10 +107,10 @@ class SoundGenerator:
         import torch
 
         made: list[SoundLike | Failure] = []
-        device = input_device(self._model)
+        device = input_device(self.model)
         with quiet(), torch.inference_mode():
             for text, seed in zip(texts, seeds, strict=True):
-                inputs = self._tokenizer([text], return_tensors="pt")
+                inputs = self.tokenizer([text], return_tensors="pt")
                 inputs = {name: value[:, : self._longest] for name, value in inputs.items()}
                 if not inputs["input_ids"].numel():
                     made.append(Failure("bad-sound", "the model knows no sign of the text"))
@@ -134,21 +119,21 @@ class SoundGenerator:
                     wave = self._wave({name: v.to(device) for name, v in inputs.items()})
                 samples = wave.float().cpu().numpy()
                 # (1, channels, frames) of a codec, (1, frames) or (frames,) of a vocoder.
-                made.append((samples.reshape(-1, samples.shape[-1]).mean(axis=0), self._rate))
+                made.append((samples.reshape(-1, samples.shape[-1]).mean(axis=0), self.rate))
         return made
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are read; see `CountsTokens`."""
         with quiet():
-            return [len(self._tokenizer(text)["input_ids"]) for text in texts], self._longest
+            return [len(self.tokenizer(text)["input_ids"]) for text in texts], self._longest
 
     def _wave(self, inputs: Mapping[str, Any]) -> Any:
-        if self._vocoder is not None:
-            speaker = self._speaker.to(input_device(self._model), self._model.dtype)
-            return self._model.generate_speech(inputs["input_ids"], speaker, vocoder=self._vocoder)
-        if "generation_config" in self._call:
-            return self._model.generate(**inputs, **self._call)
-        return self._model(**inputs, **self._call).waveform
+        if self.vocoder is not None:
+            speaker = self.speaker.to(input_device(self.model), self.model.dtype)
+            return self.model.generate_speech(inputs["input_ids"], speaker, vocoder=self.vocoder)
+        if "generation_config" in self.settings:
+            return self.model.generate(**inputs, **self.settings)
+        return self.model(**inputs, **self.settings).waveform
 
 
 def _makes_spectrograms(checkpoint: Checkpoint) -> bool:
@@ -199,7 +184,16 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     rate = next((int(rate) for rate in rates if rate), None)
     if rate is None:
         raise CheckpointError(f"{checkpoint.path}: its configuration states no sampling_rate")
-    return SoundGenerator(model, tokenizer, rate, plan.params, vocoder, speaker)
+    settings: dict[str, Any] = {}
+    if vocoder is None and model.can_generate():
+        config = settings["generation_config"] = copy.deepcopy(model.generation_config)
+        for name, value in plan.params.given.items():
+            setattr(config, name, value)
+        if plan.params.max_new_tokens is not None:
+            config.max_length = None
+    elif plan.params.speaker_id is not None:
+        settings["speaker_id"] = plan.params.speaker_id
+    return SoundGenerator(model, tokenizer, rate, settings, vocoder, speaker)
 
 
 def _voice(plan: LoadPlan[SoundGeneratorParams], model: Any) -> tuple[Any, Any]:
@@ -216,22 +210,19 @@ def _voice(plan: LoadPlan[SoundGeneratorParams], model: Any) -> tuple[Any, Any]:
         raise CheckpointError(
             f"{folder}: the vocoder takes spectrograms of {taken} bins, and the model makes {bins}"
         )
-    return vocoder, torch.from_numpy(_read_speaker(file, model.config.speaker_embedding_dim))
-
-
-def _read_speaker(file: Path, size: int) -> Any:
     try:
         values = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise CheckpointError(
             f"{file}: expected the embedding of a speaker, as numpy.save writes it ({error})"
         ) from error
+    size = model.config.speaker_embedding_dim
     if values.size != size or values.dtype.kind != "f" or not np.isfinite(values).all():
         raise CheckpointError(
             f"{file}: expected {size} finite numbers, the embedding of a speaker, found "
             f"{values.shape} {values.dtype}"
         )
-    return values.reshape(1, size).astype(np.float32)
+    return vocoder, torch.from_numpy(values.reshape(1, size).astype(np.float32))
 
 
 ADAPTER = adapter(
