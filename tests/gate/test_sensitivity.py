@@ -349,3 +349,11 @@ def test_the_least_tolerance_that_holds(
 def test_one_unit_that_does_not_change_has_no_design() -> None:
     """It shows nothing of others."""
     assert unchanged_design({"a": 1}) is None
+
+
+def test_a_rise_from_chance_is_an_improvement() -> None:
+    """That much was seen; what the baseline is worth is said beside it."""
+    before = accepted(_at(0.211, floor=0.21))
+    judgement = judge(_at(0.6, model=OTHER, floor=0.21), before, Policy())
+    assert judgement.verdict is Verdict.IMPROVED
+    assert len(judgement.warnings) == 1

@@ -205,6 +205,8 @@ def test_repetition_counts_n_grams_that_were_there(words: list[str], n: int) -> 
     expected = repeated / count if count else 0.0
     assert repeated_share(" ".join(words), n) == pytest.approx(expected)
     assert 0.0 <= repeated_share(" ".join(words), n) < 1.0
+    with pytest.raises(ValueError, match="at least 1 word"):
+        repeated_share("a", 0)
 
 
 @given(WORDS, WORDS)

@@ -305,3 +305,11 @@ def test_spreads_of_other_numbers_are_refused(deviations: list[float], seeds: in
     """Named with what was expected."""
     with pytest.raises(ValueError, match="expected a deviation of at least 0"):
         MeasurementSpread.of(deviations, seeds)
+
+
+def test_without_spread_nothing_changes() -> None:
+    """A model that gives the same under every seed is compared as with one measurement."""
+    spread = MeasurementSpread.of([0.0, 0.0], 5)
+    assert spread.widened(BOUNDS, 1.0) is BOUNDS
+    design = Design.plain(0.05, 60)
+    assert spread.limited(design, 0.05) is design

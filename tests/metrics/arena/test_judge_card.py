@@ -196,3 +196,12 @@ def test_an_order_effect_without_limit_is_none() -> None:
 
     assert judge_card(judge, people).order is None
     assert judge_card(swap(judge), swap(people)).order is None
+
+
+def test_a_coin_sees_nothing() -> None:
+    """The sentence says so, and there is no number of samples that would help."""
+    card = judge_card(erring(PEOPLE, 0.6, np.random.default_rng(2)), PEOPLE)
+
+    assert card.visible_drop < 0
+    assert card.sample_factor is None
+    assert "sees nothing of a true drop" in card.sentence()
