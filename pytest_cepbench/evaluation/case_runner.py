@@ -40,6 +40,7 @@ from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.stored_chains import attribute
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 Acceptance = Literal["none", "new", "all"]
@@ -194,7 +195,7 @@ def _attributed(
     elif whole > most:
         text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
         return replace_fields(shown, attribution=text)
-    attribution = run.attribute(case, reference.model.get("step", ""), samples)
+    attribution = attribute(run, case, reference.model.get("step", ""), samples)
     hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
     return replace_fields(shown, attribution=attribution.said, hops=hops)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import CepError, RoleError, SuiteError
+from pytest_cepbench.errors import RoleError, SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import RequiredFeatures, plans_of, readers_of
 from pytest_cepbench.measures.cases import Case
@@ -20,13 +19,7 @@ from pytest_cepbench.measures.chain_similarity import same_answers
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.suites.definition import GROWERS, Suite
 from pytest_cepbench.suites.estimate import ModelSteps, count_chain_steps
-from pytest_cepbench.suites.suite_run import (
-    SuiteRun,
-    short_prompt,
-)
-
-if TYPE_CHECKING:
-    from pytest_cepbench.suites.stored_chains import Attribution
+from pytest_cepbench.suites.suite_run import SuiteRun, short_prompt
 
 
 class ChainRun(SuiteRun):
@@ -147,22 +140,6 @@ class ChainRun(SuiteRun):
             (required, samples) for case, samples in cases for required in self._required(case)
         ]
         return count_chain_steps(self.chain_data, readings)
-
-    def attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
-        """Say at which hops a case lost its score since its baseline.
-
-        step: the baseline's model, by `remember`; empty where it has none.
-        sample_ids: of the case, each counted once; all when empty.
-        What cannot be found out is said, not raised. Raises ValueError for an id that is not the
-        case's.
-        """
-        from pytest_cepbench.suites.stored_chains import Attribution, attribute
-
-        measure, roles = self.measures[case.key.metric], list(self.assignments.roles)
-        try:
-            return attribute(case, measure, self.chain_data, roles, step, sample_ids)
-        except CepError as error:  # the verdict stands without it
-            return Attribution(said=f"could not be followed through the chain: {error}")
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_cepbench.chains import Chain, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
+from pytest_cepbench.errors import BaselineError, CepError, MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import Scores, mean_of_scores
 from pytest_cepbench.measures import ChainExcerpt, Measure
 from pytest_cepbench.measures.base import grower, plans_read, readers_of
@@ -254,14 +254,7 @@ class Attribution:
     first_difference: tuple[int, int] | None = None
 
 
-def attribute(
-    case: Case,
-    measure: Measure,
-    chain_data: ChainData,
-    roles: Sequence[str],
-    step: str,
-    sample_ids: Sequence[str],
-) -> Attribution:
+def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
     """Say at which hops a case lost its score, by chains that begin as the baseline's.
 
     Hybrid k has the baseline's first k hops of the roles that differ and goes on by the
@@ -269,30 +262,32 @@ def attribute(
     hybrid k scores better than hybrid k - 1. The baseline's hops come from the store, its model is
     never loaded; the candidate's are computed where they are not stored.
 
-    roles: those that have a model in this run.
     step: the baseline's model, by `remember`; empty where it has none.
     sample_ids: of the case; all when empty, which is what distances between sets need. Over given
     samples each counts once, in however many categories it is.
-    Raises ValueError for an id that is not the case's; DatasetError, CheckpointError, ModelError
-    and StoreError as they come. What cannot be found out is said, not raised.
+    What cannot be found out is said, not raised: the verdict stands without it. Raises ValueError
+    for an id that is not the case's.
     """
-    dataset = chain_data.dataset
-    own = {s.id: s for category in case.categories for s in dataset.in_category(category)}
+    data, measure = run.chain_data, run.measures[case.key.metric]
+    own = {s.id: s for category in case.categories for s in data.dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
     if foreign:
         raise ValueError(
             f"{case.key} has no sample {foreign[0]!r}: ids of its own samples are expected"
         )
     samples = [own[name] for name in sorted(set(sample_ids) or own)]
+    roles = list(run.assignments.roles)
     try:
-        baseline_models = _baseline_models(chain_data, step)
+        baseline_models = _baseline_models(data, step)
         if isinstance(baseline_models, str):
             return Attribution(baseline_models)
         return _attribute(
-            case, measure, chain_data, baseline_models, samples, roles, whole=not sample_ids
+            case, measure, data, baseline_models, samples, roles, whole=not sample_ids
         )
     except (BaselineError, MeasurementError, NotInStoreError) as error:
         return Attribution(f"Where the score was lost cannot be said: {error}.")
+    except CepError as error:
+        return Attribution(f"could not be followed through the chain: {error}")
 
 
 def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] | str:

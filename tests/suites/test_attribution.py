@@ -12,7 +12,7 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.stored_chains import Attribution, Hop, _describe_hops
+from pytest_cepbench.suites.stored_chains import Attribution, Hop, _describe_hops, attribute
 from tests.datasets.replay.files import put_table
 from tests.suites.spoiling import ASKED
 from tests.suites.world import SUITE, TASKS, Staged, stage
@@ -45,7 +45,7 @@ def _step(staged: Staged) -> str:
 def _attribute(
     candidate: Staged, baseline: Staged, case: str, ids: Sequence[str] = ()
 ) -> Attribution:
-    return candidate.run.attribute(candidate.cases[case], _step(baseline), ids)
+    return attribute(candidate.run, candidate.cases[case], _step(baseline), ids)
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
     runner = baseline.run.chain_data.runner
     steps = [json.loads(remember(runner(role).bound)) for role in ("describer", "generator")]
-    attribution = candidate.run.attribute(candidate.cases["overall-gc"], json.dumps(steps), ())
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
     assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in attribution.hops] == [
         ("d", 1, False), ("g", 2, False), ("d", 3, True),
         ("g", 4, False), ("d", 5, False), ("g", 6, True),
@@ -274,7 +274,7 @@ def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged
     with Store(tmp_path / "elsewhere") as elsewhere:
         step = _measured(tmp_path, elsewhere, BASELINE, "describer", None)
     calls = ASKED.copy()
-    sentence = _silent(candidate.run.attribute(candidate.cases["overall-gc"], step, ()))
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
     assert sentence.startswith("The baseline's chains are not in this run's store, so")
     assert "--cep-store" in sentence
     assert calls == ASKED
@@ -285,7 +285,7 @@ def test_samples_that_the_store_lacks_are_left_out(
 ) -> None:
     """The others are looked at, and how many are missing is said."""
     step = _measured(tmp_path, store, BASELINE, "describer", 2)
-    attribution = candidate.run.attribute(candidate.cases["overall-gc"], step, ())
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
     assert 0 < attribution.samples < 5
     assert attribution.said.endswith(
         f"Left out: {12 - attribution.samples} whose chains by the baseline are not in the store."
@@ -299,14 +299,14 @@ def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
     step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
     staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
     staged.measure("overall-gc")
-    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
     assert sentence.startswith("The encoder under test only reads")
 
 
 def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Staged) -> None:
     """What differs is not the model: no model can be put back."""
     step = _measured(tmp_path, store, CANDIDATE, "describer", None)
-    sentence = _silent(candidate.run.attribute(candidate.cases["overall-gc"], step, ()))
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
     assert sentence == "The describer is the baseline's own: there is no model to exchange."
 
 
@@ -319,7 +319,7 @@ def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) 
     choices = RoleChoices(model=f"replay:{tmp_path / 'made'}?layout=sdp")
     staged = stage(tmp_path / "suite", GC, store, choices)
     step = _measured(tmp_path, store, BASELINE, "describer", None)
-    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
     assert sentence.startswith("The chains were made elsewhere")
 
 
@@ -333,7 +333,7 @@ def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) 
 )
 def test_a_baseline_that_does_not_tell(candidate: Staged, step: str, says: str) -> None:
     """An older or an edited baseline is named as the reason."""
-    attribution = candidate.run.attribute(candidate.cases["overall-gc"], step, ())
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
     assert _silent(attribution).startswith(says)
 
 
@@ -341,7 +341,7 @@ def test_a_sample_of_another_case(candidate: Staged) -> None:
     """The caller's mistake is an error that names the sample."""
     only_a = next(s.id for s in candidate.run.dataset.samples if s.categories == ("a",))
     with pytest.raises(ValueError, match=f"world/b/gc has no sample '{only_a}'"):
-        candidate.run.attribute(candidate.cases["b-gc"], "{}", [only_a])
+        attribute(candidate.run, candidate.cases["b-gc"], "{}", [only_a])
 
 
 def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> None:
@@ -353,5 +353,5 @@ def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> N
     blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
     staged = stage(tmp_path / "suite", text, store, blank)
     assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
-    sentence = _silent(staged.run.attribute(staged.cases["overall-gc_fid"], step, ()))
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ()))
     assert "sets of other sizes are not compared" in sentence
