@@ -19,7 +19,6 @@ from pytest_cepbench.errors import CepError, EndedError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.judge_card import OrderEffect
-from pytest_cepbench.option_values import at_least_one
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.report.writers import write_reports
@@ -68,15 +67,11 @@ def agree_judges(arguments: Namespace) -> int:
     if arguments.unseen:
         raise SpecError("--unseen is of two judges: a card has --seen MODEL")
     _refuse(arguments, _OF_ASKED, "is of a judge that is asked: add --judge=SPEC")
-    repetitions = [Path(text) for text in arguments.repeat]
-    paths = [*verdicts, arguments.people, *repetitions]
-    places = [path.resolve() for path in paths]
-    for i, path in enumerate(paths):
-        if places.index(places[i]) < i:
-            raise SpecError(
-                f"file {str(path)!r} is given twice: the judge's verdicts, people's (--people) and "
-                "repetitions (--repeat) are files of their own"
-            )
+    if verdicts[0].resolve() == arguments.people.resolve():
+        raise SpecError(
+            f"file {str(verdicts[0])!r} is given twice: the judge's verdicts and people's "
+            "(--people) are files of their own"
+        )
     names = ModelNames()
     judge = read_verdicts(verdicts[0], names)
     if arguments.people.is_dir():  # those of the majority
@@ -91,7 +86,6 @@ def agree_judges(arguments: Namespace) -> int:
         (verdicts[0].stem, arguments.people.stem),
         judge,
         people,
-        repeats=[read_verdicts(path, names) for path in repetitions],
         seen=[names(name) for name in arguments.seen],
     )
     page = card_page(measured)
@@ -122,7 +116,7 @@ def _compare_judges(arguments: Namespace) -> int:
         "is of a judge's card: give its verdicts with --people FILE, or the judge itself with "
         "--judge=SPEC --on FILE"
     )
-    _refuse(arguments, ("seen", "repeat", *_OF_ASKED), why)
+    _refuse(arguments, ("seen", *_OF_ASKED), why)
     names = ModelNames()
     first, second = file_titles(arguments.verdicts).values()
     compared = compare_judges(
@@ -167,7 +161,7 @@ def file_titles(paths: Sequence[Path]) -> dict[Path, str]:
 
 def _ask_judge(arguments: Namespace) -> int:
     """Ask the judge; print, write and keep its card; exit codes as in `main`."""
-    repeats = _repeats_of_asked(arguments)
+    _check_asked(arguments)
     order: AskedOrder = arguments.order or "both"
     seed: int = arguments.seed or 0
     with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
@@ -181,15 +175,7 @@ def _ask_judge(arguments: Namespace) -> int:
         seen = [*map(names, arguments.seen)]
         require_models(seen, panel.people)  # now, not after thousands of calls
         begin()
-        if repeats and not judge.bound.seeded:
-            tell(
-                "--repeat is passed over: this judge does not use its seed, so it says the same "
-                "again"
-            )
-            repeats = 0
-        given = collect_verdicts(
-            panel.people, panel.pair, judge, order, tell, seed=seed, repeats=repeats
-        )
+        given = collect_verdicts(panel.people, panel.pair, judge, order, tell, seed=seed)
         tell(verdicts_line(judge))
         identity = identify_judge(judge.bound)
         asked = AskedJudge(identity, order, seed, given.failures, panel.left_out)
@@ -198,8 +184,6 @@ def _ask_judge(arguments: Namespace) -> int:
     file = f"judge-card-{name}"
     write_and_show(arguments, {"card": card}, card_page(card), file)
     verdicts: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
-    for index, repeat in enumerate(given.repeats, 1):
-        verdicts[f"{name}-again-{index}.json"] = repeat
     if arguments.on == SHAPES_PANEL:
         verdicts[f"{name}-truth.json"] = panel.people
     try:
@@ -214,8 +198,8 @@ def _ask_judge(arguments: Namespace) -> int:
     return 0
 
 
-def _repeats_of_asked(arguments: Namespace) -> int:
-    """How often a judge is asked again. Raises SpecError for options that it cannot be asked by."""
+def _check_asked(arguments: Namespace) -> None:
+    """Raise SpecError for options that a judge cannot be asked by."""
     if arguments.verdicts or arguments.people is not None:
         file = "--people" if arguments.people else f"the file {str(arguments.verdicts[0])!r}"
         raise SpecError(
@@ -231,12 +215,6 @@ def _repeats_of_asked(arguments: Namespace) -> int:
         raise SpecError(
             f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
         )
-    if len(arguments.repeat) > 1:
-        raise SpecError("--repeat is given several times: with --judge one number is expected")
-    try:
-        return at_least_one(arguments.repeat[0], "--repeat") if arguments.repeat else 0
-    except ValueError as error:
-        raise SpecError(str(error)) from error
 
 
 def _people_panel(arguments: Namespace, store: Store, names: ModelNames, seed: int) -> BattlePanel:
@@ -368,11 +346,6 @@ def _findings(measured: MeasuredJudge) -> Iterator[str]:
             f"both orders: the same model is preferred in {share(both.consistent)} of "
             f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
             f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
-        )
-    if card.stability is not None:
-        yield (
-            f"asked again: the same of the four verdicts in {share(card.stability.labels)}, the "
-            f"same side in {share(card.stability.forced)}"
         )
     yield (
         f"Krippendorff's alpha: {number(card.alpha)}; correlation of scores: "

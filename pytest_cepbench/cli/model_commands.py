@@ -196,9 +196,6 @@ _JUDGES = Command(
             a model that was known while the judge was made (several allowed)
         --unseen MODEL several
             a model that the second of two judges did not know while it was made (several allowed)
-        --repeat FILE|N several
-            verdicts of the same judge, asked again (several allowed); with --judge, how often it is
-            asked again, each time with another seed
         @agreement-out
         [a judge that is asked]
         --judge SPEC  the judge, in the place of a file of its verdicts

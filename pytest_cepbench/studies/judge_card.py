@@ -37,13 +37,11 @@ class AskedVerdicts:
     """What a judge said of battles.
 
     verdicts: each battle at most once in each order.
-    repeats: the same, asked again, each time with another seed.
     failures: how often it gave no verdict, by kind.
     equal: battles of equal answers, which need no judge.
     """
 
     verdicts: tuple[JudgedBattle, ...]
-    repeats: tuple[tuple[JudgedBattle, ...], ...]
     failures: Mapping[str, int]
     equal: int
 
@@ -56,20 +54,17 @@ def collect_verdicts(
     announce: Announce,
     *,
     seed: int = 0,
-    repeats: int = 0,
     remark: Callable[[int], str] | None = None,
 ) -> AskedVerdicts:
     """Ask a judge about every battle; what the store has is not asked again.
 
     pair: gives the question and the answers of a battle, the first answer as the candidate.
     announce: is given a line of progress every ten seconds.
-    seed: of the judge and of the balanced order; each repetition has the next one.
-    repeats: how often the judge is asked again; of no use for one that does not use its seed.
+    seed: of the judge and of the balanced order.
     remark: what a line of progress says besides, of so many judged battles.
     Raises MeasurementError where it gave no verdict at all, and what models and store raise.
     """
-    rounds = range(1 + repeats)
-    given: list[list[JudgedBattle]] = [[] for _ in rounds]
+    given: list[JudgedBattle] = []
     failures: Counter[str] = Counter()
     details: dict[str, str] = {}
     equal = 0
@@ -80,14 +75,13 @@ def collect_verdicts(
         different = [(battle, answers) for battle, answers in pairs if not equal_answers(answers)]
         equal += len(pairs) - len(different)
         shown = list(shown_in_order(different, order, seed))
-        for k in rounds:
-            winners = judge_in_order([answers for _, _, answers in shown], seed + k, judge)
-            for (question, models, _), winner in zip(shown, winners, strict=True):
-                if isinstance(winner, Failure):
-                    failures[winner.kind] += 1
-                    details.setdefault(winner.kind, winner.detail)
-                else:
-                    given[k].append(JudgedBattle(question, *models, winner))
+        winners = judge_in_order([answers for _, _, answers in shown], seed, judge)
+        for (question, models, _), winner in zip(shown, winners, strict=True):
+            if isinstance(winner, Failure):
+                failures[winner.kind] += 1
+                details.setdefault(winner.kind, winner.detail)
+            else:
+                given.append(JudgedBattle(question, *models, winner))
         judge.store.artifact_cache.clear()
         done, now = start + len(chunk), time.monotonic()
         if now - told >= _EVERY and done < len(battles):
@@ -95,12 +89,11 @@ def collect_verdicts(
             left = (len(battles) - done) * (now - begun) / done
             more = f"; {remark(done)}" if remark else ""
             announce(f"{done:,} of {len(battles):,} battles judged, {left:.0f} s left{more}")
-    if not given[0]:
+    if not given:
         kind, detail = next(iter(details.items()), ("", "every two answers are equal"))
         why = f"{kind}: {detail}" if kind else detail
         raise MeasurementError(f"the judge gave no verdict on {len(battles)} battles: {why}")
-    first, *others = map(tuple, given)
-    return AskedVerdicts(first, tuple(others), dict(failures), equal)
+    return AskedVerdicts(tuple(given), dict(failures), equal)
 
 
 _Showing = tuple[str, tuple[str, str], AnswerPair]
@@ -127,7 +120,7 @@ def shown_in_order(
         if order == "arranged":
             showings = showings[:1]
         elif order == "balanced":
-            # Of the pair alone: whichever order people saw, and for every repetition.
+            # Of the pair alone: whichever order people saw.
             name = f"{seed} {battle.question} {' '.join(sorted(models))}"
             ascending = models == tuple(sorted(models))
             showings = [showings[(int(digest_text(name)[:8], 16) + ascending) % 2]]
@@ -213,7 +206,6 @@ def measure_judge(
     people: Sequence[JudgedBattle],
     *,
     seen: Collection[str] = (),
-    repeats: Sequence[Sequence[JudgedBattle]] = (),
     asked: AskedJudge | None = None,
 ) -> MeasuredJudge:
     """The card of a judge.
@@ -221,10 +213,9 @@ def measure_judge(
     names: of the judge's and of people's verdicts.
     judge: its verdicts, each battle at most once in each order.
     seen: models that were known while the judge was made; none where that is unknown.
-    repeats: verdicts of the same judge, asked again.
     asked: the judge that was asked for the verdicts; None where they come from a file.
-    Raises DatasetError where the two judged no battle both, where files hold the same verdicts, for
-    a repetition of other battles, and for a seen model that has no battle.
+    Raises DatasetError where the two judged no battle both, where files hold the same verdicts, and
+    for a seen model that has no battle.
     """
     matched = match_battles(people, judge)
     known = _models(battle for battle, _ in matched)
@@ -246,9 +237,7 @@ def measure_judge(
         )
     require_models(seen, (battle for battle, _ in matched))
     unseen = known - set(seen) if seen else set()
-    card = judge_card(judge, people, unseen=unseen, repeats=repeats)
-    if repeats and card.stability is None:
-        raise DatasetError(f"the repetitions have no battle of {names[0]} in the same order")
+    card = judge_card(judge, people, unseen=unseen)
     sided = card.first_right.total and card.second_right.total
     shown, error = card.shown_win_rate() if sided else (None, None)
     shared = _pairs(battle for battle, _ in matched)
@@ -296,7 +285,6 @@ def measure_asked(
         given.verdicts,
         panel.people,
         seen=seen,
-        repeats=[repeat for repeat in given.repeats if repeat],
         asked=replace(asked, left_out=left_out),
     )
 

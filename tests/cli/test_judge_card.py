@@ -35,7 +35,6 @@ def verdicts(home: Home) -> Home:
     """Verdicts of people, of a judge that errs in every fifth, and files that fit neither."""
     write(home.path / "people.json", PEOPLE)
     write(home.path / "judge.json", [*ERRING, *swap(ERRING)[:100]])
-    write(home.path / "again.json", PEOPLE[:50])
     write(home.path / "copied.json", [*PEOPLE[1:], PEOPLE[0]])
     write(
         home.path / "others.json",
@@ -55,8 +54,7 @@ def verdicts(home: Home) -> Home:
 def test_a_card(verdicts: Home) -> None:
     """The sentence first, then its parts; all of it in the file for machines."""
     ended = verdicts.command(
-        *("agree", "judges", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"),
-        "--repeat=again.json",
+        "agree", "judges", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"
     )
     folder = verdicts.path / ".cepbench" / "agreement"
     card = json.loads((folder / "judge-card-judge.json").read_text("utf-8"))["card"]
@@ -68,7 +66,6 @@ def test_a_card(verdicts: Home) -> None:
     assert sentence in text
     assert "of a true win rate of 0.45 it would show 0.47" in text
     assert "100.00 [89.8, 100.0] of 100 pairs; the first answer in 0, the second in 0" in text
-    assert "asked again: the same of the four verdicts in 80.00" in text
     assert "models known while the judge was made: m00, m01" in text
     assert card["sentence"].startswith(sentence)
     assert (card["accuracy"], card["visible_drop"]) == (0.8, pytest.approx(0.6))
@@ -97,10 +94,6 @@ def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
     [
         (["none.json", "--people=people.json"], "file 'none.json' cannot be read"),
         (["judge.json", "--people=judge.json"], "file 'judge.json' is given twice"),
-        (
-            ["judge.json", "--people=people.json", "--repeat=judge.json"],
-            "file 'judge.json' is given twice",
-        ),
         (["same.json", "--people=people.json"], "same and people hold the same 300 verdicts"),
         (["copied.json", "--people=people.json"], "copied and people hold the same 300 verdicts"),
         (
@@ -113,10 +106,6 @@ def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
         (
             ["judge.json", "--people=people.json", "--seen=m09"],
             "no battle has the model 'm09': m00, m01, m02 do",
-        ),
-        (
-            ["judge.json", "--people=people.json", "--repeat=elsewhere.json"],
-            "the repetitions have no battle of judge in the same order",
         ),
     ],
 )
@@ -279,22 +268,16 @@ def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
 
 def test_the_file_form_reads_what_was_asked(panel: Home) -> None:
     """The verdicts as files give the same figures."""
-    assert ask(panel, "--repeat=2").code == 0
+    assert ask(panel).code == 0
     asked = card_of(panel)
     folder = panel.path / ".cepbench/agreement"
     (file,) = folder.glob("*-verdicts.json")
-    again = sorted(folder.glob("*-again-*.json"))
-    ended = panel.command(
-        *("agree", "judges", str(file), "--people=people.json", "--out=files"),
-        *(f"--repeat={path}" for path in again),
-    )
+    ended = panel.command("agree", "judges", str(file), "--people=people.json", "--out=files")
     (path,) = (panel.path / "files").glob("*.json")
     card = json.loads(path.read_text("utf-8"))["card"]
 
     assert ended.code == 0, ended.err
-    assert len(again) == 2
     assert card["card"] == asked["card"]
-    assert card["card"]["stability"]["labels"]["total"] == 3 * 48
     assert card["asked"] is None
 
 
@@ -304,6 +287,7 @@ def test_nothing_is_asked_twice(panel: Home) -> None:
     shown = Longer.shown
     assert "0 verdicts by the judge, 48 from the store" in ask(panel).err
     assert "0 verdicts by the judge, 24 from the store" in ask(panel, "--order=balanced").err
+    assert card_of(panel)["card"]["both_orders"] is None
     assert Longer.shown == shown
 
 
@@ -340,16 +324,6 @@ def test_a_killed_command_goes_on(panel: Home) -> None:
     assert f"{Longer.shown} verdicts by the judge, {48 - Longer.shown} from the store" in ended.err
 
 
-def test_balanced_orders(panel: Home) -> None:
-    """One call a battle, and repetitions see the same order."""
-    ask(panel, "--order=balanced", "--repeat=1")
-    card = card_of(panel)["card"]
-
-    assert Longer.shown == 48
-    assert card["both_orders"] is None
-    assert card["stability"]["labels"]["total"] == 24
-
-
 def test_fewer_battles_are_among_more(panel: Home) -> None:
     """--samples chooses by the seed; another seed chooses others."""
 
@@ -377,17 +351,6 @@ def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:
     assert "over 6 battles" in ended.out
     assert json.loads(path.read_text("utf-8"))["card"]["card"]["battles"] == 24
     assert [*(panel.path / "baselines/judges").iterdir()] == [path]
-
-
-def test_a_judge_that_does_not_use_its_seed_is_asked_once(home: Home) -> None:
-    """Its repetitions would be the same verdicts."""
-    ended = home.command(
-        *("agree", "judges", "--judge=shapes:", "--on=shapes-arena", "--samples=8", "--repeat=3")
-    )
-    assert ended.code == 0
-    assert "--repeat is passed over" in ended.err
-    assert card_of(home)["card"]["stability"] is None
-    assert card_of(home)["accuracy"] == 1
 
 
 def test_a_judge_that_says_always_the_same(panel: Home) -> None:
@@ -433,8 +396,6 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
         ([*ON, "--seen=GPT"], "no battle has the model 'GPT': Human, Terse, Wordy do"),
         ([*ON, "--samples=0"], "--samples '0': a number of at least 1 is expected"),
         ([*ON, "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
-        ([*ON, "--repeat=often"], "--repeat 'often': a number of at least 1 is expected"),
-        ([*ON, "--repeat=1", "--repeat=2"], "--repeat is given several times"),
         ([], "--judge needs --on FILE"),
         (
             ["--on=people.json", "--data=opening=others", "--partial", *ON[2:]],

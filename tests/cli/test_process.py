@@ -78,7 +78,6 @@ COMMAND_LINE = {
         ("study . --vary=sedes --model=shapes:", "no suite at '.'"),
         ("init --images=none --model=shapes:", "--images 'none': a folder of images is expected"),
         ("history --last=0", "--last '0': a number of at least 1 is expected"),
-        ("view --port=x", "--port 'x': a number is expected, 0 for any free port"),
         ("store stats --store=none", "no store at 'none': give its folder with --store DIR"),
         ("store gc", "no store at '.cepbench/store'"),
         ("store export --answers=none", "no suite at 'none'"),
