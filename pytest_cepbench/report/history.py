@@ -179,6 +179,10 @@ def when(seconds: float) -> str:
 # -- writing and reading ---------------------------------------------------------------------------
 
 
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 6)
+
+
 def run_record(
     run: HistoryRun, results: Sequence[CaseResult]
 ) -> tuple[HistoryRun, dict[str, dict[str, str]]]:
@@ -199,14 +203,15 @@ def run_record(
             identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
             digest = report_digest(json.dumps(identity, sort_keys=True).encode("ascii"))
             identities[digest] = identity
-        numbers = (
-            result.value, judged.baseline_value, judged.difference, judged.low, judged.high,
-        )  # fmt: skip
         cases.append(
             HistoryCase(
                 _encodable(f"{result.suite}/{result.part}/{result.metric}"),
                 result.verdict,
-                *(None if number is None else round(number, 6) for number in numbers),
+                _rounded(result.value),
+                _rounded(judged.baseline_value),
+                _rounded(judged.difference),
+                _rounded(judged.low),
+                _rounded(judged.high),
                 tolerance=result.tolerance,
                 n=result.n,
                 identity=digest,

@@ -82,7 +82,7 @@ def history_page(
         path = history.report_of(run)
         return "" if path is None else address(path)
 
-    shown = []
+    shown: list[dict[str, Any]] = []
     for place, timeline in enumerate(timelines):
         reasons = dict(timeline.break_reasons(history))
         breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
