@@ -16,9 +16,9 @@ from pytest_cepbench.gate.baseline import anchor_path, baseline_path, dump_basel
 from pytest_cepbench.gate.measurement import CaseKey, Measurement
 from pytest_cepbench.replacement import replace_files
 
-AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
+AnchorStep = Literal["none", "kept", "frozen", "moved"]
 """Change of the anchor: there is none yet; it stays; what was accepted first becomes it; it
-moves to what is accepted now; its model was measured again."""
+moves to what is accepted now."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,12 @@ class BaselineChange:
 
     before: None for a new case, and for a file that could not be used.
     anchor: what becomes of it.
-    renewed: the anchor, where its model was measured again.
     """
 
     key: CaseKey
     before: Measurement | None
     after: Measurement
     anchor: AnchorStep
-    renewed: Measurement | None = None
 
     @property
     def text(self) -> str:
@@ -107,8 +105,6 @@ def apply(changes: Iterable[BaselineChange], root: Path) -> list[Path]:
                 ) from error
         elif change.anchor == "moved":
             contents[anchor] = change.text.encode()
-        elif change.renewed is not None:
-            contents[anchor] = dump_baseline(change.renewed).encode()
         contents[target] = change.text.encode()
         written.append(target)
     replace_files(root, contents)

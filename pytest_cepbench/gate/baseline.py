@@ -7,17 +7,16 @@ read back strictly, since a baseline that was edited into nonsense must not let 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.errors import BaselineError, MeasurementError
+from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.gate.measurement import (
@@ -26,9 +25,6 @@ from pytest_cepbench.gate.measurement import (
     CaseKey,
     Measurement,
     Noise,
-    Scores,
-    Spread,
-    mean_of_scores,
     rounded,
 )
 
@@ -80,65 +76,6 @@ def record_of(measurement: Measurement) -> Measurement:
     return as_accepted(measurement.record)
 
 
-def scores_digest(scores: Scores) -> str:
-    """Digest of scores, by category and sample."""
-    return digest_json({name: dict(part) for name, part in scores.items()})
-
-
-def averaged(records: Sequence[Measurement]) -> Measurement:
-    """The baseline of a model that was measured several times, each time under another seed.
-
-    records: of one case, the one under the suite's seed first.
-    A sample counts where every measurement has a score of it; of all but scores and blocks the
-    first measurement tells. One record alone is given back.
-    Raises MeasurementError where a category has no such sample.
-    """
-    first = records[0]
-    if len(records) == 1:
-        return first
-    scores = _means([record.scores for record in records])
-    if not all(scores.values()):
-        raise MeasurementError(
-            f"{first.case}: a category has no sample with a score under each of "
-            f"{len(records)} seeds: nothing can be averaged"
-        )
-    units = [first.clusters.get(sample, sample) for part in scores.values() for sample in part]
-    apart = not first.sizes and sum(
-        len({first.clusters.get(sample, sample) for sample in part}) for part in scores.values()
-    ) == len(set(units))
-    values = [
-        {name: fmean(record.scores[name][s] for s in part) for name, part in scores.items()}
-        for record in records
-    ]
-    if not apart:
-        values = [{CaseKey.parse(first.case).part: fmean(own.values())} for own in values]
-    spread = Spread(
-        seeds=len(records),
-        first=scores_digest(first.scores),
-        deviations={name: rounded(stdev(own[name] for own in values)) for name in values[0]},
-    )
-    return msgspec.structs.replace(
-        first,
-        value=rounded(mean_of_scores(scores)),
-        n=first.n if first.sizes else sum(map(len, scores.values())),
-        scores=scores,
-        blocks=_means([record.blocks for record in records]),
-        spread=spread,
-    )
-
-
-def _means(parts: Sequence[Scores]) -> dict[str, dict[str, float]]:
-    """Mean of each number that all of them have."""
-    return {
-        category: {
-            name: rounded(fmean(part[category][name] for part in parts))
-            for name in own
-            if all(name in part.get(category, {}) for part in parts)
-        }
-        for category, own in parts[0].items()
-    }
-
-
 def answers_digest(baseline: Measurement) -> str:
     """Digest of the answers of a baseline, by sample; empty where it has none."""
     return digest_json(sorted(baseline.answers.items())) if baseline.answers else ""
@@ -173,9 +110,6 @@ def _tables(baseline: Measurement) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if baseline.noise is not None:
         noise = msgspec.structs.asdict(baseline.noise)
         yield "noise", {name: number for name, number in noise.items() if number is not None}
-    if (spread := baseline.spread) is not None:
-        yield "spread", {"seeds": spread.seeds, "first": spread.first}
-        yield "spread.deviations", dict(sorted(spread.deviations.items()))
     yield "failures", dict(sorted(baseline.failures.items()))
     for name in ("sizes", "clusters", "answers"):
         if table := getattr(baseline, name):
@@ -247,9 +181,9 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Measurement:
     return baseline
 
 
-def contradiction(baseline: Measurement, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check
+def contradiction(baseline: Measurement, key: CaseKey) -> str | None:
     """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
-    noise, floor, spread = baseline.noise, baseline.floor, baseline.spread
+    noise, floor = baseline.noise, baseline.floor
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
@@ -270,11 +204,6 @@ def contradiction(baseline: Measurement, key: CaseKey) -> str | None:  # noqa: P
         return "does not hold one answer, and a score of one half, for every sample"
     if noise and (wrong := _wrong_noise(noise)):
         return f"says of its noise {wrong}"
-    if spread and not _is_sound(spread, baseline):
-        return (
-            f"says of its spread seeds = {spread.seeds} and deviations = {spread.deviations}: at "
-            "least 2 seeds, and a number of at least 0 for each category or for the whole"
-        )
     return None
 
 
@@ -285,13 +214,6 @@ def _wrong_noise(noise: Noise) -> str | None:
         if (number := getattr(noise, name)) is not None and not 0 < number < inf:
             return f"{name} = {number}"
     return None
-
-
-def _is_sound(spread: Spread, baseline: Measurement) -> bool:
-    parts = spread.deviations.keys()
-    known = parts in (baseline.scores.keys(), {CaseKey.parse(baseline.case).part})
-    numbers = all(0 <= deviation < inf for deviation in spread.deviations.values())
-    return spread.seeds >= 2 and known and numbers
 
 
 def _toml(value: str | float) -> str:

@@ -10,7 +10,6 @@ from msgspec.structs import replace as altered
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
-from pytest_cepbench.gate.baseline import scores_digest
 from pytest_cepbench.gate.measurement import (
     FreshMeasurement,
     Measurement,
@@ -274,14 +273,10 @@ def _decide(
         return replace(
             judgement, verdict=Verdict.HELD, method=SAME_ANSWERS, statements=(statement,)
         )
-    spread = baseline.spread
-    before = spread is not None and spread.first == scores_digest(measurement.scores)
-    near = both.largest_change <= SAME_SCORE * policy.tolerance or before
+    near = both.largest_change <= SAME_SCORE * policy.tolerance
     if near and not (measurement.answers or both.unscored) and _same_model(measurement, baseline):
         statement = "the same model as the baseline's gave the same scores"
-        if before:
-            statement += " as in the first of its measurements"
-        elif both.largest_change:
+        if both.largest_change:
             statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
         return replace(judgement, verdict=Verdict.HELD, method=SAME_MODEL, statements=(statement,))
     if not both.bounded:
@@ -361,8 +356,7 @@ def _design(both: Pair, bounds: Bounds, measurement: FreshMeasurement) -> Design
     exact = bounds.method == GAFFKE
     if bounds.units < 2 or not (exact or both.differences.sd > _NO_SPREAD):
         return None
-    design = Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
-    return design if both.spread is None else both.spread.limited(design, bounds.alpha)
+    return Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
 
 
 def _bounds_with_unscored(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
@@ -384,16 +378,13 @@ def _bounds_with_unscored(both: Pair, measurement: FreshMeasurement, alpha: floa
 
 def _bounds(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha."""
-    bounds = mean_bounds(
+    return mean_bounds(
         both.differences,
         alpha,
         shares=measurement.shares,
         blocks=both.blocks,
         span=EVEN if measurement.answers else 1.0,
     )
-    if both.spread is None:
-        return bounds
-    return both.spread.widened(bounds, inf if both.blocks else 1.0)
 
 
 def _same_model(measurement: FreshMeasurement, baseline: Measurement) -> bool:

@@ -120,20 +120,6 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worst: float | None = None
 
 
-class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Several measurements of one model, whose means are the scores (`cepbench accept --seeds`).
-
-    seeds: how many there are, each under a seed of its own.
-    first: digest of the scores of the first, which the same model gives again.
-    deviations: part to the standard deviation over them, in the metric's unit: of each category's
-    mean, or of the case's value where categories share samples or a score is that of a whole set.
-    """
-
-    seeds: int
-    first: str
-    deviations: dict[str, float]
-
-
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A measurement as files and reports carry it; in a file the accepted one, with its origin.
 
@@ -154,7 +140,6 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clusters: sample to the cluster that it shares with others, where it does.
     accepted: how it came to be accepted, where `cepbench accept` wrote it; empty in a report.
     noise: where the model was calibrated; None in a report.
-    spread: where the scores are means over several measurements; None in a report.
     floor: the value by chance: samples against other samples' starts; None where it is not known.
     answers: of win rates: sample to the digest of its answer, empty for one that is missing. In a
     file each score is one half then, what these answers score against themselves.
@@ -178,7 +163,6 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clusters: dict[str, str] = {}
     accepted: dict[str, str] = {}
     noise: Noise | None = None
-    spread: Spread | None = None
     floor: float | None = None
     answers: dict[str, str] = {}
     unscored: dict[str, list[str]] = {}

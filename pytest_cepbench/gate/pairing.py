@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
 
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.measurement import (
@@ -16,7 +15,7 @@ from pytest_cepbench.gate.measurement import (
     mean_of_scores,
 )
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.statistics import Differences, MeasurementSpread
+from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 
 SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
@@ -34,8 +33,6 @@ class Pair:
     differences: what statistics are made of.
     blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
     bounded: whether bounds can be made.
-    spread: between measurements of the accepted model, of which the baseline is the mean; None of
-    a single one.
     dropped: how many samples only one of the two has.
     unscored: how many samples have no score, in one of the two or both, and so no part in this.
     worst, best: the same with these too, at the worst and the best that they could be; None where
@@ -48,7 +45,6 @@ class Pair:
     differences: Differences
     blocks: bool
     bounded: bool
-    spread: MeasurementSpread | None = None
     dropped: int = 0
     unscored: int = 0
     worst: Pair | None = None
@@ -117,8 +113,7 @@ def pair(
     sign = 1.0 if measurement.higher_is_better else -1.0
     blocks = bool(measurement.sizes)
     differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    spread = _spread(baseline, before_scores)
-    both = Pair(before_scores, now_scores, sign, differences, blocks, bounded, spread, dropped)
+    both = Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped)
     if any(unscored.values()):
         low, high = measurement.ends[:: int(sign)]
         return replace(
@@ -128,18 +123,6 @@ def pair(
             best=_completed(both, measurement, baseline, unscored, now=high, before=low),
         )
     return both
-
-
-def _spread(baseline: Measurement, compared: Scores) -> MeasurementSpread | None:
-    """The spread of means over the samples that are compared, which may be a part of all.
-
-    Taken to be as wide as that of independent samples, which is the most that fewer can make it.
-    """
-    if baseline.spread is None:
-        return None
-    fewer = max(len(part) / len(compared[name]) for name, part in baseline.scores.items())
-    deviations = [deviation * sqrt(fewer) for deviation in baseline.spread.deviations.values()]
-    return MeasurementSpread.of(deviations, baseline.spread.seeds)
 
 
 def _unscored_before(measurement: FreshMeasurement, baseline: Measurement) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import floor, inf
 
@@ -10,7 +10,6 @@ from pytest_cepbench.gate.measurement import DECIMALS, FreshMeasurement, Measure
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import (
     Design,
-    Differences,
     chance_to_hold,
     smallest_visible,
     units_needed,
@@ -79,16 +78,6 @@ def design_of(noise: Noise, units: int) -> Design | None:
     if noise.effective is not None and noise.degrees is not None:
         plain = replace(plain, effective=noise.effective, degrees=noise.degrees)
     return plain.scaled(units)
-
-
-def unchanged_design(sizes: Mapping[str, int]) -> Design | None:
-    """The design of a checkpoint with the very scores of its baseline; None of less than two units.
-
-    sizes: category -> its independent samples. That nothing changed tells nothing of rare losses,
-    so bounds are Gaffke's.
-    """
-    unchanged = {name: {f"{name}\0{i}": 0.0 for i in range(size)} for name, size in sizes.items()}
-    return Design.of(Differences.of(unchanged), BEST) if sum(sizes.values()) > 1 else None
 
 
 @dataclass(frozen=True)

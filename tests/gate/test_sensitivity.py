@@ -25,7 +25,6 @@ from pytest_cepbench.gate.sensitivity import (
     power_of,
     power_remark,
     remarks_on_accepting,
-    unchanged_design,
     units_to_decide,
     why_not_accepted,
 )
@@ -344,11 +343,6 @@ def test_the_least_tolerance_that_holds(
     for share, enough in ((0.999, False), (1.001, True)):
         policy = Policy(alpha=alpha, tolerance=share * tolerance)
         assert power_of(design, policy).enough is enough
-
-
-def test_one_unit_that_does_not_change_has_no_design() -> None:
-    """It shows nothing of others."""
-    assert unchanged_design({"a": 1}) is None
 
 
 def test_a_rise_from_chance_is_an_improvement() -> None:

@@ -15,7 +15,6 @@ from pytest_cepbench.gate.statistics.error_budget import (
 )
 from pytest_cepbench.gate.statistics.power import (
     Design,
-    MeasurementSpread,
     chance_to_fail,
     chance_to_hold,
     smallest_visible,
@@ -30,7 +29,6 @@ __all__ = [
     "Bounds",
     "Design",
     "Differences",
-    "MeasurementSpread",
     "alpha_shares",
     "chance_to_fail",
     "chance_to_hold",
