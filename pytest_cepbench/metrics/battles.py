@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -118,10 +118,9 @@ TiePolicy = Literal["fdt", "without_ties", "ties_as_zero", "ties_as_half"]
 
 TIE_POLICIES: tuple[TiePolicy, ...] = get_args(TiePolicy)
 
-ForfeitPolicy = Literal["charged_and_credited", "charged", "ignored"]
+ForfeitPolicy = Literal["charged_and_credited", "charged"]
 """A battle without an answer: lost by the model that gave none and won by its opponent; lost by the
-one but not won by the other; or as if it had never been arranged. OpenING's printed panels use one
-each (IntJudge, people, GPT-4o)."""
+one but not won by the other. OpenING's printed panels of IntJudge and of people use one each."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class BattleRecord:
 
 def battle_records(
     table: BattleTable,
-    forfeits: Iterable[Forfeit] = (),
+    forfeits: Sequence[Forfeit] = (),
     policy: ForfeitPolicy = "charged_and_credited",
 ) -> dict[str, BattleRecord]:
     """The record of each model, models in alphabetical order.
@@ -182,7 +181,6 @@ def battle_records(
     A battle that was judged in both orders counts once, half for each verdict.
     """
     models = {name: i for i, name in enumerate(table.models)}
-    forfeits = [] if policy == "ignored" else list(forfeits)
     for forfeit in forfeits:
         for name in (forfeit.model, forfeit.opponent):
             models.setdefault(name, len(models))

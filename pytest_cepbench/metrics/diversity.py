@@ -27,7 +27,6 @@ Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
 
 _ROWS = 512  # rows widened to float64 at once
-_NONE = np.empty(0, dtype=np.intp)
 
 
 def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float, list[float]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import sqrt
 
 import numpy as np
@@ -89,18 +88,6 @@ class BothOrders:
 
 
 @dataclass(frozen=True)
-class Stability:
-    """Verdicts of a judge that was asked again.
-
-    labels: pairs of verdicts on one battle in one order that are the same of the four.
-    forced: those that lean to the same side.
-    """
-
-    labels: Share
-    forced: Share
-
-
-@dataclass(frozen=True)
 class JudgeCard:
     """What is known of a judge.
 
@@ -117,7 +104,7 @@ class JudgeCard:
     people_order: of people on the same battles.
     models: win rates of each model, by people the best first.
     slope: of the judge's win rates on people's; None for fewer than three models.
-    both_orders, stability: None where there are no such verdicts.
+    both_orders: None where no battle was judged in both.
     """
 
     battles: int
@@ -133,7 +120,6 @@ class JudgeCard:
     models: tuple[ModelBias, ...]
     slope: float | None
     both_orders: BothOrders | None
-    stability: Stability | None
 
     @property
     def accuracy(self) -> float:
@@ -200,14 +186,12 @@ def judge_card(
     people: Sequence[JudgedBattle],
     *,
     unseen: Collection[str] = (),
-    repeats: Sequence[Sequence[JudgedBattle]] = (),
 ) -> JudgeCard:
     """Measure a judge on the battles that people judged too.
 
     judge: its verdicts, each battle at most once in each order.
     people: theirs.
     unseen: models that were not known while the judge was made.
-    repeats: verdicts of the same judge, asked again.
     Raises ValueError where they have no battle in common.
     """
     matched = match_battles(people, judge)
@@ -241,7 +225,6 @@ def judge_card(
         models=tuple(models),
         slope=float(np.polyfit(win_rates[0], win_rates[1], 1)[0]) if lined else None,
         both_orders=_both_orders(judge),
-        stability=_stability([judge, *repeats]) if repeats else None,
     )
 
 
@@ -339,20 +322,4 @@ def _both_orders(judge: Sequence[JudgedBattle]) -> BothOrders | None:
         consistent=share([one != other for _, one, other in pairs], [q for q, _, _ in pairs]),
         first=sum(one and other for _, one, other in pairs),
         second=sum(not one and not other for _, one, other in pairs),
-    )
-
-
-def _stability(runs: Sequence[Sequence[JudgedBattle]]) -> Stability | None:
-    verdicts = [{(b.question, b.first, b.second): b.winner for b in run} for run in runs]
-    pairs = [
-        (key[0], earlier[key], later[key])
-        for earlier, later in combinations(verdicts, 2)
-        for key in earlier.keys() & later.keys()
-    ]
-    if not pairs:
-        return None
-    questions = [question for question, _, _ in pairs]
-    return Stability(
-        labels=share([first == second for _, first, second in pairs], questions),
-        forced=share([("A" in first) == ("A" in second) for _, first, second in pairs], questions),
     )

@@ -120,11 +120,6 @@ class DriftRate:
     converged: bool = False
     reason: str = ""
 
-    @property
-    def identified(self) -> bool:
-        """True where the curve has a rate."""
-        return self.b is not None
-
     def __str__(self) -> str:
         if self.b is None:
             return f"no rate, {self.reason}"

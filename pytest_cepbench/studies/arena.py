@@ -22,9 +22,7 @@ from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
     BattleTable,
     Forfeit,
-    ForfeitPolicy,
     JudgedBattle,
-    Pairing,
     TiePolicy,
     battle_records,
     pairwise_win_rates,
@@ -83,7 +81,6 @@ class Leaderboard:
     error.
     regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
     forfeits: battles that a model lost for want of an answer.
-    unjudged: arranged battles without verdict that are no forfeits.
     pair_win_rates: by tie policy, of each model against each other one, in the order of the
     standings; None where they never met. Forfeits do not count.
     """
@@ -96,7 +93,6 @@ class Leaderboard:
     order_error: float | None
     regularized: bool
     forfeits: int
-    unjudged: int
     standings: tuple[Standing, ...]
     pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
 
@@ -127,30 +123,22 @@ def make_leaderboard(
     name: str,
     battles: Sequence[JudgedBattle],
     *,
-    arranged: Sequence[Pairing] = (),
     forfeits: Sequence[Forfeit] = (),
-    without_answer: Collection[str] = (),
-    forfeit_policy: ForfeitPolicy = "charged_and_credited",
     grouping: Grouping | None = None,
 ) -> Leaderboard:
     """A leaderboard of the models of a panel.
 
     battles: verdicts of one judge.
-    arranged: battles that were to be judged; those without verdict are forfeits of the models in
-    `without_answer`, and else merely unjudged.
     grouping: of questions by their OpenING ids.
-    forfeits: where they are known. Forfeits count in win rates, not in ratings.
-    Raises DatasetError where the verdicts cannot rank the models, and for a model without answer
-    that was not arranged to battle.
+    forfeits: they count in win rates, not in ratings.
+    Raises DatasetError where the verdicts cannot rank the models.
     """
     try:
         table = BattleTable(battles)
         ratings = fit_ratings(table)
     except ValueError as error:
         raise DatasetError(f"{name}: {error}") from error
-    found, unjudged = _forfeits(name, battles, arranged, without_answer)
-    lost = [*forfeits, *found]
-    records = battle_records(table, lost, forfeit_policy)
+    records = battle_records(table, forfeits)
     groups = _groups(battles, grouping)
     by_group = {group: battle_records(BattleTable(part)) for group, part in groups.items()}
     errors = _seen_errors(battles)
@@ -187,8 +175,7 @@ def make_leaderboard(
         order_effect=ratings.order_effect,
         order_error=ratings.order_error,
         regularized=ratings.regularized,
-        forfeits=0 if forfeit_policy == "ignored" else len(lost),
-        unjudged=unjudged,
+        forfeits=len(forfeits),
         standings=tuple(standings),
         pair_win_rates={policy: rates(policy) for policy in TIE_POLICIES},
     )
@@ -236,29 +223,6 @@ def compare_judges(
         confusion=tuple(map(tuple, counts.tolist())),
         unseen=tuple(sorted(unseen)),
     )
-
-
-def _forfeits(
-    name: str,
-    battles: Sequence[JudgedBattle],
-    arranged: Sequence[Pairing],
-    without_answer: Collection[str],
-) -> tuple[list[Forfeit], int]:
-    """The forfeits among the arranged battles, and how many others have no verdict."""
-    known = {model for pairing in arranged for model in (pairing.first, pairing.second)}
-    if absent := sorted(set(without_answer) - known):
-        among = f"among the arranged battles: {', '.join(sorted(known))} are" if known else "known"
-        raise DatasetError(f"{name}: the model without answer {absent[0]!r} is not {among}")
-    judged = {(battle.question, battle.first, battle.second) for battle in battles}
-    missing = [p for p in arranged if (p.question, p.first, p.second) not in judged]
-    forfeits = [
-        Forfeit(
-            p.question, *((p.first, p.second) if p.first in without_answer else (p.second, p.first))
-        )
-        for p in missing
-        if (p.first in without_answer) != (p.second in without_answer)
-    ]
-    return forfeits, len(missing) - len(forfeits)
 
 
 def _groups(

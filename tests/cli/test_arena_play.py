@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.opening.verdict_files import read_battles, read_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import read_verdicts
 from pytest_cepbench.store import Store
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import result_of, write_report
@@ -82,15 +82,16 @@ def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
     assert ended.code == 0, ended.err
     standings = board(folders)["standings"]
     out = folders.path / ".cepbench/play"
-    battles, verdicts = read_battles(out / "battles.json"), read_verdicts(out / "verdicts.json")
+    verdicts = read_verdicts(out / "verdicts.json")
+    battles = json.loads((out / "battles.json").read_text("utf-8"))
 
     assert [row["model"] for row in standings] == ["long", "middle", "short"]
     assert len(battles) == len(verdicts) == Longer.shown == 2 * len(UIDS)
-    assert [(b.question, b.first, b.second) for b in battles] == [
+    assert [(b["data_id"], b["model_A"]["name"], b["model_B"]["name"]) for b in battles] == [
         (v.question, v.first, v.second) for v in verdicts
     ]
-    assert len({(b.question, *sorted((b.first, b.second))) for b in battles}) == len(battles)
-    assert {b.question for b in battles[: len(UIDS)]} == set(UIDS)  # a round, and then the next
+    assert len({(v.question, *sorted((v.first, v.second))) for v in verdicts}) == len(verdicts)
+    assert {v.question for v in verdicts[: len(UIDS)]} == set(UIDS)  # a round, and then the next
     assert "3 of 3 pairs have met, all 3 models have fought in 1 of 1 tasks" in ended.err
     assert json.loads((out / "play.json").read_text("utf-8"))["judge"] == LONGER
 

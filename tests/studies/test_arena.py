@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.battles import BattleTable, JudgedBattle, Pairing
+from pytest_cepbench.metrics.battles import BattleTable, Forfeit, JudgedBattle
 from pytest_cepbench.metrics.pair_models import ELO, fit_ratings
 from pytest_cepbench.studies.arena import compare_judges, make_leaderboard
 from tests.metrics.arena.panels import simulate
@@ -32,45 +32,21 @@ def test_standings() -> None:
     assert (board.verdicts, board.questions) == (300, 100)
     assert board.tie_share == sum(battle.winner.startswith("Tie") for battle in PANEL) / 300 > 0.1
     assert (board.order_effect or 0) == pytest.approx(0.3, abs=3 * (board.order_error or 0))
-    assert (board.forfeits, board.unjudged, board.regularized) == (0, 0, False)
+    assert (board.forfeits, board.regularized) == (0, False)
 
 
 def test_forfeits_count_in_win_rates_alone() -> None:
-    """Arranged battles without verdict: lost by the model without answer, left out for others."""
-    arranged = [Pairing(b.question, b.first, b.second) for b in PANEL]
-    arranged += [
-        Pairing("x1", "m00", "m02"),
-        Pairing("x2", "m01", "m00"),
-        Pairing("x3", "m01", "m02"),
-    ]
+    """Lost by the model without answer, won by the other."""
+    forfeits = [Forfeit("x1", "m00", "m02"), Forfeit("x2", "m00", "m01")]
     plain = make_leaderboard("panel", PANEL)
-    board = make_leaderboard("panel", PANEL, arranged=arranged, without_answer=["m00"])
+    board = make_leaderboard("panel", PANEL, forfeits=forfeits)
 
-    assert (board.forfeits, board.unjudged) == (2, 1)
+    assert board.forfeits == 2
     assert [s.rating for s in board.standings] == [s.rating for s in plain.standings]
     assert [
         s.battles - p.battles for s, p in zip(board.standings, plain.standings, strict=True)
-    ] == [
-        2,
-        1,
-        1,
-    ]
+    ] == [2, 1, 1]
     assert (board.standings[0].win_rates["fdt"] or 0) < (plain.standings[0].win_rates["fdt"] or 0)
-
-
-@pytest.mark.parametrize(
-    ("arranged", "message"),
-    [
-        ([], "p: the model without answer 'gone' is not known"),
-        ([Pairing("x", "m00", "m01")], "'gone' is not among the arranged battles: m00, m01 are"),
-    ],
-)
-def test_a_model_without_answer_that_was_not_arranged(
-    arranged: list[Pairing], message: str
-) -> None:
-    """A misspelt name must not make forfeits vanish."""
-    with pytest.raises(DatasetError, match=message):
-        make_leaderboard("p", PANEL, arranged=arranged, without_answer=["gone"])
 
 
 def test_groups() -> None:

@@ -138,18 +138,6 @@ HARD_TASKS = (
 """The tasks that experts annotated; the other 38 are common ones. Source: OpenING, Table 6, where
 1301 and 1601 stand in both lists and 1502 is called Scientific Brainstorming in this one."""
 
-MULTI_STEP = tuple(
-    TASKS[task]
-    for task in (
-        "0101", "0102", "0201", "0202", "0203", "0301", "0302", "0402", "0501", "0502",
-        "0503", "0701", "0702", "0705", "0802", "1001", "1002", "1102", "1401", "1403",
-        "1703", "1902", "1903", "2001", "2101", "2201",
-    )
-)  # fmt: skip
-"""The tasks of the test set whose gold answers have two steps or more on average: a group for suite
-files. The answers of 17 of the other 30 tasks have one step each."""
-
-
 IMAGE_MARKER = "<image>"
 """Stands in a text where the image of its step belongs."""
 

@@ -27,16 +27,12 @@ class _Model(msgspec.Struct):
     id: Any = None
 
 
-class _Battle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _Verdict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     question: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="data_id")
     first: _Model = msgspec.field(name="model_A")
     second: _Model = msgspec.field(name="model_B")
-    winner: Any = None
-    errors: tuple[tuple[AnswerError, ...], tuple[AnswerError, ...]] = ((), ())
-
-
-class _Verdict(_Battle, forbid_unknown_fields=True, kw_only=True):
     winner: Any
+    errors: tuple[tuple[AnswerError, ...], tuple[AnswerError, ...]] = ((), ())
 
 
 class ModelNames:
@@ -64,25 +60,27 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     """
     places: dict[tuple[str, str, str], str] = {}
     verdicts = []
-    for place, battle, record in _records(path, names or ModelNames(), _Verdict):
+    names = names or ModelNames()
+    for place, value in _objects(path):
+        record = convert_record(place, value, _Verdict)
+        first, second = names(record.first.name), names(record.second.name)
+        if first == second:
+            raise DatasetError(f"{place}: {first!r} cannot battle against itself")
         winner = record.winner
         if winner not in WINNERS:
             raise DatasetError(f"{place}: winner is {winner!r:.60}: {', '.join(WINNERS)} are known")
-        key = (battle.question, battle.first, battle.second)
+        key = (record.question, first, second)
         if key in places:
             raise DatasetError(
-                f"{place}: {battle.first!r} against {battle.second!r} in question "
-                f"{battle.question!r} was judged before, at {places[key]}: keep one of them, "
-                "and the verdicts of two judges in files of their own"
+                f"{place}: {first!r} against {second!r} in question {record.question!r} was "
+                f"judged before, at {places[key]}: keep one of them, and the verdicts of two "
+                "judges in files of their own"
             )
         places[key] = place
         verdicts.append(JudgedBattle(*key, winner, record.errors))
+    if not verdicts:
+        raise DatasetError(f"file {str(path)!r} holds no battle")
     return verdicts
-
-
-def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
-    """The battles that were arranged; verdicts in the file are passed over. Raises DatasetError."""
-    return [battle for _, battle, _ in _records(path, names or ModelNames(), _Battle)]
 
 
 def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None:
@@ -123,21 +121,6 @@ def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None
         replace_small(path, text.encode("ascii"))
     except OSError as error:
         raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
-
-
-def _records(
-    path: Path, names: ModelNames, kind: type[_Battle]
-) -> Iterator[tuple[str, Pairing, _Battle]]:
-    empty = True
-    for place, value in _objects(path):
-        empty = False
-        battle = convert_record(place, value, kind)
-        first, second = names(battle.first.name), names(battle.second.name)
-        if first == second:
-            raise DatasetError(f"{place}: {first!r} cannot battle against itself")
-        yield place, Pairing(battle.question, first, second), battle
-    if empty:
-        raise DatasetError(f"file {str(path)!r} holds no battle")
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Any]]:

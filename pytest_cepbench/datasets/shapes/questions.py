@@ -148,8 +148,6 @@ def _count(number: int) -> str:
 SCENE_FACTS = "shapes-facts/1"
 """Changes when a scene has other facts: part of the identity of what is measured by them."""
 
-SCENE_KINDS = ("object", "count", "color", "size", "position", "relation")
-
 
 @lru_cache(4096)  # the same scenes come back from checker to checker, and along a chain
 def scene_facts(scene: Scene) -> tuple[Fact, ...]:

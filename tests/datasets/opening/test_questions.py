@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.opening.questions import META_TOPICS, MULTI_STEP, TASKS, load_opening
+from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS, load_opening
 from pytest_cepbench.datasets.sample import FileImage, GoldStep, Sample
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.suites.data import named_loader
@@ -322,10 +323,10 @@ def test_multi_step_tasks_are_those_of_two_gold_steps_on_average(released: Path)
     for sample in load_opening(released).samples:
         steps[sample.categories[0]].append(len(sample.gold))
 
-    assert len(MULTI_STEP) == 26
-    assert set(MULTI_STEP) == {
-        name for name, counts in steps.items() if sum(counts) >= 2 * len(counts)
-    }
+    suite = Path(__file__).parents[3] / "suites" / "opening" / "suite.toml"
+    group = tomllib.loads(suite.read_text("utf-8"))["groups"]["multi-step"]
+    assert len(group) == 26
+    assert set(group) == {name for name, counts in steps.items() if sum(counts) >= 2 * len(counts)}
     assert sum(max(counts) == 1 for counts in steps.values()) == 17
 
 

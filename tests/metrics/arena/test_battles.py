@@ -205,18 +205,15 @@ def test_both_orders_count_once() -> None:
     [
         ("charged_and_credited", BattleRecord(wins=1, losses=2), BattleRecord(wins=1)),
         ("charged", BattleRecord(wins=1, losses=2), BattleRecord()),
-        ("ignored", BattleRecord(wins=1, losses=1), None),
     ],
 )
-def test_forfeits(
-    policy: ForfeitPolicy, absent: BattleRecord, opponent: BattleRecord | None
-) -> None:
+def test_forfeits(policy: ForfeitPolicy, absent: BattleRecord, opponent: BattleRecord) -> None:
     """A missing answer loses; its opponent, without another battle, wins where it is credited."""
     battles = [JudgedBattle("q1", "a", "b", "A"), JudgedBattle("q2", "a", "b", "B")]
     records = battle_records(BattleTable(battles), [Forfeit("q3", "a", "c")], policy)
 
     assert records["a"] == absent
-    assert records.get("c") == opponent
+    assert records["c"] == opponent
 
 
 def test_pairwise() -> None:

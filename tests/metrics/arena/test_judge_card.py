@@ -161,20 +161,6 @@ def test_both_orders() -> None:
     assert judge_card(people, people).both_orders is None
 
 
-def test_repetitions() -> None:
-    """Of two repetitions all three pairs of runs count, over the battles that both have."""
-    runs = [
-        [JudgedBattle("q0", "a", "b", "A"), JudgedBattle("q1", "a", "b", "B")],
-        [JudgedBattle("q0", "a", "b", "Tie(A)"), JudgedBattle("q1", "a", "b", "B")],
-        [JudgedBattle("q0", "a", "b", "B")],
-    ]
-    stability = judge_card(runs[0], runs[0], repeats=runs[1:]).stability
-
-    assert stability is not None
-    assert (stability.labels.right, stability.labels.total) == (1, 4)
-    assert (stability.forced.right, stability.forced.total) == (2, 4)
-
-
 def test_nothing_in_common() -> None:
     """There is no card of no battles."""
     with pytest.raises(ValueError, match="no battle in common"):

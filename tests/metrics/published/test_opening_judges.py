@@ -15,11 +15,18 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
-from pytest_cepbench.metrics.battles import TIE_POLICIES, ForfeitPolicy, JudgedBattle
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
+from pytest_cepbench.metrics.battles import (
+    TIE_POLICIES,
+    BattleRecord,
+    BattleTable,
+    Forfeit,
+    ForfeitPolicy,
+    JudgedBattle,
+    battle_records,
+)
 from pytest_cepbench.metrics.judge_agreement import agreement, shared_battles
 from pytest_cepbench.metrics.judge_card import judge_card
-from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
 from tests.metrics.published.tables import Table, load
 
 RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening"
@@ -42,23 +49,35 @@ def _verdicts(judge: str) -> list[JudgedBattle]:
     return read_verdicts(_file(f"{judge}_verdicts"))
 
 
-def _board(judge: str, policy: ForfeitPolicy) -> Leaderboard:
-    """With the battles that were arranged and in which Anole gave no answer as forfeits."""
-    names = ModelNames()
-    arranged = read_battles(_file("battles"), names)
-    verdicts = read_verdicts(_file(f"{judge}_verdicts"), names)
-    anole = names("anole")
-    return make_leaderboard(
-        judge, verdicts, arranged=arranged, without_answer=[anole], forfeit_policy=policy
-    )
+Battles = list[tuple[str, str, str]]
+"""Question, first and second model."""
 
 
-def _percents(board: Leaderboard) -> dict[str, list[float]]:
+def _arranged(names: ModelNames) -> Battles:
+    return [
+        (battle["data_id"], names(battle["model_A"]["name"]), names(battle["model_B"]["name"]))
+        for battle in json.loads(_file("battles").read_text("utf-8"))
+    ]
+
+
+def _forfeits(
+    arranged: Battles, verdicts: list[JudgedBattle], anole: str
+) -> tuple[list[Forfeit], int]:
+    """Arranged battles without verdict: those of Anole, which gave no answer; how many others."""
+    judged = {(battle.question, battle.first, battle.second) for battle in verdicts}
+    missing = [battle for battle in arranged if battle not in judged]
+    lost = [
+        Forfeit(question, anole, second if first == anole else first)
+        for question, first, second in missing
+        if anole in (first, second)
+    ]
+    return lost, len(missing) - len(lost)
+
+
+def _percents(records: dict[str, BattleRecord]) -> dict[str, list[float]]:
     return {
-        standing.model: [
-            round(100 * (standing.win_rates[policy] or 0), 2) for policy in TIE_POLICIES
-        ]
-        for standing in board.standings
+        model: [round(100 * (record.win_rate(policy) or 0), 2) for policy in TIE_POLICIES]
+        for model, record in records.items()
     }
 
 
@@ -71,20 +90,18 @@ def _printed(table: Table, judge: str = "") -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize(
-    ("judge", "policy", "forfeits", "unjudged"),
-    [
-        ("human", "charged", 16, 2),
-        ("gpt4o", "ignored", 0, 0),
-        ("intjudge", "charged_and_credited", 16, 1),
-    ],
+    ("judge", "policy", "unjudged"),
+    [("human", "charged", 2), ("gpt4o", None, 0), ("intjudge", "charged_and_credited", 1)],
 )
-def test_every_cell_of_table_2(
-    judge: str, policy: ForfeitPolicy, forfeits: int, unjudged: int
-) -> None:
+def test_every_cell_of_table_2(judge: str, policy: ForfeitPolicy | None, unjudged: int) -> None:
     """44 cells a panel, 132 in all; each panel has a rule of its own for Anole's 16 battles."""
-    board = _board(judge, policy)
-    assert _percents(board) == _printed(load("opening_2", words=2), judge)
-    assert (board.forfeits, board.unjudged) == (forfeits, unjudged)
+    names = ModelNames()
+    arranged = _arranged(names)
+    verdicts = read_verdicts(_file(f"{judge}_verdicts"), names)
+    lost, others = _forfeits(arranged, verdicts, names("anole"))
+    records = battle_records(BattleTable(verdicts), *((lost, policy) if policy else ()))
+    assert _percents(records) == _printed(load("opening_2", words=2), judge)
+    assert (len(lost), others) == (16, unjudged)
 
 
 # Of GPT-4o's decided verdicts the paper prints 77.54, 71.43 and 74.36, which no subset of the
@@ -127,18 +144,16 @@ def test_intjudges_panel_of_table_12() -> None:
     records = json.loads(_file("intjudge_new_verdicts").read_text("utf-8"))
     by_id = {(r["data_id"], r["model_A"]["id"], r["model_B"]["id"]): r for r in records}
     names = ModelNames()
-    arranged = read_battles(_file("battles"), names)
+    arranged = _arranged(names)
     battles = [
         JudgedBattle(
             r["data_id"], names(r["model_A"]["name"]), names(r["model_B"]["name"]), r["winner"]
         )
         for r in by_id.values()
     ]
-    board = make_leaderboard(
-        "intjudge", battles, arranged=arranged, without_answer=[names("anole")]
-    )
+    lost, _ = _forfeits(arranged, battles, names("anole"))
     assert (len(records), len(battles)) == (5002, 5000)
-    assert _percents(board) == _printed(load("opening_12"))
+    assert _percents(battle_records(BattleTable(battles), lost)) == _printed(load("opening_12"))
 
 
 @pytest.mark.parametrize(
