@@ -266,20 +266,6 @@ def _help(words: list[str]) -> tuple[str, list[tuple[str, str]], list[str]]:
     return about[:1].upper() + about[1:], [] if own else options, own
 
 
-def files() -> Iterator[str]:
-    """The fields of the JSON files of doctor and study."""
-    yield from _head("object", "fields")
-    for place in (
-        "studies.doctor:Diagnosis", "studies.doctor:Check", "studies.doctor:CheckTable",
-        "studies.study:FinishedStudy", "studies.study:Grid",
-        "studies.study:StudyCell", "studies.study:ModelSpread",
-        "studies.study:VariantAgreement",
-    ):  # fmt: skip
-        kind = _class(place)
-        names = ", ".join(_code(field.name) for field in dataclasses.fields(kind))
-        yield _row(kind.__name__, names)
-
-
 # -- what the package says of a name ---------------------------------------------------------------
 
 
