@@ -30,6 +30,13 @@ from pytest_cepbench.models.spec import ModelSpec
 LORA_FILE = "pytorch_lora_weights.safetensors"
 """The name under which diffusers saves LoRA weights."""
 
+_LORA_TENSOR = re.compile(
+    r".*[._](lora_[AB]|lora_down|lora_up|down|up)\.([\w-]+\.)?weight"
+    r"|.*(\.alpha|\.lora_B\.([\w-]+\.)?bias|\.lora_magnitude_vector(\.[\w-]+)*)"
+)
+"""Names that diffusers reads. It leaves out others (kohya's DoRA, LoHa, LoKr, OFT, differences of
+whole layers) with a line in its log, or with none."""
+
 
 def is_lora(names: Iterable[str]) -> bool:
     """True where tensors of these names are LoRA weights for a pipeline, and nothing else.
@@ -283,10 +290,8 @@ def check_parts(pipeline: Checkpoint) -> None:
     for part in pipeline.parts:
         if part.component:
             check_weights(part.path, part.files(part.path), {}, "transformers")
-        elif part.name == LORA and not tensor_shapes(part.path):
-            raise CheckpointError(
-                f"{part.path}: no tensors: it is damaged or was written before the training began"
-            )
+        elif part.name == LORA:
+            _check_lora(part.path)
         elif part.path.suffix != ".ckpt":
             check_safetensors(part.path)
         elif not pipeline.options.allow_pickle:
@@ -302,6 +307,21 @@ def check_parts(pipeline: Checkpoint) -> None:
                 f"{own}: no config.json, without which the weights of {part.path} "
                 "cannot be read: give a pipeline of the same family"
             )
+
+
+def _check_lora(path: Path) -> None:
+    """Raise CheckpointError where a file holds no LoRA, or anything else."""
+    check_safetensors(path)
+    names = tensor_shapes(path)
+    if not names:
+        raise CheckpointError(
+            f"{path}: no tensors: it is damaged or was written before the training began"
+        )
+    if others := [name for name in names if not _LORA_TENSOR.fullmatch(name)]:
+        raise CheckpointError(
+            f"{path}: {others[0]} is no part of a LoRA that diffusers loads: it would be left out. "
+            "Merge it into the pipeline with the tool that trained it, and give the whole pipeline"
+        )
 
 
 def _component_of(folder: Path, index: Mapping[str, Any]) -> str:

@@ -264,6 +264,23 @@ def test_a_lora_without_tensors_or_cut_off_is_refused(base: Path, tmp_path: Path
         checkpoint_of(f"{base}?lora={path}")
 
 
+@pytest.mark.parametrize(
+    "other",
+    ["dora_scale", "hada_w1_a", "lokr_w1", "lora_mid.weight", "oft_blocks", "diff", "diff_b"],
+)
+def test_what_diffusers_leaves_out_of_a_lora_is_refused(
+    base: Path, tmp_path: Path, other: str
+) -> None:
+    """The rest alone would be gated, as a LoRA that nobody trained; what it reads is taken."""
+    path = write_tensors(tmp_path / "lora.safetensors", {})
+    for form in FORMS.values():
+        write_tensors(path, form)
+        checkpoint_of(f"{base}?lora={path}")
+    write_tensors(path, {**FORMS["kohya"], f"{KOHYA}.{other}": (8, 1)})
+    with pytest.raises(CheckpointError, match=f"{other} is no part of a LoRA"):
+        checkpoint_of(f"{base}?lora={path}")
+
+
 def test_which_of_several_files_is_the_users_choice(tmp_path: Path) -> None:
     """Two files of LoRA weights beside each other, none of diffusers' name: one must be named."""
     for name in ("a.safetensors", "b.safetensors"):
