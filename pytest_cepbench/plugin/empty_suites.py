@@ -8,9 +8,9 @@ Little is imported until there is such a suite: this looks through every run of 
 
 from __future__ import annotations
 
+import ast
 import os
-import re
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,8 @@ from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for
 from pytest_cepbench.plugin.hooks import RUN, run_of
 
 _SUITE = "suite.toml"
+
+_FIXTURES = {"cep_case", "cep_gate"}
 
 _MODELS = {f"cep_{role}" for role in ROLE_NAMES}
 
@@ -54,14 +56,13 @@ class _Module(pytest.File):
 class _Wanted(NamedTuple):
     """What the source of a test module gates.
 
-    tests: names of functions that take a case.
-    marks: names of the marks that all of them have.
+    marks: names of the marks that all tests of the suite in this module have.
     """
 
     module: Path
     suite: Path
-    tests: Sequence[str] = ()
-    marks: Collection[str] = ()
+    tests: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()
 
 
 class EmptySuites:
@@ -171,7 +172,7 @@ class EmptySuites:
         item: EmptySuite = EmptySuite.from_parent(module, name=wanted.suite.name)
         item.add_marker("cep")
         registered = {line.split(":")[0].split("(")[0] for line in self.config.getini("markers")}
-        for mark in registered.intersection(wanted.marks):
+        for mark in wanted.marks & registered:
             item.add_marker(mark)
         reason = f"suite {self._shown(wanted.suite)} {why}"
         try:
@@ -276,21 +277,46 @@ def _gated_by(module: Path) -> Iterator[_Wanted]:
     """The suites that are there and that the tests of a module gate, by its source."""
     from pytest_cepbench.files import MOST_TEXT, read_regular
 
+    if module.name == "conftest.py":
+        return
     try:
-        source = read_regular(module, MOST_TEXT).decode("utf-8", "replace")
-    except OSError:  # pytest has its own word for it
+        source = read_regular(module, MOST_TEXT)
+        if not any(name.encode() in source for name in _FIXTURES):
+            return
+        tests = list(_tests_in(ast.parse(source), _SUITE, frozenset()))
+    except (OSError, ValueError, SyntaxError, RecursionError):  # pytest has its own word for it
         return
-    tests = re.findall(r"\bdef (\w+)\([^)]*\bcep_(?:case|gate)\b", source)
-    if module.name == "conftest.py" or not tests:
-        return
-    of_all = " ".join(re.findall(r"^pytestmark\b.*", source, re.MULTILINE))
-    marks = {
-        name
-        for name in re.findall(r"\bmark\.(\w+)", source)
-        if f"mark.{name}" in of_all or source.count(f"mark.{name}") >= len(tests)
-    }
-    named = re.findall(r"\bsuite\s*=\s*[\"']([^\"']+)[\"']", source)
-    for name in dict.fromkeys(named or [_SUITE]):
+    for name in dict.fromkeys(suite for _, suite, _ in tests):
         path = (module.parent / name).resolve()
+        own = [(test, marks) for test, suite, marks in tests if suite == name]
         if path.is_file():
-            yield _Wanted(module, path, tests, marks)
+            shared = frozenset.intersection(*(marks for _, marks in own))
+            yield _Wanted(module, path, tuple(test for test, _ in own), shared)
+
+
+def _tests_in(
+    node: ast.AST, suite: str, marks: frozenset[str]
+) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Functions that take a case: name, the suite that their marks name, and names of all marks."""
+    # Decorators, and what a class or module has as `pytestmark`; the nearest name of a suite wins:
+    # marks above a function come after those of its class, so they are seen last.
+    own = list(getattr(node, "decorator_list", []))
+    for child in getattr(node, "body", []) if isinstance(node, ast.Module | ast.ClassDef) else ():
+        if isinstance(child, ast.Assign) and "pytestmark" in map(ast.unparse, child.targets):
+            value = child.value
+            own += value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    for mark in own:
+        named = mark.func if isinstance(mark, ast.Call) else mark
+        if isinstance(named, ast.Attribute):
+            marks |= {named.attr}
+            keywords = mark.keywords if isinstance(mark, ast.Call) else []
+            for keyword in keywords if named.attr == "cep" else ():
+                if keyword.arg == "suite" and isinstance(keyword.value, ast.Constant):
+                    suite = str(keyword.value.value)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if _FIXTURES & {argument.arg for argument in arguments}:
+            yield node.name, suite, marks
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _tests_in(child, suite, marks)

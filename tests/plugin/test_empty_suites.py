@@ -33,6 +33,13 @@ MODULES = {
         TEST_MODULE.replace("test_", "check_"),
         "pytest collected no test of other/test_other.py that gates it",
     ),
+    "uncollected-class": (
+        (
+            "SETTINGS = dict(suite='smoke')\n\nclass DriftChecks:\n"
+            "    def test_drift(self, cep_case, cep_gate): cep_gate(cep_case)\n"
+        ),
+        "pytest collected no test of other/test_other.py that gates it",
+    ),
     "no-case": ("def test_drift(): pass\n", "test_other.py beside it has no test that takes"),
     "skipif": (
         f"import pytest\n\n@pytest.mark.skipif(True, reason='no GPU')\n{TEST_MODULE}",
@@ -178,6 +185,25 @@ def test_what_the_engineer_leaves_out_is_not_missed(two: Project, conftest: str)
     for arguments in ((), ("-k", "crowded"), ("-m", "slow"), ("-m", "cep"), ("other",)):
         listed = two.run_here("--collect-only", "-q", *arguments).stdout
         listed.fnmatch_lines(["other/test_other.py::suite.toml"])
+
+
+@pytest.mark.parametrize(
+    ("module", "selection"),
+    [
+        (f"{TEST_MODULE}\n@pytest.mark.slow\ndef test_helper(): pass\n", "not slow"),
+        (
+            f"pytestmark = [\n    pytest.mark.slow,\n]\n{TEST_MODULE}def test_b(cep_case): pass\n",
+            "slow",
+        ),
+    ],
+    ids=["of-a-helper", "of-the-module"],
+)
+def test_marks_of_a_skipped_module(two: Project, module: str, selection: str) -> None:
+    """Its suite is missed where `-m` would select the tests that gate it."""
+    two.write("other/test_other.py", IMPORT + module)
+    two.write("pytest.ini", "[pytest]\nmarkers = slow: takes long\n")
+    listed = two.run_here("--collect-only", "-q", "-m", selection).stdout
+    listed.fnmatch_lines(["other/test_other.py::suite.toml"])
 
 
 def test_a_suite_whose_data_is_absent_may_be_skipped(accepted: Project) -> None:
