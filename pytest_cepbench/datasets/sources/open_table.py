@@ -38,6 +38,9 @@ _KEYWORDS = {
 _DEFAULT_SPLIT = "train"
 """The split of files whose names speak of none."""
 
+_WHOLE = "data"
+"""The folder of a data set that has one configuration."""
+
 _PARTIAL = "partial"
 """Begins the names of splits of which the hub's conversion to Parquet has the first part alone."""
 
@@ -112,11 +115,14 @@ def find_shards(
                 f"{source}: the files of its configuration {config!r} are not there, or none of "
                 f"them ends in {', '.join(SHARDS)}"
             )
-    elif config is not None:
-        raise DatasetError(f"{source} has one configuration: leave out config={config}")
     else:
-        for file in shards:
-            splits.setdefault(_split_of(file), []).append(file)
+        folders = _config_folders(shards)
+        if folders:
+            config = _choose(source, "config", config, folders)
+        elif config is not None:
+            raise DatasetError(f"{source} has one configuration: leave out config={config}")
+        for file in folders.get(config or "", shards):
+            splits.setdefault(_split_of(file) or _DEFAULT_SPLIT, []).append(file)
     split = _choose(source, "split", choice.split, splits)
     paths = tuple(splits[split])
     if choice.path not in paths:
@@ -135,11 +141,24 @@ def _matching(pattern: str, files: Sequence[str]) -> list[str]:
     return [file for file in files if matches(file)]
 
 
-def _split_of(path: str) -> str:
+def _config_folders(shards: Sequence[str]) -> dict[str, list[str]]:
+    """The shards of the top folders where these stand for configurations: there are several, none
+    is a split, and each holds splits.
+    """
+    folders: dict[str, list[str]] = {}
+    for file in shards:
+        top, slash, below = file.partition("/")
+        if not slash or top == _WHOLE or _split_of(f"{top}/_") or not _split_of(below):
+            return {}
+        folders.setdefault(top, []).append(file)
+    return folders if len(folders) > 1 else {}
+
+
+def _split_of(path: str) -> str | None:
     """The split that a path speaks of: by its shard number, its folders, or its name."""
     *folders, name = PurePosixPath(path).parts
     numbered = _NUMBERED.fullmatch(name)
-    if numbered is not None and numbered["stem"] and folders[-1:] == ["data"]:
+    if numbered is not None and numbered["stem"] and folders[-1:] == [_WHOLE]:
         return numbered["stem"]
     for part in (*reversed(folders), PurePosixPath(name).stem):
         words = re.split(r"[-._ 0-9]+", part)
@@ -148,7 +167,7 @@ def _split_of(path: str) -> str:
         for split, known in _KEYWORDS.items():
             if known & {*words}:
                 return split
-    return _DEFAULT_SPLIT
+    return None
 
 
 def _choose(source: str, what: str, wanted: str | None, known: Mapping[str, object]) -> str:
@@ -220,20 +239,26 @@ class _Config(msgspec.Struct):
         return splits
 
 
-class _Card(msgspec.Struct):
-    configs: list[_Config]
-
-
-def read_configs(text: str) -> dict[str, Splits]:
+def read_configs(source: str, text: str) -> dict[str, Splits]:
     """Configuration -> split -> patterns of its files, of the text of a card; empty where it says
-    nothing of files, or cannot be read.
+    nothing of files, or is no YAML.
+
+    source: the data set, for errors. Names are what is written: `no` is no truth value.
+    Raises DatasetError for an entry that cannot be read: without it, others would be merged.
     """
+    import yaml
+
     match = re.match(r"\ufeff?---\s*\n(.*?)\n---\s*(\n|$)", text, re.DOTALL)
+    card = None
     if match is not None:
-        with suppress(msgspec.DecodeError, ValueError, RecursionError):
-            card = msgspec.yaml.decode(match[1], type=_Card)
-            return {own.config_name: own.splits for own in card.configs if own.splits}
-    return {}
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
+            card = yaml.load(match[1], yaml.BaseLoader)  # noqa: S506 - it makes texts alone
+    configs = (card.get("configs") or []) if isinstance(card, dict) else []
+    try:
+        entries = msgspec.convert(configs, list[_Config])
+    except msgspec.ValidationError as error:
+        raise DatasetError(f"{source}: configs of {_CARD} cannot be read: {error}") from error
+    return {own.config_name: own.splits for own in entries if own.splits}
 
 
 class _Splits(msgspec.Struct):
@@ -284,8 +309,8 @@ def open_hub_table(repository: Repository, choice: Choice) -> SourceTable:
     location = str(repository.location)
     require_library("pyarrow", f"the table of {location}")
     configs: Mapping[str, Splits] = {}
-    if _CARD in repository.files:
-        configs = read_configs(_card_text(repository.snapshot([_CARD]) / _CARD))
+    if _CARD in repository.files and not choice.path:
+        configs = read_configs(location, _card_text(repository.snapshot([_CARD]) / _CARD))
     found = find_shards(location, repository.files, configs, choice)
     root = repository.snapshot(found.paths)
     path = f"/{choice.path}" if choice.path else ""
@@ -313,7 +338,7 @@ def open_local_table(path: Path, listing: Sequence[str], choice: Choice) -> Sour
         splits = convert_record(str(splits_file), read_json(splits_file, MOST_TEXT), _Splits).splits
         configs = {"default": {split: [f"{split}/**"] for split in splits}}
     elif card.is_file():
-        configs = read_configs(_card_text(card))
+        configs = read_configs(repr(str(path)), _card_text(card))
     found = find_shards(repr(str(path)), _saved(path, listing), configs, choice)
     files = tuple(DataFile.at(root / name) for name in found.paths)
     notes = (found.note,) if found.note else ()

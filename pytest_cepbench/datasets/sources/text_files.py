@@ -159,33 +159,23 @@ def read_rows(path: Path, delimiter: str, needed: Sequence[str] = ()) -> Iterato
     fewer fields than the header, with an unclosed quote, or with text behind a closing quote.
     """
     columns: list[str] = []
-    try:
-        with open_regular(path) as stream:
-            for number, (line, offset, length, cells) in enumerate(
-                _records(stream, path, delimiter)
-            ):
-                if number == 0:
-                    columns = _column_names(path, cells, needed)
-                elif len(cells) != len(columns):
-                    raise DatasetError(
-                        f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
-                        f"{len(columns)}: was the file cut short, or is a quote missing?"
-                    )
-                else:
-                    row = dict(zip(columns, cells, strict=True))
-                    yield TableRow(path, number, line, offset, length, row)
-    except OSError as error:
-        raise DatasetError(f"table {str(path)!r} cannot be read: {error.strerror}") from error
-    if not columns:
-        raise DatasetError(
-            f"table {str(path)!r} is empty: a first row with the columns' names is expected"
-        )
+    for number, (line, offset, length, cells) in enumerate(_table(path, delimiter)):
+        if number == 0:
+            columns = _column_names(path, cells, needed)
+        elif len(cells) != len(columns):
+            raise DatasetError(
+                f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
+                f"{len(columns)}: was the file cut short, or is a quote missing?"
+            )
+        else:
+            row = dict(zip(columns, cells, strict=True))
+            yield TableRow(path, number, line, offset, length, row)
 
 
 def read_columns(path: Path, delimiter: str) -> tuple[str, ...]:
-    """The names in the first row; none where there is no further row. Raises DatasetError."""
-    row = next(read_rows(path, delimiter), None)
-    return () if row is None else tuple(row.cells)
+    """The names in the first row. Raises DatasetError."""
+    _, _, _, cells = next(_table(path, delimiter))
+    return tuple(_column_names(path, cells, ()))
 
 
 def split_row(
@@ -216,6 +206,22 @@ def _column_names(path: Path, cells: Sequence[bytes], needed: Sequence[str]) -> 
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DatasetError(f"{path} has more than one column {', '.join(map(repr, twice))}")
     return names
+
+
+def _table(path: Path, delimiter: str) -> Iterator[tuple[int, int, int, list[bytes]]]:
+    """As `_records`, with the header at least."""
+    empty = True
+    try:
+        with open_regular(path) as stream:
+            for record in _records(stream, path, delimiter):
+                empty = False
+                yield record
+    except OSError as error:
+        raise DatasetError(f"table {str(path)!r} cannot be read: {error.strerror}") from error
+    if empty:
+        raise DatasetError(
+            f"table {str(path)!r} is empty: a first row with the columns' names is expected"
+        )
 
 
 def _records(

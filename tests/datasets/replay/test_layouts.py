@@ -222,6 +222,14 @@ def test_half_a_pair_is_what_is_recorded(tmp_path: Path) -> None:
     assert recorded(opened(tmp_path / "texts" / "flux-1-dev.tsv"))["image"] == [2]
 
 
+def test_a_table_without_rows_is_a_generation_that_is_missing(tmp_path: Path) -> None:
+    """A describer that stopped before its first image has recorded all of them as missing."""
+    put_table(put_images(tmp_path) / f"{NAME}.tsv", [["index", "question", "prediction"]])
+    replay = opened(tmp_path)
+    assert recorded(replay)["image"] == [1, 2]
+    assert held(replay, "7", "image", 1) is None
+
+
 def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
     """Its images are the seeds: they must not be taken for drawn ones."""
     put_images(put_predictions(tmp_path))

@@ -22,6 +22,7 @@ from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, writ
 from tests.datasets.sources.tables import contents, image_table, load, png, write_parquet
 
 TWO = read_configs(
+    "d",
     """---
 configs:
 - config_name: clean
@@ -35,8 +36,9 @@ configs:
 - config_name: below
   data_dir: noisy
 ---
-"""
+""",
 )
+FOLDERS = [f"{top}/{split}-0.parquet" for top in ("en", "de") for split in ("train", "test")]
 FILES = [
     "README.md",
     "clean/test-00000-of-00001.parquet",
@@ -59,6 +61,8 @@ FILES = [
         (FILES, TWO, Choice(config="noisy"), ("noisy/a.parquet", "noisy", "train")),
         (FILES, TWO, Choice(config="below"), ("noisy/a.parquet", "below", "train")),
         (FILES, TWO, Choice("clean", split="test"), (FILES[1], None, "test")),
+        (FOLDERS, {}, Choice(config="en", split="train"), (..., "en", "train")),
+        (FOLDERS, {}, Choice("en", split="train"), (..., None, "train")),
         (FILES, TWO, Choice("*/test-*"), (FILES[1], None, "test")),
         (["b.arrow", "a.parquet", "c.tar"], {}, Choice(), ("a.parquet", None, "train")),
         (["a-00001-of-00002.tar"], {}, Choice("a-00001-of-00002.tar"), (..., None, "train")),
@@ -87,6 +91,7 @@ def test_the_shards_of_a_choice(
         (FILES, TWO, Choice(config="nosy"), "no config 'nosy'; .* Did you mean 'noisy'"),
         (FILES, TWO, Choice(config="clean"), r"several splits \(test, train\)"),
         (FILES, {}, Choice(), r"several splits \(test, train\)"),
+        (FOLDERS, {}, Choice(split="train"), r"several configs \(de, en\): choose one with \?conf"),
         (["a.parquet"], {}, Choice(split="test"), "no split 'test'; its splits: train"),
         (["a.parquet"], {}, Choice(config="x"), "has one configuration: leave out config=x"),
         (["z.parquet"], TWO, Choice(config="noisy"), "'noisy' are not there"),
@@ -122,7 +127,23 @@ def test_what_is_not_clear_is_one_line(
 @pytest.mark.parametrize("text", ["", "# no metadata", "---\n: [\n---\n", "---\n- list\n---\n"])
 def test_a_card_that_cannot_be_read_tells_nothing(text: str) -> None:
     """Names of files decide then."""
-    assert read_configs(text) == {}
+    assert read_configs("d", text) == {}
+
+
+def test_names_in_a_card_are_what_is_written() -> None:
+    """Norwegian is no truth value, and a split may be a number."""
+    entries = "- config_name: no\n  data_files: a\n- config_name: en\n  data_files: {1: b}\n"
+    found = read_configs("d", f"---\nconfigs:\n{entries}---\n")
+    assert found == {"no": {"train": ["a"]}, "en": {"1": ["b"]}}
+
+
+def test_an_entry_of_a_card_that_cannot_be_read_is_refused() -> None:
+    """Without it, what it keeps apart would be read as one."""
+    entries = "- config_name: en\n  data_files: a\n- data_files: b\n"
+    with pytest.raises(
+        DatasetError, match=r"d: configs of README.md .* `config_name` - at `\$\[1\]"
+    ):
+        read_configs("d", f"---\nconfigs:\n{entries}---\n")
 
 
 @pytest.mark.parametrize(
