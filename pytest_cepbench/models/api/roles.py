@@ -26,6 +26,7 @@ from pytest_cepbench.models.api.responses import (
     read_steps,
 )
 from pytest_cepbench.models.protocols import (
+    CUT,
     AnsweredQuestion,
     Battle,
     Piece,
@@ -399,7 +400,8 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Re
     response = read_chat(document, beside=False)
     if not isinstance(response.value, str):
         return response
-    winner = read_named(prompt, response.value)
+    cut = response.provenance.items() >= CUT.items()
+    winner = read_named(prompt, response.value, cut=cut)
     if not likelihoods or isinstance(winner, Failure):
         return replace(response, value=winner)
     letter = prompt.phrases[winner]

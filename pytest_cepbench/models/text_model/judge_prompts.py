@@ -331,6 +331,8 @@ _VERDICT_KEYS = ("better_response", "verdict", "winner")
 
 # All patterns take time that grows no faster than the text: a model can repeat a character.
 
+_LONGEST_LINE = 200  # characters of a line that can be a verdict
+
 _LABEL = re.compile(
     r"^(?:(?:my|the|final|answer|verdict|judge?ment|choice|letter)[\W_]{1,8}|is\W{1,8}){1,5}",
     re.IGNORECASE,
@@ -343,12 +345,16 @@ _PHRASE = re.compile(
 )
 
 
-def read_named(prompt: JudgePrompt, text: str) -> Winner | Failure:
+def read_named(prompt: JudgePrompt, text: str, *, cut: bool = False) -> Winner | Failure:
     """The verdict that an answer names in the words of a prompt; a failure where it names none.
 
     Read is what stands outside of reasoning: the value of `better_response`, `verdict` or `winner`
     where it is a JSON object, else its last line, which has to be one of the prompt's phrases or
-    letters, perhaps behind a label such as "Final verdict:", and no question.
+    letters, perhaps behind a label such as "Final verdict:", and no question. Below other lines a
+    bare "A" is none, and where lines are several verdicts it is not clear which of them counts.
+
+    cut: whether the answer ends at the limit of its length: then a letter alone is a verdict where
+        the prompt asks for one, and nothing else.
     """
     answer = after_reasoning(text)
     if answer is None:
@@ -359,19 +365,33 @@ def read_named(prompt: JudgePrompt, text: str) -> Winner | Failure:
         values = [own[key] for own in objects for key in _VERDICT_KEYS if key in own]
         answer = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
     lines = unicodedata.normalize("NFKC", answer).strip().splitlines()
-    # From the first letter to the last: without emphasis, brackets and quotation marks.
-    words = re.sub(r"^[\W_]+|[\W_]+$", "", lines[-1]) if lines else ""
-    words = words if prompt.letters and len(words) == 1 else _LABEL.sub("", words, count=1)
-    if not words or "?" in lines[-1][-4:]:
+    if cut and not (prompt.letters and len(lines) == 1):
+        return Failure("no-verdict", f"cut at max_tokens: {text!r:.400}")
+    verdicts = [_verdict_of(prompt, line, alone=len(lines) == 1) for line in lines]
+    if not verdicts or verdicts[-1] is None:
         return Failure("no-verdict", f"its last line is no verdict: {text!r:.400}")
+    if len(set(filter(None, verdicts))) > 1:
+        return Failure("no-verdict", f"several lines are verdicts: {text!r:.400}")
+    return verdicts[-1]
+
+
+def _verdict_of(prompt: JudgePrompt, line: str, *, alone: bool) -> Winner | None:
+    """The verdict that a line is; None where it is none. alone: whether it is the whole answer."""
+    if len(line) > _LONGEST_LINE or "?" in line[-4:]:
+        return None
+    # From the first letter to the last: without emphasis, brackets and quotation marks.
+    words = re.sub(r"^[\W_]+|[\W_]+$", "", line)
+    label = None if prompt.letters and len(words) == 1 else _LABEL.match(words)
+    words = words[label.end() :] if label else words
     if prompt.letters:
-        for winner, letter in prompt.phrases.items():
-            if words == letter:
-                return winner
-    elif match := _PHRASE.fullmatch(words):
-        letter = match["letter"].upper()
-        return f"Tie({letter})" if match["tie"] else letter  # type: ignore[return-value]
-    return Failure("no-verdict", f"its last line is no verdict: {text!r:.400}")
+        return next((own for own, letter in prompt.phrases.items() if words == letter), None)
+    match = _PHRASE.fullmatch(words)
+    # "Answer A" below other lines can be a heading, or a sentence that breaks off.
+    said = alone or "better" in words.lower() or (label is not None and ":" in label[0])
+    if match is None or not (said or match["tie"]):
+        return None
+    letter = match["letter"].upper()
+    return f"Tie({letter})" if match["tie"] else letter  # type: ignore[return-value]
 
 
 def read_scores(text: str) -> CriteriaScores | Failure:

@@ -68,6 +68,21 @@ def test_a_wrong_parameter_is_refused(server: FakeServer, query: str, message: s
         bind_text(server.spec(query), "judge")
 
 
+@pytest.mark.parametrize("query", ["prompt=criteria", "prompt=letters"])
+@pytest.mark.parametrize("text", ["A", "I weigh both.\nTie (A", "Both are good.\nA", "A is better"])
+def test_a_verdict_that_was_cut_is_none(
+    server: FakeServer, load: Load, query: str, text: str
+) -> None:
+    """What was to follow can turn it; but for a letter that was asked for."""
+    server.answer = lambda _: chat_answer(text, ended="length")
+    (reply,) = load("judge", query).judge([BATTLE], [0])
+    if (query, text) == ("prompt=letters", "A"):
+        assert reply.value == "A"
+    else:
+        assert isinstance(reply.value, Failure)
+        assert reply.value.kind == "no-verdict"
+
+
 class Longest:
     """A judge of the user's own: the answer with more pieces."""
 

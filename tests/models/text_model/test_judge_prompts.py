@@ -123,6 +123,8 @@ VERDICTS = [
     ("> Reply with A is better or B is better\n\nB is better", "B"),
     ("<think>B is better? No, A is better.</think>Tie (A is better)", "Tie(A)"),
     ("<think>A</think><think>B is better</think>\nA is better", "A"),
+    ("Both are good.\nVerdict: A", "A"),
+    ("A is better: its images are sharp.\nB is better", "B"),
     ('{"better_response": "A"}', "A"),
     ('```json\n{"reasoning": "B has colors", "winner": "Tie (A is better)"}\n```', "Tie(A)"),
 ]
@@ -133,6 +135,9 @@ FAILURES = [
     "Tie",
     "It is a tie.",
     "Tie (A and B are equal)",
+    "I cannot decide.\nA",
+    "Answer A is vivid.\n\nAnswer B is exact.\n\nAnswer A",
+    "A is better\nB is better\nTie (A is better)\nTie (B is better)",
     "Tie (A is better or B is better)",
     "Both are good",
     "a is a better one",
