@@ -106,9 +106,9 @@ def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:
     return steps
 
 
-def limit_steps(steps: Sequence[T], most: int = MOST_STEPS) -> tuple[list[T], int]:
+def limit_steps(steps: Sequence[T]) -> tuple[list[T], int]:
     """The steps that count, and how many were cut off."""
-    return list(steps[:most]), max(0, len(steps) - most)
+    return list(steps[:MOST_STEPS]), max(0, len(steps) - MOST_STEPS)
 
 
 # -- reasoning -------------------------------------------------------------------------------------

@@ -126,11 +126,10 @@ def _board_notes(board: Leaderboard) -> Iterator[str]:
         "clustered by question; ranks: by simultaneous 95 % intervals of all differences; win "
         "rates in percent"
     )
-    if board.order_effect is not None and board.order_error is not None:
-        yield (
-            f"the judge favours the first answer by {board.order_effect:+.3f} logits (standard "
-            f"error {board.order_error:.3f}), which the ratings allow for and the win rates do not"
-        )
+    yield (
+        f"the judge favours the first answer by {board.order_effect:+.3f} logits (standard "
+        f"error {board.order_error:.3f}), which the ratings allow for and the win rates do not"
+    )
     yield f"ties: {100 * board.tie_share:.1f} % of the verdicts"
     if board.forfeits:
         yield f"forfeits: {board.forfeits} battles without an answer count in the win rates"

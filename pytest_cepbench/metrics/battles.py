@@ -194,19 +194,6 @@ def battle_records(
     return dict(sorted(records.items()))
 
 
-def pairwise_win_rates(table: BattleTable, policy: TiePolicy) -> FloatArray:
-    """Win rate of each model against each other one: (M, M) in [0, 1], NaN where none counts."""
-    size = len(table.models)
-    counts = np.zeros((size, size, 4))
-    np.add.at(counts, (table.first, table.second, table.grades), table.weights)
-    np.add.at(counts, (table.second, table.first, 3 - table.grades), table.weights)
-    rates = [
-        [BattleRecord(*counts[i, j].tolist()).win_rate(policy) for j in range(size)]
-        for i in range(size)
-    ]
-    return np.array([[np.nan if rate is None else rate for rate in row] for row in rates])
-
-
 @dataclass(frozen=True)
 class Pairing:
     """Two models that answer the same question; `first` is shown to the judge first."""

@@ -297,8 +297,6 @@ def _order_effect(battles: Sequence[JudgedBattle]) -> OrderEffect | None:
         ratings = fit_ratings(BattleTable(battles))
     except ValueError:  # models that never met, one side always: the verdicts cannot tell
         return None
-    if ratings.order_effect is None or ratings.order_error is None:
-        return None
     return OrderEffect(ratings.order_effect, ratings.order_error)
 
 

@@ -91,8 +91,7 @@ class FittedRatings:
     models: names, as in the table.
     ratings: (M,) logits that sum to 0.
     covariance: (M, M) of the ratings, by the sandwich clustered by question.
-    order_effect: delta, the logit by which the judge favours the first answer; None when it was
-    held at 0.
+    order_effect: delta, the logit by which the judge favours the first answer.
     order_error: its standard error.
     tie: log of the tie parameter t.
     loss: negative log-likelihood of the verdicts at the fit.
@@ -104,8 +103,8 @@ class FittedRatings:
     models: tuple[str, ...]
     ratings: FloatArray
     covariance: FloatArray
-    order_effect: float | None
-    order_error: float | None
+    order_effect: float
+    order_error: float
     tie: float
     loss: float
     regularized: bool
@@ -137,10 +136,9 @@ class _Terms:
     ss: FloatArray
 
 
-def fit_ratings(table: BattleTable, *, order_effect: bool = True) -> FittedRatings:
+def fit_ratings(table: BattleTable) -> FittedRatings:
     """Fit the ratings by maximum likelihood.
 
-    order_effect: False holds delta at 0, for verdicts that were asked in both orders.
     Raises ValueError where some models never met the others, directly or through further ones,
     where the judge leaned to the same side in every battle, which says nothing of the models, and
     where the battles leave open whether the order of the answers or the models made a difference.
@@ -154,32 +152,30 @@ def fit_ratings(table: BattleTable, *, order_effect: bool = True) -> FittedRatin
         )
     from scipy.optimize import minimize
 
-    problem = _Problem(table, order_effect=order_effect)
+    problem = _Problem(table)
     start = np.zeros(problem.size)
     result = minimize(
         problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
     )
     fitted: FloatArray = result.x
-    if order_effect:
-        # An order effect without limit would explain the verdicts best where the likelihood is all
-        # but flat, in one direction or in both; the tie parameter is the last.
-        try:
-            variance = np.linalg.inv(problem.hessian(fitted))[-2, -2]
-        except np.linalg.LinAlgError:
-            variance = inf
-        if not 0 <= variance <= _FLAT:
-            raise ValueError(_OPEN)
+    # An order effect without limit would explain the verdicts best where the likelihood is all but
+    # flat, in one direction or in both; the tie parameter is the last.
+    try:
+        variance = np.linalg.inv(problem.hessian(fitted))[-2, -2]
+    except np.linalg.LinAlgError:
+        variance = inf
+    if not 0 <= variance <= _FLAT:
+        raise ValueError(_OPEN)
     covariance = _covariance(problem, table, fitted)
     contrasts = problem.contrasts
     count = contrasts.shape[1]
     ratings = contrasts @ fitted[:count]
-    delta = fitted[count] if order_effect else None
     return FittedRatings(
         models=table.models,
         ratings=ratings,
         covariance=contrasts @ covariance[:count, :count] @ contrasts.T,
-        order_effect=None if delta is None else float(delta),
-        order_error=None if delta is None else float(np.sqrt(covariance[count, count])),
+        order_effect=float(fitted[count]),
+        order_error=float(np.sqrt(covariance[count, count])),
         tie=float(fitted[-1]),
         loss=problem.loss_of_verdicts(fitted),
         regularized=problem.regularized,
@@ -209,8 +205,7 @@ class _Problem:
     Parameters: M - 1 contrasts of ratings, delta, log of the tie.
     """
 
-    def __init__(self, table: BattleTable, *, order_effect: bool) -> None:
-        self.order_effect = order_effect
+    def __init__(self, table: BattleTable) -> None:
         ties = np.isin(table.grades, (1, 2))
         self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
         size = len(table.models)
@@ -219,11 +214,9 @@ class _Problem:
         signs = np.zeros((len(table), size))
         rows = np.arange(len(table))
         signs[rows, table.first], signs[rows, table.second] = 1.0, -1.0
-        self.design = signs @ self.contrasts
-        if order_effect:
-            self.design = np.hstack([self.design, np.ones((len(table), 1))])
-            if np.linalg.matrix_rank(self.design) < self.design.shape[1]:
-                raise ValueError(_OPEN)
+        self.design = np.hstack([signs @ self.contrasts, np.ones((len(table), 1))])
+        if np.linalg.matrix_rank(self.design) < self.design.shape[1]:
+            raise ValueError(_OPEN)
         self.size = self.design.shape[1] + 1
         self.weights = table.weights
         self.grades = table.grades

@@ -224,9 +224,7 @@ def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str
     return VoteTable(scale, tuple(annotators), values, owners, items)
 
 
-def shown_battles(
-    ratings: Ratings, votes: Votes, annotators: Collection[str] = ()
-) -> list[JudgedBattle]:
+def shown_battles(ratings: Ratings, votes: Votes) -> list[JudgedBattle]:
     """The same battles, each in the order in which most of its annotators saw the answers.
 
     With it a leaderboard can tell the models from a preference for what is seen first. A battle
@@ -234,8 +232,7 @@ def shown_battles(
     """
     swapped: Counter[str] = Counter()
     for vote in votes.answers():
-        if not annotators or vote.annotator in annotators:
-            swapped[vote.item] += 1 if vote.shown[:1] == ("second",) else -1
+        swapped[vote.item] += 1 if vote.shown[:1] == ("second",) else -1
     return [
         JudgedBattle(
             battle.question,
@@ -246,28 +243,21 @@ def shown_battles(
         )
         if swapped[item.item] > 0
         else battle
-        for item, battle in named_battles(ratings, votes, annotators)
+        for item, battle in named_battles(ratings, votes)
     ]
 
 
-def named_battles(
-    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
-) -> list[tuple[Item, JudgedBattle]]:
+def named_battles(ratings: Ratings, votes: Votes) -> list[tuple[Item, JudgedBattle]]:
     """Each judged item, and it as a battle of models in its own order, by the majority of votes.
 
     An answer has the errors that more than half of them told.
-    annotators: whose votes count; everybody's where empty.
     Raises DatasetError as `battle_votes`, where nobody has judged a battle, and where the sources
     do not say which models answered.
     """
-    counting = list(annotators)
-    judged = battle_votes(ratings, votes, counting)
+    judged = battle_votes(ratings, votes)
     told: Counter[tuple[str, str, str]] = Counter()
     for vote in votes.answers():
-        if not counting or vote.annotator in counting:
-            told.update(
-                (vote.item, side, kind) for side, own in vote.errors.items() for kind in own
-            )
+        told.update((vote.item, side, kind) for side, own in vote.errors.items() for kind in own)
     if not judged:
         why = "; ".join(votes.remarks.lines)
         raise DatasetError(

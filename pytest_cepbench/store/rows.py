@@ -295,17 +295,15 @@ def whole_rows(read: Read, keys: Iterable[str]) -> Iterator[Row]:
 
 
 def results_under(
-    read: Read, keys: Iterable[str], most: int | None = None, used: set[int] | None = None
+    read: Read, keys: Iterable[str], used: set[int] | None = None
 ) -> tuple[dict[str, Result], list[str]]:
     """(the undamaged results under these keys, the keys of the damaged ones).
 
-    most: bytes of a payload; a larger one counts as damaged and is not read.
     used: receives the numbers of the rows that were stored before today.
     """
     results: dict[str, Result] = {}
     damaged: list[str] = []
-    payload = "payload" if most is None else f"CASE WHEN length(payload) <= {most} THEN payload END"
-    query = f"SELECT id, created, key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - our number
+    query = "SELECT id, created, key, kind, payload, seal FROM results WHERE key"
     midnight = today() * DAY_SECONDS
     asked = {packed(key): key for key in keys}  # whoever keeps a key keeps no second one beside it
     for number, created, stored, *row in rows_with(read, query, asked):

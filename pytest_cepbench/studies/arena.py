@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
 from typing import Literal
-
-import numpy as np
 
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.datasets.opening.questions import (
@@ -25,7 +22,6 @@ from pytest_cepbench.metrics.battles import (
     JudgedBattle,
     TiePolicy,
     battle_records,
-    pairwise_win_rates,
 )
 from pytest_cepbench.metrics.judge_agreement import (
     Agreement,
@@ -81,20 +77,17 @@ class Leaderboard:
     error.
     regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
     forfeits: battles that a model lost for want of an answer.
-    pair_win_rates: by tie policy, of each model against each other one, in the order of the
-    standings; None where they never met. Forfeits do not count.
     """
 
     name: str
     verdicts: int
     questions: int
     tie_share: float
-    order_effect: float | None
-    order_error: float | None
+    order_effect: float
+    order_error: float
     regularized: bool
     forfeits: int
     standings: tuple[Standing, ...]
-    pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -163,10 +156,6 @@ def make_leaderboard(
         for model in (ratings.models[i],)
     ]
 
-    def rates(policy: TiePolicy) -> tuple[tuple[float | None, ...], ...]:
-        of_pairs = pairwise_win_rates(table, policy)[np.ix_(order, order)].tolist()
-        return tuple(tuple(None if isnan(rate) else rate for rate in row) for row in of_pairs)
-
     return Leaderboard(
         name=name,
         verdicts=len(battles),
@@ -177,7 +166,6 @@ def make_leaderboard(
         regularized=ratings.regularized,
         forfeits=len(forfeits),
         standings=tuple(standings),
-        pair_win_rates={policy: rates(policy) for policy in TIE_POLICIES},
     )
 
 

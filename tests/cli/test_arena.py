@@ -79,9 +79,6 @@ def test_leaderboard(panels: Home) -> None:
     }
     out = panels.path / ".cepbench" / "arena"
     assert (out / "leaderboard-people.md").exists()
-    assert board["pair_win_rates"]["ties_as_half"][0][0] is None
-    rates = board["pair_win_rates"]["ties_as_half"]
-    assert rates[0][1] + rates[1][0] == pytest.approx(1)
 
 
 def test_groups(panels: Home) -> None:

@@ -116,12 +116,6 @@ def test_every_scheme_has_a_provider_or_says_that_a_suite_replaces_it(scheme: Sc
             detect(parse_spec(f"{scheme.name}:x"))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name or "checkpoint")
-def test_the_example_of_a_scheme_parses_as_that_scheme(scheme: Scheme) -> None:
-    """Help and docs print the examples, so they must be written as the parser reads them."""
-    assert parse_spec(scheme.example).scheme == scheme.name
-
-
 @pytest.mark.parametrize(
     ("text", "role"),
     [

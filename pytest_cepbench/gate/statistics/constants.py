@@ -1,8 +1,8 @@
 """The numbers of the gate that were found by simulation, and what breaks without each.
 
 Those of test, bounds, looks, series and power were found and are checked by
-`python -m benchmarks.gate_error_rates` (its tables: benchmarks/results/gate-error-rates.md), those
-of win rates by `python -m benchmarks.arena`. A promise that one of them breaks is named there.
+`python -m benchmarks.gate_error_rates` (its tables: benchmarks/results/gate-error-rates.md). A
+promise that one of them breaks is named there.
 """
 
 # -- test of a drop: benchmarks/gate_error_rates.py, "False failures and false passes", "Speed" ----
@@ -64,7 +64,7 @@ FEWEST_IN_STRATUM, MOST_SCATTER = 2.5, 1.6
 """Units of a stratum that show skewness, and how far theirs scatters: without the cap, power
 foretold of few samples in a category is off by more than 5 points."""
 
-# -- what a case can see: benchmarks/regressions.py and benchmarks/arena.py ------------------------
+# -- what a case can see: benchmarks/regressions.py ------------------------------------------------
 
 SAME_SCORE = 0.1
 """Of the tolerance: how far each score of the same weights may move, on another machine, say,

@@ -155,7 +155,8 @@ class JudgePrompt:
 
         max_pixels: larger images are made smaller, to at most so many pixels; None leaves them.
         """
-        return _shrink([*self._layout(self._parts(battle)), self.closing], max_pixels)
+        pieces = [*self._layout(self._parts(battle)), self.closing]
+        return [p if isinstance(p, str) else shrink_image(p, max_pixels) for p in pieces]
 
     def bounds(self, battle: Battle) -> tuple[int, int, int]:
         """The pieces of `show` at which the first and the second answer begin and the last ends."""
@@ -166,25 +167,17 @@ class JudgePrompt:
     def _parts(self, battle: Battle) -> list[Part]:
         return list(zip(self.headings, (battle.question, battle.first, battle.second), strict=True))
 
-    def show_answer(
-        self, answered: AnsweredQuestion, closing: str, max_pixels: int | None = None
-    ) -> list[Piece]:
+    def show_answer(self, answered: AnsweredQuestion, closing: str) -> list[Piece]:
         """The same with a single answer. closing: the last text."""
         question = (self.headings[0], answered.question)
         answer = ("\n<OUTPUT>: " if self.numbered else "Answer:", answered.answer)
-        return _shrink([*self._layout([question, answer]), closing], max_pixels)
+        return [*self._layout([question, answer]), closing]
 
     def _layout(self, parts: Sequence[Part]) -> list[Piece]:
         """Parts as texts and images in reading order."""
         if self.numbered:
             return _with_markers(parts)
         return [piece for heading, pieces in parts for piece in (heading, *pieces)]
-
-
-def _shrink(pieces: Sequence[Piece], max_pixels: int | None) -> list[Piece]:
-    return [
-        piece if isinstance(piece, str) else shrink_image(piece, max_pixels) for piece in pieces
-    ]
 
 
 def break_up(controls: re.Pattern[str], pieces: Sequence[Piece]) -> list[Piece]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
-from math import comb, isnan
+from math import comb
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,6 @@ from pytest_cepbench.metrics.battles import (
     ForfeitPolicy,
     JudgedBattle,
     battle_records,
-    pairwise_win_rates,
     roulette,
 )
 
@@ -214,14 +213,3 @@ def test_forfeits(policy: ForfeitPolicy, absent: BattleRecord, opponent: BattleR
 
     assert records["a"] == absent
     assert records["c"] == opponent
-
-
-def test_pairwise() -> None:
-    """A model's rate against another one is 1 less the other's; none where they never met."""
-    rates = pairwise_win_rates(BattleTable(PANEL), "ties_as_half")
-
-    assert rates[0].tolist()[1:] == [0.5, 0.0]
-    assert rates[1, 0] == 0.5
-    assert rates[2, 0] == 1
-    assert all(isnan(rates[i, i]) for i in range(3))
-    assert isnan(rates[1, 2])

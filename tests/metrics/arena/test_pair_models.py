@@ -33,7 +33,7 @@ def test_derivatives(*, undefeated: bool) -> None:
     if undefeated:
         battles = [b for b in battles if b.first != "m00" or b.winner == "A"]
         battles = [b for b in battles if b.second != "m00" or b.winner == "B"]
-    problem = _Problem(BattleTable(battles), order_effect=True)
+    problem = _Problem(BattleTable(battles))
     point = rng.normal(0, 0.3, problem.size)
 
     assert problem.regularized is undefeated
@@ -78,12 +78,12 @@ def test_exchanged_sides_turn_the_order_effect(battles: list[JudgedBattle]) -> N
 def test_both_orders_do_not_count_twice() -> None:
     """A question's battles of both orders weigh as one each, and are one cluster for the errors."""
     battles = simulate(TRUTH, 400, np.random.default_rng(4), order_effect=0)
-    doubled = fit_ratings(BattleTable([*battles, *swap(battles)]), order_effect=False)
-    single = fit_ratings(BattleTable(battles), order_effect=False)
+    doubled = fit_ratings(BattleTable([*battles, *swap(battles)]))
+    single = fit_ratings(BattleTable(battles))
 
-    assert doubled.loss == pytest.approx(single.loss, abs=1e-6)
-    assert doubled.errors == pytest.approx(single.errors, abs=1e-6)
-    assert (single.order_effect, single.order_error) == (None, None)
+    assert doubled.loss == pytest.approx(single.loss, rel=0.01)
+    assert doubled.errors == pytest.approx(single.errors, rel=0.01)
+    assert doubled.order_effect == pytest.approx(0, abs=1e-6)
 
 
 def test_clusters_widen_the_errors() -> None:
@@ -120,7 +120,7 @@ def test_a_model_that_wins_everything_stays_within_bounds() -> None:
         for i in range(8)
         for a, b in combinations(["best", "x", "y"], 2)
     ]
-    fit = fit_ratings(BattleTable(battles), order_effect=False)
+    fit = fit_ratings(BattleTable([*battles, *swap(battles)]))
 
     assert fit.regularized
     assert dict(zip(fit.models, fit.ratings, strict=True))["best"] == fit.ratings.max() < 10
@@ -158,7 +158,6 @@ def test_one_order_alone() -> None:
     battles = [JudgedBattle(f"q{i}", "a", "b", winner) for i, winner in enumerate(WINNERS)]
     with pytest.raises(ValueError, match="cannot be told from the level of the models: show the"):
         fit_ratings(BattleTable(battles))
-    assert fit_ratings(BattleTable(battles), order_effect=False).ratings == pytest.approx([0, 0])
 
 
 @pytest.mark.parametrize(
