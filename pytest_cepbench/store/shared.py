@@ -16,7 +16,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -79,6 +78,12 @@ _ABSENT_SECONDS = 600.0  # after which an absent object is looked for again
 
 
 _ABSENT = "results/absent"
+
+_SECONDS = 120.0  # for one object, both tries
+
+_OPENING_SECONDS = 10.0  # for each of the first objects
+
+_PATIENCE = 1800.0  # seconds without an upload: some dozens of objects, each tried twice, take less
 
 _RETRY_PAUSE = 1.0  # seconds
 
@@ -264,7 +269,6 @@ class SharedStore(ABC):
         self.bad: set[str] = set()
         self._absent: dict[str, float] = {}  # when each was last looked for
         self._failed = False
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="shared-store")
 
     @abstractmethod
     def _read(self, name: str) -> bytes:
@@ -276,31 +280,44 @@ class SharedStore(ABC):
     def _write(self, name: str, data: bytes, *, replace: bool) -> None:
         """Write an object, whole or not at all; unless it is replaced the first write counts."""
 
-    def close(self) -> None:
-        """End the threads; one that the kernel blocks is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def read(
+        self, names: Iterable[str], seconds: float | None = None
+    ) -> dict[str, bytes | str | StoreFailure]:
+        """The content of each, or in words why it is unfit, or its failure; all at once.
 
-    def read(self, names: Iterable[str]) -> dict[str, bytes | str | StoreFailure]:
-        """The content of each, or in words why it is unfit, or its failure; all at once."""
-        return self._for_each(names, self._read)
+        seconds: limit for each object; None for a long one.
+        """
+        return self._for_each(names, self._read, seconds)
 
     def write(
-        self, objects: Mapping[str, bytes], replace: Container[str] = ()
+        self,
+        objects: Mapping[str, bytes],
+        replace: Container[str] = (),
+        seconds: float | None = None,
     ) -> dict[str, StoreFailure]:
         """Write all of them at once; returns the failures by name: every other name exists now.
 
         replace: names that are overwritten.
+        seconds: as of `read`.
         """
-        answers = self._for_each(
-            objects, lambda name: self._write(name, objects[name], replace=name in replace)
-        )
+
+        def write(name: str) -> None:
+            self._write(name, objects[name], replace=name in replace)
+
+        answers = self._for_each(objects, write, seconds)
         failures = {n: f for n, f in answers.items() if isinstance(f, StoreFailure)}
         # What is absent when it is written is not the object.
         bucket = StoreFailure("bucket", "there is no such bucket or folder")
         return {n: bucket if f.kind == "absent" else f for n, f in failures.items()}
 
-    def _for_each(self, names: Iterable[str], action: Callable[[str], Any]) -> dict[str, Any]:
-        """What the action returns for each name; a transient failure is tried once more."""
+    def _for_each(
+        self, names: Iterable[str], action: Callable[[str], Any], seconds: float | None
+    ) -> dict[str, Any]:
+        """What the action returns for each name; a transient failure is tried once more.
+
+        A thread that gets no answer is left to itself; being a daemon, it keeps no process.
+        """
+        answers: dict[str, Any] = {}
 
         def answer(name: str, tries: int = 2) -> Any:
             try:
@@ -314,8 +331,21 @@ class SharedStore(ABC):
                 return answer(name, tries - 1)
             return failure
 
+        def work(name: str) -> None:
+            answers[name] = answer(name)
+
         names = list(names)
-        return dict(zip(names, self._threads.map(answer, names), strict=True))
+        for part in batches(names, AT_ONCE):
+            threads = [Thread(target=work, args=(name,), daemon=True) for name in part]
+            for thread in threads:
+                thread.start()
+            end = time.monotonic() + (seconds or _SECONDS)
+            for thread in threads:
+                thread.join(max(0.0, end - time.monotonic()))
+            if any(name not in answers for name in part):
+                break
+        silent = StoreFailure("no answer", "it does not answer")
+        return {name: answers.get(name, silent) for name in names}
 
     # -- checked reading -------------------------------------------------------------------------
 
@@ -489,33 +519,30 @@ def open_shared(
     Raises CepError kinds, in one line.
     """
     shared = _connect(location, source, writing=writing)
-    with ExitStack() as opened:
-        opened.callback(shared.close)
-        # Without the right to list, Amazon calls an absent object forbidden: find that out now.
-        answers = shared.read([MARKER, _ABSENT])
-        for answer in answers.values():
-            if isinstance(answer, StoreFailure) and answer.kind != "absent":
-                raise _store_error(shared, answer, "read")
-        data = answers[MARKER]
-        if isinstance(data, bytes) and _format_of(data) != FORMAT:
-            raise StoreVersionError(
-                f"{shared.named} holds a store of format {_format_of(data)}, this version works "
-                f"with format {FORMAT}: give another location, or use the same version of "
-                "pytest-cepbench everywhere"
-            )
-        if not isinstance(data, bytes) and not writing:
-            if optional:
-                return None
-            raise StoreError(
-                f"{shared.named} holds no shared store (no {MARKER}): one is made by a run with "
-                "--cep-publish"
-            )
-        if writing:
-            # Also over an existing marker, which stays: missing rights to write show now.
-            marker = msgspec.json.encode({"format": FORMAT})
-            for failure in shared.write({MARKER: marker}).values():
-                raise _store_error(shared, failure, "write")
-        opened.pop_all()
+    # Without the right to list, Amazon calls an absent object forbidden: find that out now.
+    answers = shared.read([MARKER, _ABSENT], _OPENING_SECONDS)
+    for answer in answers.values():
+        if isinstance(answer, StoreFailure) and answer.kind != "absent":
+            raise _store_error(shared, answer, "read")
+    data = answers[MARKER]
+    if isinstance(data, bytes) and _format_of(data) != FORMAT:
+        raise StoreVersionError(
+            f"{shared.named} holds a store of format {_format_of(data)}, this version works "
+            f"with format {FORMAT}: give another location, or use the same version of "
+            "pytest-cepbench everywhere"
+        )
+    if not isinstance(data, bytes) and not writing:
+        if optional:
+            return None
+        raise StoreError(
+            f"{shared.named} holds no shared store (no {MARKER}): one is made by a run with "
+            "--cep-publish"
+        )
+    if writing:
+        # Also over an existing marker, which stays: missing rights to write show now.
+        marker = msgspec.json.encode({"format": FORMAT})
+        for failure in shared.write({MARKER: marker}, seconds=_OPENING_SECONDS).values():
+            raise _store_error(shared, failure, "write")
     return shared
 
 
@@ -712,21 +739,30 @@ class Uploader:
 
         seconds: time after which the rest is left.
         waiting: called once with the number of results left, where it takes long.
-        An interrupt ends the waiting, and nothing else.
+        An interrupt ends the waiting, and nothing else; so does a long time without an upload.
         """
-        quiet = _QUIET_SECONDS if seconds is None else min(_QUIET_SECONDS, seconds)
+        limit = inf if seconds is None else seconds
+        quiet = min(_QUIET_SECONDS, limit)
 
-        def done() -> bool:
-            return not self._keys and not self._uploading
+        def left() -> int:
+            return len(self._keys) + self._uploading
+
+        def wait(limit: float) -> bool:
+            end = time.monotonic() + limit
+            while known := left():
+                most = min(_PATIENCE, end - time.monotonic())
+                if not self._changed.wait_for(lambda known=known: left() != known, most):  # type: ignore[misc] # a default
+                    return False
+            return True
 
         with self._changed:
             try:
-                if not self._changed.wait_for(done, quiet):
+                if not wait(quiet):
                     if waiting is not None:
-                        waiting(len(self._keys) + self._uploading)
-                    rest = None if seconds is None else seconds - quiet
-                    if not self._changed.wait_for(done, rest):
-                        self._give_up(f"not done within {seconds:g} s")
+                        waiting(left())
+                    if not wait(limit - quiet):
+                        stuck = f"nothing was uploaded for {_PATIENCE / 60:.0f} minutes"
+                        self._give_up(stuck if seconds is None else f"not done within {limit:g} s")
             except KeyboardInterrupt:
                 self._give_up("interrupted")
             failed, self._failed = +self._failed, Counter()
@@ -812,7 +848,7 @@ def open_all(
     shared, publish: locations to read, and to publish to.
     local: folder of the run's own store, and its `read`.
     logs: called with a line about damage, and with a line about a store that fails.
-    opened: uploads what is left, and closes all connections.
+    opened: uploads what is left.
     writing: whether anything is published; without it, a location to publish to that holds no store
         yet is left out.
     Raises CepError kinds.
@@ -826,7 +862,6 @@ def open_all(
         own = open_shared(location, source, writing=published and writing, optional=published)
         if own is None:
             continue
-        opened.callback(own.close)
         own.note, own.remark = logs
         stores.append(own)
         if published and writing:

@@ -119,7 +119,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Upload what is left, and close the databases and connections."""
+        """Upload what is left, and close the database."""
         self._opened.close()
 
     def flush(

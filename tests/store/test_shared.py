@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -311,7 +313,6 @@ def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
         TEXT: "the result is damaged in the local store"
     }
     assert len(list((tmp_path / "lib" / "results").rglob("*"))) == 4
-    folder.close()
 
 
 # -- folders ---------------------------------------------------------------------------------------
@@ -334,7 +335,6 @@ def test_the_first_write_of_a_name_counts(
     assert folder.read([NAMES[0]]) == {NAMES[0]: b"first"}
     assert folder.write({NAMES[0]: b"third"}, {NAMES[0]}) == {}
     assert contents(tmp_path) == {NAMES[0]: b"third"}
-    folder.close()
 
 
 def test_nothing_is_made_where_the_folder_is_not_mounted_any_more(tmp_path: Path) -> None:
@@ -346,7 +346,6 @@ def test_nothing_is_made_where_the_folder_is_not_mounted_any_more(tmp_path: Path
     assert folder.write({NAMES[0]: b"content"})[NAMES[0]].kind == "bucket"
     assert folder.read(NAMES[:1])[NAMES[0]] == StoreFailure("absent", "it is not there")
     assert not root.exists()
-    folder.close()
 
 
 def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
@@ -407,6 +406,46 @@ def test_a_place_that_stops_answering_is_left(tmp_path: Path, slow: type[SlowFil
         *[_left("it does not answer")] * 2,
     ]
     assert store.damage == []
+
+
+_SILENT = """
+from tests.store.slow import SlowFileSystem
+from tests.store.test_shared import NAMES, key_of, result_name, shared, slow_store
+shared._SECONDS = 0.3
+SlowFileSystem.delay = 3600.0
+names = [result_name(key_of(str(i))) for i in range(shared.AT_ONCE + 1)]
+print({answer.message for answer in slow_store().read(names).values()})
+print(len(SlowFileSystem.asked), slow_store().write({NAMES[0]: b"content"})[NAMES[0]].kind)
+"""
+
+
+def test_a_place_that_never_answers_keeps_no_process() -> None:
+    """Each object has a time limit, the rest is not asked for, and the end waits for no thread."""
+    command = [sys.executable, "-c", _SILENT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "{'it does not answer'}\n64 no answer\n"
+
+
+def test_what_does_not_answer_when_it_is_opened_is_one_line(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sooner than a run would wait later."""
+    monkeypatch.setattr(shared, "_OPENING_SECONDS", 0.3)
+    slow.delay = 20.0
+    with pytest.raises(StoreError, match=r"slow://lib: it does not answer: check the network"):
+        Store(tmp_path / "own", ("slow://lib",))
+
+
+def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
+    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a run waits only as long as something is uploaded now and then."""
+    monkeypatch.setattr(shared, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(shared, "_PATIENCE", 0.3)
+    with Store(tmp_path / "own", publish="slow://lib") as store:
+        slow.delay = 20.0
+        store.put([StoredResult(TEXT, "text")])
+    assert store.remarks == [_left("nothing was uploaded for 0 minutes")]
 
 
 @pytest.mark.parametrize(("failures", "tries"), [(1, 2), (2, 2)])
