@@ -57,8 +57,8 @@ class LabelledSet:
 def read_labelled(folder: files.ConstructionFolder) -> LabelledSet:
     """The chosen images of a folder.
 
-    Raises DatasetError where a stage before is missing or was stopped, its file cannot be read, or
-    patterns were edited since.
+    Raises DatasetError where a stage before is missing or was stopped, its file cannot be read,
+    patterns were edited since, or files are not of the same labels.
     """
     for name in (files.IMAGES, files.PATTERNS, files.ANNOTATE, files.CHOSEN):
         if not folder.has(name):
@@ -68,19 +68,32 @@ def read_labelled(folder: files.ConstructionFolder) -> LabelledSet:
             )
     construction = folder.read(files.CONSTRUCTION, files.ConstructionRecord)
     patterns = read_patterns(folder.path / files.PATTERNS)
-    if construction.models["annotate"].prompt_digest != digest_text(annotation_prompt(patterns)):
+    annotations = folder.read_lines(files.ANNOTATE, files.Annotation)
+    model = construction.models.get("annotate")
+    asked = model and (model.fingerprint, model.prompt_digest)
+    if model is None or any((a.fingerprint, a.prompt_digest) != asked for a in annotations):
+        raise DatasetError(
+            f"{str(folder.path / files.ANNOTATE)!r} has the labels of another model or prompt than "
+            f"{files.CONSTRUCTION}: run cepbench dataset patterns again"
+        )
+    if model.prompt_digest != digest_text(annotation_prompt(patterns)):
         raise DatasetError(
             f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
             "it: run cepbench dataset patterns again"
         )
     chosen = folder.read(files.CHOSEN, files.ChosenImages)
+    labels = {a.image: a.patterns for a in annotations if a.patterns}
+    if files.choose_images(labels, chosen.per_pattern) != list(chosen.images):
+        raise DatasetError(
+            f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
+            f"{files.ANNOTATE}: run cepbench dataset patterns again"
+        )
     every = tuple(folder.read_lines(files.IMAGES, files.ImageRecord))
-    annotations = folder.read_lines(files.ANNOTATE, files.Annotation)
     inside = set(chosen.images)
     return LabelledSet(
         patterns=patterns,
         records=tuple(record for record in every if record.image in inside),
-        labels={a.image: a.patterns for a in annotations if a.image in inside},
+        labels={image: own for image, own in labels.items() if image in inside},
         source=files.SourceImages(Path(construction.source), every, construction.unreadable),
         chosen=chosen,
         construction=construction,
@@ -284,8 +297,10 @@ def write_frozen(frozen: FrozenSet, folder: Path) -> list[Path]:
     """Write the files of a set; returns their paths.
 
     The folder has its name when it is complete. Raises DatasetError for an image that has changed,
-    and for a folder that holds something; WriteError.
+    for what is no folder of its own, and for one that holds something; WriteError.
     """
+    if folder.name in ("", "..") or (folder.exists() and not folder.is_dir()):
+        raise DatasetError(f"{str(folder)!r} cannot be a new folder: name another with --to")
     if folder.exists() and any(folder.iterdir()):
         raise DatasetError(
             f"{str(folder)!r} holds files already: what is frozen stays; name another folder with "

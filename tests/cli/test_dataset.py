@@ -294,6 +294,35 @@ def test_what_is_frozen_stays(photos: Home) -> None:
     assert {path.name for path in photos.path.glob("bench/*frozen*")} == set()
 
 
+@pytest.mark.parametrize(
+    ("file", "before", "after", "words"),
+    [
+        ("annotate.jsonl", '"fingerprint":"', '"fingerprint":"x', "of another model or prompt"),
+        ("annotate.jsonl", '"patterns":["', '"patterns":["Crowd","', "chosen by other labels"),
+        ("construction.json", '"annotate": {', '"annotated": {', "of another model or prompt"),
+    ],
+)
+def test_files_of_other_labels_are_not_frozen(
+    photos: Home, file: str, before: str, after: str, words: str
+) -> None:
+    """As where one of them is from another state of the folder."""
+    construct(photos)
+    path = photos.path / "bench" / file
+    text = path.read_text("utf-8")
+    path.write_text(text.replace(before, after, 20), "utf-8")
+    assert path.read_text("utf-8") != text
+    freeze(photos, "--unverified").refused(words, lines=1)
+
+
+def test_a_set_is_frozen_into_a_folder_of_its_own(photos: Home) -> None:
+    """Neither a file nor the folder that one stands in."""
+    construct(photos)
+    (photos.path / "notes").write_text("mine")
+    for to in ("notes", ".", "/"):
+        freeze(photos, "--unverified", f"--to={to}").refused("cannot be a new folder", lines=1)
+    assert (photos.path / "notes").read_text() == "mine"
+
+
 def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
     """Let a person label every item by the truth, but for the names in `wrong`."""
     truth = write_scenes(home.path / "photos")
