@@ -13,8 +13,8 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -146,7 +146,10 @@ class ApiClient:
         self._limits = limits
         self._prices = prices
         self._slots = asyncio.Semaphore(limits.concurrency)
-        self._paused_until = 0.0  # a server that is too busy is so for all requests
+        # A server that is too busy is so for all requests: fewer are on the way together.
+        self._turns, self._sending = asyncio.Condition(), 0
+        self._most_sending, self._lowered_at = float(limits.concurrency), 0.0
+        self._paused_until = 0.0
         self._models: tuple[str, ...] = ()  # that the server lists
         self._has_answered = False
         self._retries = limits.retries
@@ -225,21 +228,26 @@ class ApiClient:
     async def _send_until_answered(self, request: ApiRequest) -> Reply:
         async with self._slots:
             body = await asyncio.to_thread(request.body)
-            tries, usage, begun = 0, Usage(), time.monotonic()
+            tries, waited, usage = 0, 0.0, Usage()
             while True:
-                while (held := self._paused_until - time.monotonic()) > 0:
-                    await asyncio.sleep(held)
-                optional = {
-                    self._renamed.get(name, name): value
-                    for name, value in request.optional.items()
-                    if self._renamed.get(name, name) not in self._dropped
-                }
-                usage += Usage(requests=1, retries=min(1, usage.requests))
-                try:
-                    reply = await self._send_once(request, body, optional)
-                    return self._completed(reply, usage, images=request.path == IMAGES)
-                except ApiError as error:
-                    fault = error
+                async with self._turn():
+                    while (held := self._paused_until - time.monotonic()) > 0:
+                        await asyncio.sleep(held)
+                    optional = {
+                        self._renamed.get(name, name): value
+                        for name, value in request.optional.items()
+                        if self._renamed.get(name, name) not in self._dropped
+                    }
+                    usage += Usage(requests=1, retries=min(1, usage.requests))
+                    begun = time.monotonic()
+                    try:
+                        reply = await self._send_once(request, body, optional)
+                        return self._completed(reply, usage, images=request.path == IMAGES)
+                    except ApiError as error:
+                        fault = error
+                    if fault.kind == "throttled" and begun >= self._lowered_at:
+                        self._most_sending = max(1.0, self._most_sending / 2)
+                        self._lowered_at = time.monotonic()
                 if self._own is not None:
                     self._own.check()
                 if fault.parameter in _NEEDED:
@@ -260,7 +268,7 @@ class ApiClient:
                     longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
                     # Random, so that requests which failed together are not repeated together.
                     pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - not for a secret
-                waited = time.monotonic() - begun + pause
+                waited += time.monotonic() - begun + pause  # without that for a turn
                 if tries >= self._retries or waited > self._limits.patience:
                     words = f"after {usage.requests} requests: {words}"
                     return Reply(Failure("unanswered", words), usage, passing=True)
@@ -269,6 +277,19 @@ class ApiClient:
                     self._paused_until = max(self._paused_until, time.monotonic() + pause)
                 else:
                     await asyncio.sleep(pause)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until a request may be sent, as many together as the server works on."""
+        async with self._turns:
+            await self._turns.wait_for(lambda: self._sending < int(self._most_sending))
+            self._sending += 1
+        try:
+            yield
+        finally:
+            self._sending -= 1
+            async with self._turns:
+                self._turns.notify_all()
 
     async def _send_once(
         self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
@@ -333,6 +354,9 @@ class ApiClient:
     def _completed(self, reply: Reply, usage: Usage, *, images: bool) -> Reply:
         """A reply with what its requests cost, and what they reveal of the server."""
         self._has_answered, self._retries = True, self._limits.retries
+        # One more after four times as many answers as requests are on the way.
+        more = self._most_sending + 0.25 / self._most_sending
+        self._most_sending = min(self._limits.concurrency, more)
         value = self._without_key(reply.value)
         drawn = int(images)
         if isinstance(value, list):

@@ -518,6 +518,29 @@ def test_too_many_requests_hold_all_back(server: FakeServer, load: Load) -> None
     assert sum(reply.usage.retries for reply in replies) == 1
 
 
+def test_a_server_with_few_slots_gets_fewer_requests_together(
+    server: FakeServer, load: Load
+) -> None:
+    """It refuses what is beyond its two slots, for as long as that comes; no answer is lost."""
+    slots = threading.Semaphore(2)
+
+    def answer(_: Seen) -> Answer:
+        if not slots.acquire(blocking=False):
+            return fault(429, "no free slot", retry_after_ms="5")
+        try:
+            time.sleep(0.02)
+            return chat_answer()
+        finally:
+            slots.release()
+
+    server.answer = answer
+
+    replies = describe(load("describer", "concurrency=16&retries=6"), 64)
+
+    assert [reply.value for reply in replies] == ["a red circle"] * 64
+    assert sum(reply.usage.retries for reply in replies) < 64
+
+
 def test_an_interrupt_ends_the_waiting_at_once(server: FakeServer, load: Load) -> None:
     """Ctrl-C does not wait for a slow server, nor for the seconds that it asked for."""
     model = load("describer")
