@@ -187,9 +187,21 @@ def _training_source(
         return None
     lora = find_lora_file(folder)
     trained: dict[str, str] = {}
+    averages = {
+        str(path): name
+        for name in COMPONENTS
+        for path in (folder / f"{name}_ema", folder / f"ema_{name}")
+        if (path / "config.json").is_file()
+    }
     for name in COMPONENTS:
         if (folder / name / "config.json").is_file():
             trained[name] = str(folder / name)
+    for path, name in averages.items():
+        if name not in trained and name not in options.components:
+            raise CheckpointError(
+                f"{folder}: {path} is the average of a {name}'s weights, without the {name}: "
+                f"gate it with {name}={path}"
+            )
     if lora is None and not trained:
         return None
     if options.base is None:
@@ -201,9 +213,14 @@ def _training_source(
         )
     taken = sorted(trained) + (["LoRA weights"] if lora is not None else [])
     remark = f"{folder}: taken are {', '.join(taken)}; the rest is of {options.base}"
+    left = [
+        f"{folder}: {path}, the average of the weights, is left out: gate it with {name}={path}"
+        for path, name in averages.items()
+        if name not in options.components
+    ]
     own = [(LORA, str(lora))] if lora is not None else []
     named = [*{**trained, **options.components}.items(), *own, *loras]
-    return options.base, named, (remark,)
+    return options.base, named, (remark, *left)
 
 
 def _lora_alone(place: Path) -> str:

@@ -26,6 +26,8 @@ HOST = "127.0.0.1"
 
 _LIMITS = re.compile(r"[a-z_]+=[0-9]+(?:,[a-z_]+=[0-9]+)*")
 
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")  # in a URL, of a proxy or a database
+
 _DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
 
 _NOT_KEYED = ("tensor_parallel_size", "gpu_memory_utilization", "max_num_seqs")
@@ -307,6 +309,7 @@ class ServerPlan:
             name: value
             for name, value in os.environ.items()
             if not is_secret_name(name)
+            and not _CREDENTIALS.search(value)
             and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
         }
         # All that it reads is fingerprinted, so that it needs nothing from a network.

@@ -172,6 +172,21 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_type(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("average", ["unet_ema", "ema_unet"])
+def test_the_average_of_the_weights_is_never_left_out_in_silence(
+    base: Path, lora: Path, tmp_path: Path, average: str
+) -> None:
+    """Beside the weights a remark names it; alone, the base's would be gated in its place."""
+    ema = write_unet(lora / average)
+    with pytest.raises(CheckpointError, match=f"gate it with unet={ema}"):
+        checkpoint_of(f"{lora}?base={base}")
+    checkpoint = checkpoint_of(f"{lora}?base={base}&unet={ema}")
+    assert ema in [part.path for part in checkpoint.parts]
+    write_unet(lora / "unet")
+    checkpoint = checkpoint_of(f"{lora}?base={base}")
+    assert [line for line in checkpoint.remarks if f"gate it with unet={ema}" in line]
+
+
 def test_a_component_that_is_cut_off_is_refused(base: Path, tmp_path: Path) -> None:
     """A trainer that is still writing leaves a file shorter than its header says."""
     unet = write_unet(tmp_path / "unet")

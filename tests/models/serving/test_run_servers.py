@@ -158,17 +158,19 @@ SECRETS = {
     "HF_TOKEN": "hf-9182736455",
     "AWS_SECRET_ACCESS_KEY": "wJalr/XUtn+FEMI",
     "DB_PWD": "correct horse battery",
+    "DATABASE_URL": "postgresql://me:tr0ub4dor@db.example/runs",
+    "HTTPS_PROXY": "http://me:tr0ub4dor@proxy.example:3128",
 }
 
 
 def test_an_engine_gets_no_key_and_shows_none(
     stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the environment of the run but for what is named like a key."""
+    """It has the environment of the run but for what is named like a key, or is a URL with one."""
     for name, value in {**SECRETS, "VLLM_CACHE_ROOT": "/caches"}.items():
         monkeypatch.setenv(name, value)
     stand_in.behave(fail="no such kernel", show=[*SECRETS, "VLLM_CACHE_ROOT"])
-    with pytest.raises(ModelError, match=r"\| unset unset unset unset /caches$"):
+    with pytest.raises(ModelError, match=r"\|( unset){6} /caches$"):
         bind_served(stand_in.spec()).load()
     (log,) = (tmp_path / "logs").glob("*.log")
     assert not [value for value in SECRETS.values() if value in log.read_text()]
