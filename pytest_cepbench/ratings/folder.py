@@ -279,4 +279,5 @@ def decoded(data: bytes, kind: type[T], where: str) -> T:
 def _version_fault(version: int) -> str:
     if version == FORMAT:
         return ""
-    return f"version {version} of its form is not known here, {FORMAT} is: update the package"
+    remedy = "update the package" if version > FORMAT else "it is older: write a new study"
+    return f"version {version} of its form is not known here, {FORMAT} is: {remedy}"

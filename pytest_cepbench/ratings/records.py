@@ -14,7 +14,7 @@ import msgspec
 from pytest_cepbench.artifacts.outcome import AnswerError
 from pytest_cepbench.files import digest_json
 
-FORMAT = 1
+FORMAT = 2
 """Version of all records; raised when a field changes its meaning."""
 
 Task = Literal["pair", "grades", "caption", "describe", "verify"]

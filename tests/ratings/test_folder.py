@@ -73,8 +73,17 @@ def test_items_that_were_changed_are_refused(ratings: Ratings) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("study.json", '{"v":1,"kind":"pairs","annotators":["a1"]}', "Invalid enum value"),
-        ("study.json", '{"v":9,"kind":"pair","annotators":["a1"]}', "version 9 of its form"),
+        ("study.json", '{"v":2,"kind":"pairs","annotators":["a1"]}', "Invalid enum value"),
+        (
+            "study.json",
+            '{"v":9,"kind":"pair","annotators":["a1"]}',
+            "version 9 of its form .*update",
+        ),
+        (
+            "study.json",
+            '{"v":1,"kind":"pair","annotators":["a1"],"share":1}',
+            "1 of .*: it is older",
+        ),
         ("study.json", "{", "study.json: "),
         ("study.json", '{"x":' + "[" * 100_000, "study.json: "),
         ("sources.jsonl", '{"item":"1"}\n{', "sources.jsonl, line 2: "),
@@ -104,7 +113,7 @@ def test_votes_that_do_not_count_are_told(ratings: Ratings) -> None:
     good = make(ratings, items[0])
     unknown = msgspec.structs.replace(good, item="f" * 64)
     invalid = msgspec.structs.replace(good, winner="second")
-    newer = msgspec.structs.replace(good, v=2)
+    newer = msgspec.structs.replace(good, v=3)
     path = write(ratings, good, unknown, invalid, newer)
     nested = record_line(good).rstrip()[:-1] + b',"x":' + b"[" * 100_000 + b"\n"
     path.write_bytes(
