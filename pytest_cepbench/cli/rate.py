@@ -61,8 +61,8 @@ def serve_ratings(path: Path, arguments: Namespace) -> None:
                 f"listening on {host}: whoever reaches an address below can answer in that name, "
                 "and what is sent is not encrypted"
             )
-        for annotator in ratings.study.annotators:
-            tell(f"{annotator}: {base}/a/{annotator}/")
+        for token, annotator in live.people.items():
+            tell(f"{annotator}: {base}/a/{token}/")
         tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
         with suppress(KeyboardInterrupt):  # the way to end it
             serve(live, listener, [shown, HOST, "localhost", *arguments.name])

@@ -1,7 +1,7 @@
 """The pages of a study and their server; imports Starlette and uvicorn, which nothing else needs.
 
-Requests are answered to this machine alone, or to the names that the organizer gave. What is sent
-holds no name of a model, of a file or of a sample.
+Requests are answered to this machine alone, or to the names that the organizer gave, and to people
+whose address has their token. What is sent holds no name of a model, of a file or of a sample.
 """
 
 from __future__ import annotations
@@ -158,11 +158,11 @@ def make_app(live: LiveStudy, hosts: Sequence[str]) -> Starlette:
     pages = _Pages(live)
     return Starlette(
         routes=[
-            Route("/a/{name}/", pages.page),
-            Route("/a/{name}/upcoming", pages.upcoming),
-            Route("/a/{name}/image/{image}", pages.image),
-            Route("/a/{name}/vote", pages.vote, methods=["POST"]),
-            Route("/a/{name}/undo", pages.undo, methods=["POST"]),
+            Route("/a/{token}/", pages.page),
+            Route("/a/{token}/upcoming", pages.upcoming),
+            Route("/a/{token}/image/{image}", pages.image),
+            Route("/a/{token}/vote", pages.vote, methods=["POST"]),
+            Route("/a/{token}/undo", pages.undo, methods=["POST"]),
             Route("/page/{file}", _asset),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -248,8 +248,8 @@ class _Pages:
         }
 
     def _annotator(self, request: Request) -> str:
-        name: str = request.path_params["name"]
-        if name not in self.live.ratings.study.annotators:
+        name = self.live.people.get(request.path_params["token"])
+        if name is None:
             raise HTTPException(404, "this address is not known: ask the organizer for yours")
         return name
 

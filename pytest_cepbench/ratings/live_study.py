@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import hmac
 import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -16,7 +20,7 @@ import msgspec
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.files import digest_text
+from pytest_cepbench.files import digest_text, keep_out_of_git, read_regular, replace_small
 from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.folder import STUDY, LineFile, Ratings, counted_votes, read_votes
 from pytest_cepbench.ratings.items import images_of
@@ -204,6 +208,7 @@ class LiveStudy:
     """A study that one server has, from its folder.
 
     clock: seconds that only go forward, by which leases end.
+    people: token in the address of a person -> their name.
     Raises DatasetError for a folder that cannot be used, and WriteError where it cannot be written
     or another server has it.
     """
@@ -213,6 +218,11 @@ class LiveStudy:
         study = ratings.study
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
+            key = _key(ratings.path / _SECRETS / "key")
+            self.people = {
+                hmac.new(key, name.encode(), sha256).hexdigest()[:32]: name
+                for name in study.annotators
+            }
             votes = read_votes(ratings)
             for annotator, path in votes.files.items():
                 # Else there would be two files with votes of one person, which nothing can read.
@@ -328,6 +338,29 @@ class LiveStudy:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_SECRETS = ".session"
+"""In a study's folder: what its addresses are made of, kept out of version control."""
+
+
+def _key(path: Path) -> bytes:
+    """The key of a study, which is made where there is none; its owner alone can read it.
+
+    One that is lost or was cut off gives people other addresses, and their votes stay.
+    Raises WriteError.
+    """
+    try:
+        key = read_regular(path, 32, links=False) if path.exists() else b""
+        if len(key) < 32:
+            key = secrets.token_bytes(32)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            keep_out_of_git(path.parent, path)
+            replace_small(path, key)
+            path.chmod(0o600)
+    except OSError as error:
+        raise WriteError(f"{path} cannot be used: {error.strerror or error}") from error
+    return key
 
 
 def _lock(ratings: Ratings) -> int:

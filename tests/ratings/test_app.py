@@ -32,7 +32,7 @@ class Site:
     def __init__(self, live: LiveStudy, port: int) -> None:
         self.folder, self.live = live.ratings.path, live
         self.base = f"http://127.0.0.1:{port}/"
-        self.a1, self.a2 = (f"{self.base}a/{name}/" for name in ("a1", "a2"))
+        self.a1, self.a2 = (f"{self.base}a/{token}/" for token in live.people)
 
     def vote(self, key: str = "12345678", **fields: Any) -> Reply:
         """An answer of a1 to what is shown."""
@@ -110,12 +110,12 @@ def test_items_of_every_task_are_sound_html(tmp_path: Path, task: Task) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "a/none/", "a/none/upcoming", "a/none/image/x", "", "a/", "page/x",
+        "a/none/", "a/a1/", "a/a1/upcoming", "a/none/image/x", "", "a/", "page/x",
         "page/../records.py", "page/rate.html.jinja", "sources.jsonl", "a/a1/../../study.json",
     ],
 )  # fmt: skip
-def test_without_a_name_there_is_nothing(untouched: Site, path: str) -> None:
-    """Neither pages nor images, and no file of the folder."""
+def test_without_a_token_there_is_nothing(untouched: Site, path: str) -> None:
+    """Neither pages nor images, and no file of the folder; a name, which others know, is none."""
     assert request(untouched.base, path).status == 404
 
 
@@ -127,6 +127,25 @@ def test_an_address_of_any_bytes_is_none(untouched: Site, name: str) -> None:
     for page in ("", "image/%ff"):
         assert 400 <= request(untouched.base, f"a/{name}/{page}").status < 500
     assert 400 <= request(untouched.base, f"a/{name}/vote", b"{").status < 500
+
+
+def test_addresses_stay_and_are_those_of_one_study(tmp_path: Path) -> None:
+    """Their key is for its owner alone, and git does not see it; a cut off one is made anew."""
+    seen = []
+    for name in ("study", "study", "other"):
+        if not (tmp_path / name).exists():
+            make_study(tmp_path / name, "pair")
+        with LiveStudy(read_ratings(tmp_path / name)) as live:
+            seen.append(live.people)
+    key = tmp_path / "study" / ".session" / "key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.with_name(".gitignore").read_text() == "*\n"
+    key.write_bytes(b"")
+    with LiveStudy(read_ratings(tmp_path / "study")) as live:
+        seen.append(live.people)
+    assert seen[0] == seen[1]
+    assert len({token for people in seen for token in people}) == 6
+    assert all([*people.values()] == ["a1", "a2"] for people in seen)
 
 
 def test_images_have_opaque_names(untouched: Site) -> None:
