@@ -29,6 +29,7 @@ from pytest_cepbench.store.rows import (
     ArtifactRef,
     Read,
     batches,
+    is_sealed,
     packed,
     pages,
     remote_artifacts,
@@ -400,12 +401,16 @@ def repair(store: Store, report: VerifyReport) -> None:
 
 
 def _rows(read: Read) -> Iterator[tuple[int, str, bool, str | None]]:
-    """(number, key, whether it is damaged, digest of the image that it refers to) of all rows."""
+    """(number, key, whether it is damaged, digest of the image that it refers to) of all rows.
+
+    One that fits its seal is not damaged, whatever it is: another version has stored it.
+    """
     for page in pages(read, "results.rowid, key, kind, payload, seal"):
         for rowid, key, kind, payload, sealed in page:
             result = unseal(unpacked(key), kind, payload, sealed)
             image = result.digest if isinstance(result, ArtifactRef) else None
-            yield rowid, unpacked(key), result is None, image
+            damaged = result is None and not is_sealed(unpacked(key), kind, payload, sealed)
+            yield rowid, unpacked(key), damaged, image
 
 
 def _damaged_files(read: Read) -> Iterator[tuple[str, bytes, bytes]]:

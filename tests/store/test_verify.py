@@ -12,7 +12,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.maintenance import VerifyReport, inspect, repair
-from pytest_cepbench.store.rows import packed
+from pytest_cepbench.store.rows import packed, seal
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
 
 COUNT = 4
@@ -52,6 +52,22 @@ def test_a_sound_store(root: Path) -> None:
     report = look(root)
     assert report.sound
     assert (report.results, report.images, wrong(report)) == (3 * COUNT, COUNT, {})
+
+
+def test_what_another_version_stored_is_not_damaged(root: Path) -> None:
+    """Its seal fits, of whatever kind it is; it stays until gc finds it old."""
+    row = packed(key_of("text 0")), "scores", b"0.5"
+    with database(root) as connection:
+        update = "UPDATE results SET kind = ?, payload = ?, seal = ? WHERE key = ?"
+        connection.execute(update, (*row[1:], seal(key_of("text 0"), *row[1:]), row[0]))
+    report = look(root)
+    assert (report.sound, report.results) == (True, 3 * COUNT)
+    with Store(root) as store:
+        repair(store, report)
+        assert len(store) == 3 * COUNT
+    with database(root) as connection:
+        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", row[:1])
+    assert wrong(look(root)) == {"rows": [key_of("text 0")]}
 
 
 def test_damage_of_every_kind(root: Path) -> None:
