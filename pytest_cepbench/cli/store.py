@@ -125,6 +125,10 @@ def _verify_page(folder: Path, report: VerifyReport) -> Section:
     for what, names in (
         ("index", report.index),
         ("result that does not match its seal", [key[:12] for key in report.rows]),
+        (
+            "damaged or lost provenance",
+            [f"of {counted(results, 'result')}" for _, results in report.provenances],
+        ),
         ("remembered file that does not match its seal", report.files),
         ("damaged file", [f"{digest[:12]}: {why}" for digest, why in report.damaged_images]),
         ("result whose file is not there", [key[:12] for key in report.lost]),

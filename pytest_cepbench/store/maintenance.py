@@ -32,6 +32,7 @@ from pytest_cepbench.store.rows import (
     is_sealed,
     packed,
     pages,
+    provenance_id,
     remote_artifacts,
     seal_stamp,
     today,
@@ -305,6 +306,7 @@ class VerifyReport:
     results, images: number of those checked.
     index: SQLite's complaints about its file.
     rows: keys of results that do not match their seals.
+    provenances: (number, results that have it) of those whose text is damaged or lost.
     files: paths whose remembered digests do not match their seals.
     damaged_images: (digest, reason).
     lost: keys of results whose image is not there.
@@ -317,6 +319,7 @@ class VerifyReport:
     images: int = 0
     index: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
+    provenances: list[tuple[object, int]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     damaged_images: list[tuple[str, str]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -327,7 +330,8 @@ class VerifyReport:
     @property
     def sound(self) -> bool:
         """Whether nothing is damaged or missing."""
-        return not (self.index or self.rows or self.files or self.damaged_images or self.lost)
+        damaged = self.index or self.rows or self.provenances or self.files or self.damaged_images
+        return not (damaged or self.lost)
 
 
 def inspect(root: Path, read: Read) -> VerifyReport:
@@ -360,6 +364,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
                 report.rows.append(key)
             elif not (image is None or image in present or image in remote):
                 report.lost.append(key)
+        report.provenances = _damaged_provenances(read)
         report.files = [str(path) for path, *_ in _damaged_files(read)]
     except DamagedIndexError as error:
         report.index.append(str(error))
@@ -395,6 +400,12 @@ def repair(store: Store, report: VerifyReport) -> None:
         if broken or not (image is None or has_artifact(store.root, image) or image in remote)
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
+    if numbers := [(number,) for number, _ in _damaged_provenances(read)]:
+        store.index.write("DELETE FROM provenances WHERE id = ?", numbers)
+        unknown = provenance_id("{}")  # as a rebuilt index has it
+        store.index.write("INSERT OR IGNORE INTO provenances VALUES (?, '{}')", [(unknown,)])
+        without = "provenance NOT IN (SELECT id FROM provenances)"
+        store.index.write(f"UPDATE results SET provenance = ? WHERE {without}", [(unknown,)])  # noqa: S608 - ours
     outdated = [(path, what) for _, path, what in _damaged_files(read)]
     own = "CAST(path AS BLOB) = ? AND CAST(what AS BLOB) = ?"
     store.index.write(f"DELETE FROM files WHERE {own}", outdated)  # noqa: S608 - ours
@@ -411,6 +422,16 @@ def _rows(read: Read) -> Iterator[tuple[int, str, bool, str | None]]:
             image = result.digest if isinstance(result, ArtifactRef) else None
             damaged = result is None and not is_sealed(unpacked(key), kind, payload, sealed)
             yield rowid, unpacked(key), damaged, image
+
+
+def _damaged_provenances(read: Read) -> list[tuple[object, int]]:
+    """(number, results that have it) of those whose text does not fit the number or is lost."""
+    texts = read("SELECT id, text FROM provenances", ())
+    sound = {number for number, text in texts if provenance_id(str(text)) == number}
+    counts = "SELECT provenance, count(*) FROM results GROUP BY provenance"
+    used: dict[object, int] = dict(read(counts, ()))
+    wrong = dict.fromkeys([*(number for number, _ in texts), *used])
+    return [(number, used.get(number, 0)) for number in wrong if number not in sound]
 
 
 def _damaged_files(read: Read) -> Iterator[tuple[str, bytes, bytes]]:

@@ -78,10 +78,12 @@ def test_verify(filled: Home) -> None:
         connection.execute(
             "UPDATE results SET kind = 'x' WHERE key = ?", (packed(key_of("text 0")),)
         )
+        connection.execute("UPDATE provenances SET text = 'x' WHERE text LIKE ?", ("%bb%",))
     artifact_path(STORE, picture(1).digest).write_bytes(b"no image")
     ended = store(filled, "verify")
     assert ended.code == 1
     assert f"result that does not match its seal: {key_of('text 0')[:12]}\n" in ended.out
+    assert "damaged or lost provenance: of 3 results\n" in ended.out
     assert f"damaged file: {picture(1).digest[:12]}: not an image" in ended.out
     assert ended.out.endswith("nothing changed: --repair drops what is damaged\n")
     assert store(filled, "verify", "--repair").code == 0

@@ -134,6 +134,31 @@ def test_a_tree_out_of_order_is_found(root: Path) -> None:
     assert look(root).sound
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        'UPDATE provenances SET text = \'{"model": "other"}\'',
+        "UPDATE provenances SET text = CAST(x'7bff7d' AS TEXT)",
+        "DELETE FROM provenances",
+        "UPDATE results SET provenance = 'none'",
+    ],
+)
+def test_a_damaged_provenance_is_found_and_dropped(root: Path, damage: str) -> None:
+    """It fits its number no more: all results that have it stay, as of unknown provenance."""
+    results = fill(root, range(COUNT, 2 * COUNT), "a" * 16)
+    with database(root) as connection:
+        connection.execute(damage)
+    report = look(root)
+    assert not report.sound
+    assert wrong(report).keys() == {"provenances"}
+    assert max(count for _, count in report.provenances) in (3 * COUNT, 6 * COUNT)
+    with Store(root) as store:
+        repair(store, report)
+        assert store.get(results).keys() == results.keys()
+        assert set(store.provenance(list(results)).values()) == {"{}"}
+    assert look(root).sound
+
+
 def test_a_damaged_provenance_gives_way_to_the_same_one(root: Path) -> None:
     """The next result of its run brings it back, for all that have it."""
     fill(root, range(COUNT, COUNT + 1), "a" * 16)
