@@ -78,7 +78,7 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     ended = accepted.run(CANDIDATE, "-v", env={"COLUMNS": ""})
     section = _section(ended)
     heads = next(line for line in section if line.startswith("verdict"))
-    assert heads.split()[:9] == [
+    assert heads.split() == [
         "verdict",
         "case",
         "now",
@@ -89,20 +89,18 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
         "tolerance",
         "n",
     ]
-    assert heads.endswith("worse┊  0  ┊better")
     below = section[section.index("4 gating cases: 1 held, 2 inconclusive, 1 regressed") :]
     assert max(len(line) for line in below if "file://" not in line) <= 80
     above = " ".join(line.strip() for line in section[: section.index(heads)])
     assert above == ended.report["headline"]
     section = _section(accepted.run(CANDIDATE, env={"COLUMNS": ""}))
     heads = next(line for line in section if line.startswith("verdict"))
-    assert heads.split()[4:8] == ["change", "p", "tol.", "n"]
-    assert heads.endswith("worse┊  0  ┊better")
+    assert heads.split()[4:8] == ["change", "p", "tolerance", "n"]
 
 
 @pytest.mark.slow
 def test_a_file_of_another_encoding_has_ascii(accepted: ScoredProject) -> None:
-    """Rules and bars of what it can hold, and no escapes in their place."""
+    """Signs of what it can hold, and no escapes in their place."""
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", CANDIDATE],
         cwd=accepted.path,
@@ -111,18 +109,18 @@ def test_a_file_of_another_encoding_has_ascii(accepted: ScoredProject) -> None:
         capture_output=True,
     )
     section = ended.stdout.decode("ascii").partition(" cepbench summary ")[2]
-    assert "worse|  0  |better" in section
+    assert "REGRESSED" in section
     assert "\\u" not in section
 
 
 def test_colors_are_pytests(accepted: ScoredProject) -> None:
-    """With --color=yes, the word, the change and the bar of a failing case; else none anywhere."""
+    """With --color=yes, the word and the change of a failing case; else none anywhere."""
     ended = accepted.run(CANDIDATE, "--color=yes", "-k", "worse", "-v")
     lines = ended.output.splitlines()
     row = next(line for line in lines if "worse GC@1 " in line and "REGRESSED" in line)
     word, _, rest = row.partition("worse GC@1")
     assert word.strip() == "\x1b[31mREGRESSED\x1b[0m"
-    assert rest.count("\x1b[31m") == rest.count("\x1b[0m") == 2
+    assert rest.count("\x1b[31m") == rest.count("\x1b[0m") == 1
     headline = next(line for line in ended.output.splitlines() if "Do not ship" in line)
     assert headline.startswith(("\x1b[1m\x1b[31m", "\x1b[31m\x1b[1m"))
     assert "\x1b" not in accepted.run(CANDIDATE, "--color=no", "-k", "worse").output
