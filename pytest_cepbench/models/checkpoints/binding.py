@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from math import prod
@@ -12,8 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
-from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.files import sha256_of
+from pytest_cepbench.errors import CheckpointError, RoleError, error_line
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
@@ -28,7 +27,11 @@ from pytest_cepbench.models.checkpoints.checkpoint import (
     fingerprint,
     stored_precision,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    check_safetensors,
+    list_files,
+    readable_files,
+)
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.checkpoints.peft_adapters import adapter_weights, read_tensors
@@ -338,7 +341,10 @@ def idle_parts(checkpoint: Checkpoint) -> IdleParts:
     """Which LoRA and components of a checkpoint change nothing.
 
     LoRA is idle where one matrix of each of its layers is zero and it holds nothing else, a
-    component where its files are those that it replaces. Other kinds are taken to change something.
+    component where its tensors are those that it replaces, in its own precision. Other kinds are
+    taken to change something.
+
+    Raises CheckpointError for files that cannot be read.
     """
     trained = [p for p in checkpoint.parts if p.name in ("adapter", LORA) or _replaces(p)]
     idle = [part for part in trained if _is_idle(checkpoint, part)]
@@ -362,12 +368,12 @@ def _replaces(part: CheckpointPart) -> bool:
 
 def _is_idle(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
     if _replaces(part):
-        own = {path for _, path in part.paths() if path.suffix == ".safetensors"}
-        base = {checkpoint.path / part.name / (path.name) for path in own}
-        return (
-            bool(own)
-            and all(map(Path.is_file, base))
-            and set(map(sha256_of, own)) == set(map(sha256_of, base))
+        folder = checkpoint.path / part.name
+        names = readable_files(list_files(folder), "transformers", {}, checkpoint.options)
+        own = _tensor_places(path for _, path in part.paths())
+        base = _tensor_places(folder / name for name in names)
+        return bool(own) and all(
+            name in base and _are_equal(name, place, base[name]) for name, place in own.items()
         )
     state = read_tensors(part.path if part.name == LORA else adapter_weights(part.path))
     layers: dict[str, bool] = defaultdict(lambda: True)  # whether all matrices hold something
@@ -377,3 +383,24 @@ def _is_idle(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
         elif not _SCALE.fullmatch(name):
             return False
     return bool(layers) and not any(layers.values())
+
+
+def _tensor_places(paths: Iterable[Path]) -> dict[str, Path]:
+    """The file of each tensor that safetensors hold."""
+    files = [path for path in paths if path.suffix == ".safetensors" and path.is_file()]
+    return {name: path for path in files for name in check_safetensors(path)}
+
+
+def _are_equal(name: str, trained: Path, base: Path) -> bool:
+    """Whether a tensor has the values of its base's, in the trained one's precision."""
+    import torch
+    from safetensors import safe_open
+
+    try:
+        with safe_open(trained, framework="pt") as file, safe_open(base, framework="pt") as other:
+            own, replaced = file.get_tensor(name), other.get_tensor(name)
+    except Exception as error:  # a file that is being written makes safetensors raise anything
+        raise CheckpointError(f"{trained}: {name} cannot be read: {error_line(error)}") from error
+    # As bytes, since torch does not compare numbers of all types.
+    values = [each.to(own.dtype).flatten().view(torch.uint8) for each in (own, replaced)]
+    return own.shape == replaced.shape and torch.equal(*values)

@@ -399,6 +399,12 @@ def test_a_component_is_compared_with_the_one_that_it_replaces(
     assert idle.whole
     assert idle.remarks[0] == f"{run / 'unet'} is equal to the unet that it replaces"
     weights = run / "unet" / "diffusion_pytorch_model.safetensors"
+    edit_tensors(weights, lambda t: t.update({name: own.half() for name, own in t.items()}))
+    other_name = weights.rename(weights.with_name("model.safetensors"))
+    idle = bind_text(f"{pipeline}?unet={other_name}", "generator").idle()
+    assert idle.remarks == (f"{other_name} is equal to the unet that it replaces",)
+    other_name.rename(weights)
+    assert bind_text(f"{run}?base={pipeline}", "generator").idle().whole
     edit_tensors(weights, lambda t: t[max(t)].add_(1))
     idle = bind_text(f"{run}?base={pipeline}", "generator").idle()
     assert (idle.remarks, idle.whole) == ((), False)
