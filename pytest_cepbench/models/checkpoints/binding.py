@@ -403,4 +403,4 @@ def _are_equal(name: str, trained: Path, base: Path) -> bool:
         raise CheckpointError(f"{trained}: {name} cannot be read: {error_line(error)}") from error
     # As bytes, since torch does not compare numbers of all types.
     values = [each.to(own.dtype).flatten().view(torch.uint8) for each in (own, replaced)]
-    return own.shape == replaced.shape and torch.equal(*values)
+    return own.shape == replaced.shape and bool(torch.equal(*values))
