@@ -89,7 +89,7 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
             if not is_url(text) and not Path(text).is_dir():
                 raise SpecError(f"--store {text!r}: there is no such store; give that of the runs")
         runs = list(_runs(kind, suite, source))
-        with read_only_store(source.stores) as store:
+        with store_of_runs(source.stores) as store:
             if answers:
                 seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in runs)
                 dataset = load_data(suite, source.data).repeated(seeds)
@@ -111,9 +111,11 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
 
 
 @contextmanager
-def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
+def store_of_runs(locations: Sequence[str]) -> Iterator[Store]:
     """A store that has what those at some places have: at most one local store, and shared ones.
 
+    A local store is opened as by a run, which writes when its results were used last; of shared
+    ones nothing is written.
     Raises StoreError, and SpecError for several local ones.
     """
     places = [text if is_url(text) else Path(text).absolute() for text in locations]
@@ -123,7 +125,7 @@ def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
     shared = [place for place in places if place not in local]
     with (
         TemporaryDirectory(prefix="cepbench-rate-") as folder,
-        Store(local[0] if local else Path(folder), shared, writing=False) as store,
+        Store(local[0] if local else Path(folder), shared) as store,
     ):
         yield store
 
