@@ -72,8 +72,9 @@ class TrainingGate:
 
     def __post_init__(self) -> None:
         for name, kind in (("when", When), ("stop_on", StopOn), ("on_error", OnError)):
-            if getattr(self, name) not in get_args(kind):
-                raise TrainingGateError(unknown_name(name, getattr(self, name), get_args(kind)))
+            given = getattr(self, name)
+            if given not in get_args(kind):
+                raise TrainingGateError(unknown_name(name, str(given), get_args(kind)))
         if self.every is not None and self.every < 1:
             raise TrainingGateError(
                 f"every={self.every}: a number of steps of at least 1 is expected"

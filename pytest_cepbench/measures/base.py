@@ -208,6 +208,9 @@ class MeasureBase(ABC):
     per_sample: bool = True
     span: float | None = 1.0
 
+    def check_data(self, samples: Sequence[Sample]) -> None:  # noqa: B027 - most measure any
+        """Raise MeasurementError for data that it cannot measure, before a model is asked."""
+
 
 class Measure(MeasureBase):
     """One metric of chains."""

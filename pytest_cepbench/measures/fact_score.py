@@ -47,6 +47,7 @@ from pytest_cepbench.measures.soft_tifa import (
     PROMPT,
     QuestionSettings,
     control_notes,
+    own_questions,
 )
 from pytest_cepbench.metrics.fact_losses import summarize_facts
 from pytest_cepbench.metrics.facts import Fact, FactAnswers, chance_f1, check_kinds, fact_f1
@@ -160,6 +161,18 @@ class FactsMeasure(Measure):
     kinds: tuple[str, ...]
     precision: bool
     questions: QuestionSettings | None
+
+    def check_data(self, samples: Sequence[Sample]) -> None:
+        """Raise MeasurementError where the first sample has none, or none has one of a kind."""
+        absent = set(self.kinds)
+        for sample in samples:
+            absent -= {fact.kind for fact in self.facts_of(sample)}
+            if self.questions is not None:
+                own_questions(sample)
+            if not absent:
+                return
+        kinds = ", ".join(kind for kind in self.kinds if kind in absent)
+        raise MeasurementError(f"no sample has a fact of the kinds {kinds}")
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The artifacts of the chains, as their checkers read them, and starts that are asked."""

@@ -12,7 +12,7 @@ import msgspec
 
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import SuiteError, did_you_mean, unknown_name
+from pytest_cepbench.errors import MeasurementError, SuiteError, did_you_mean, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.measures.base import (
     Against,
@@ -209,8 +209,13 @@ def list_cases(
 ) -> list[Case]:
     """Every case of a suite, the same list in every process: part by part, all metrics of each.
 
-    Raises SuiteError for a group that does not fit the data set.
+    Raises SuiteError for a group or a metric that does not fit the data set.
     """
+    for measure in measures.values():
+        try:
+            measure.check_data((dataset.whole or dataset).samples)
+        except MeasurementError as error:
+            raise SuiteError(f"suite {suite!r}, metric {measure.name!r}: {error}") from error
     parts = list_parts(suite, dataset, groups)
     own = dict.fromkeys(part for measure in measures.values() for part in measure.own_parts)
     for part in own:

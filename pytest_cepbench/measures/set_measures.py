@@ -311,15 +311,15 @@ class DistanceMeasure(SetsMeasure):
         steps = [sets.step(generation, distance) for generation in self.generations[1:]]
         distances = [step.whole for step in steps]
         whole, why = self._value(distances), next((step.why for step in steps if step.why), "")
+        sizes = [steps[0].images[0], *(step.images[1] for step in steps)]
         blocks: Mapping[str, float] = {}
-        if not why:
+        if not why and min(sizes) >= FEWEST:
             # A mean over iterations is linear: it makes of influences and of distances the same.
             values = {n: self._value([step.parts[n] for step in steps]) for n in steps[0].parts}
             if self.kind == "kid":
                 blocks = scored_blocks(whole, list(values.values()))
             else:  # the mean of the scores is the whole, since the parts of all units sum to 0
                 blocks = {f"{SAMPLE}{unit}": whole + value for unit, value in values.items()}
-        sizes = [steps[0].images[0], *(step.images[1] for step in steps)]
         shown = f"{sizes[0]} against {', '.join(map(str, sizes[1:]))} (D = {steps[0].width})"
         failed = {sample: own for step in steps for sample, own in step.failed.items()}
         note = f"images of {name}: {shown}"

@@ -42,6 +42,7 @@ def train(gate: TrainingGate, misses: list[float]) -> None:
         ({"when": "after"}, "unknown when 'after'"),
         ({"on_error": "ignore"}, "unknown on_error 'ignore'"),
         ({"stop_on": "regression"}, "Did you mean 'regressed'"),
+        ({"stop_on": ["regressed"]}, "unknown stop_on"),
         ({"every": 0}, "at least 1"),
     ],
 )

@@ -176,6 +176,7 @@ def test_only_the_kinds_that_are_named_count(tmp_path: Path, store: Store) -> No
     ("settings", "message"),
     [
         ('kinds = ["colour"]', r"unknown kind of fact 'colour'\. Did you mean 'color'"),
+        ('kinds = ["color", "attribute"]', "no sample has a fact of the kinds attribute"),
         ("kinds = []", r"kinds = \[\] leaves no facts"),
         ('facts = "scenes"', r"unknown source of facts 'scenes'\. Did you mean 'scene'"),
         ('texts = "ear"', "unknown checker of texts 'ear'"),
@@ -200,11 +201,10 @@ def without_scenes() -> Dataset:
 
 
 def test_samples_without_facts_are_an_error(tmp_path: Path, store: Store) -> None:
-    """The first sample is named, with what could be done; nothing is scored."""
+    """The first sample is named, with what could be done, before a model is asked."""
     text = SUITE.replace("suites.world:overlapping", "measures.test_fact_score:without_scenes")
-    staged = stage(tmp_path / "suite", text + "[metrics.facts]\n", store)
-    with pytest.raises(MeasurementError, match="has no facts: its metadata holds no generated"):
-        staged.measure("overall-facts")
+    with pytest.raises(SuiteError, match=r"'facts': .*holds no generated scene"):
+        stage(tmp_path / "suite", text + "[metrics.facts]\n", store)
 
 
 def test_a_kind_that_a_sample_lacks_leaves_it_without_facts(tmp_path: Path, store: Store) -> None:

@@ -136,6 +136,9 @@ def test_fewer_than_two_images_are_no_set(tmp_path: Path, store: Store) -> None:
         staged.measure("overall-pooled")
     with pytest.raises(MeasurementError, match="there are 10, 0 "):
         staged.measure("a-kid")
+    text = text.replace("blank=1.0", "blank=0.8")  # which leaves some for one iteration
+    with pytest.raises(MeasurementError, match="there are 12, 2, 1 "):
+        stage(tmp_path / "later", text, store).measure("overall-pooled")
 
 
 def test_a_vector_that_is_none_is_left_out_and_counted(tmp_path: Path, store: Store) -> None:

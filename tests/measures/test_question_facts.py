@@ -237,6 +237,7 @@ def test_a_fact_without_a_question_is_named(tmp_path: Path, store: Store) -> Non
             'facts = "geneval"\ntexts = "vqa"',
             'pictures = "scene" cannot check facts = "geneval": give "vqa" or "detector"',
         ),
+        ('facts = "geneval"\ntexts = "vqa"\npictures = "vqa"', "is none of GenEval's form"),
     ],
 )
 def test_what_does_not_go_together_is_refused_at_once(
@@ -246,6 +247,15 @@ def test_what_does_not_go_together_is_refused_at_once(
     with pytest.raises(SuiteError, match=re.escape(message)) as raised:
         stage(tmp_path / "suite", f"{SCENES}[metrics.facts]\n{settings}\n", store)
     assert str(raised.value).startswith("suite 'scenes', metric 'facts': ")
+
+
+@pytest.mark.parametrize("source", ["questions", "geneval"])
+def test_a_vqa_model_needs_questions(tmp_path: Path, store: Store, source: str) -> None:
+    """When the suite is read; the sentence says which key names them."""
+    text = ASKED.replace('questions = "metadata"\n', "")
+    metric = BY_MODEL.replace('"questions"', f'"{source}"')
+    with pytest.raises(SuiteError, match=r"has no questions .* \[data\] questions = FILE"):
+        stage(tmp_path / "suite", text + metric, store)
 
 
 def test_only_the_checkers_that_are_at_work_have_to_fit(tmp_path: Path, store: Store) -> None:

@@ -218,7 +218,8 @@ def allocate(
     requests: by role, what the user asked for: how many actors, and gpus of each. A role without
         one has an actor on each accelerator that they leave, with an equal part of it; without
         accelerators likewise of the cores.
-    Raises SpecError for more accelerators than there are, and where none is left.
+    Raises SpecError for more accelerators than there are, or than a node has for one actor, and
+    where none is left.
     """
     asked = {role: requests.get(role, {}) for role in roles}
     devices = sum(node.gpus for node in nodes)
@@ -230,6 +231,13 @@ def allocate(
             f"--cep-ray-pool: the pools ask for {taken:g} GPUs, and the cluster has {devices:g} "
             f"for all roles ({list_nodes(nodes)}): ask for less, or give gpus=0"
         )
+    largest = max((node.gpus for node in nodes), default=0.0)
+    for role, request in asked.items():
+        if request.get("gpus", 0) > largest:
+            raise SpecError(
+                f"--cep-ray-pool: an actor of the {role} pool asks for {request['gpus']:g} GPUs, "
+                f"and no node has more than {largest:g} ({list_nodes(nodes)}): ask for less"
+            )
     # Cores of a place: those beside a device, else as many as make for at most so many places.
     cores = max([1.0, *(node.cpus * len(nodes) // _MOST_PLACES for node in nodes)])
     places = left or min(_MOST_PLACES, sum(int(node.cpus // cores) for node in nodes)) or 1

@@ -127,8 +127,8 @@ class ActorPool:
     def start(self, stopped: Stopped) -> None:
         """Start the actors, where there are none, and wait for the first that is ready.
 
-        Raises what loading raises, ModelError where an actor's model is another one or where no
-        actor can be placed, StoppedError.
+        Raises what loading raises where no actor has the run's model, ModelError where no actor can
+        be placed, StoppedError. An actor less than asked for is a remark.
         """
         with self._lock:
             if not (self.actors or self._fault):

@@ -208,6 +208,12 @@ def test_more_than_there_is_is_refused(actors: int, sizes: list[tuple[float, flo
         allocate(ROLES, {"describer": {"actors": actors, "gpus": 1.0}}, _nodes(*sizes))
 
 
+def test_an_actor_that_fits_on_no_node_is_refused() -> None:
+    """The cluster has enough, but an actor has one node."""
+    with pytest.raises(SpecError, match=r"describer pool asks for 2 GPUs, and no node has more"):
+        allocate(ROLES, {"describer": {"actors": 1, "gpus": 2.0}}, _nodes((8, 1), (8, 1), (8, 1)))
+
+
 def test_places_are_reserved_one_of_each_model_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models without a request share a group; others have their own, or none without resources."""
     placement = pytest.importorskip("ray.util.placement_group")
