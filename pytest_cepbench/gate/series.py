@@ -144,7 +144,10 @@ class SeriesRecord:
 
     @classmethod
     def parse(cls, data: bytes, name: str) -> SeriesRecord:
-        """The record of a series. Raises ValueError that names the line."""
+        """The record of a series.
+
+        Raises ValueError that names the line, SeriesError for another version's.
+        """
         *lines, rest = data.split(b"\n")
         if rest or not lines:
             raise ValueError(f"line {len(lines) + 1} is cut off")
@@ -196,9 +199,12 @@ class SeriesRecord:
 
 
 def _check_opening(opening: Opening, name: str) -> None:
-    """Raise ValueError for the first line of something else."""
+    """Raise ValueError for the first line of something else, SeriesError for another version's."""
     if opening.format != FORMAT:
-        raise ValueError(f"its format is {opening.format}, and this version reads {FORMAT}")
+        raise SeriesError(
+            f"{SERIES}/{name}{_SUFFIX}: its format is {opening.format}, and this version goes on "
+            f"with {FORMAT} alone: begin another series under a new name"
+        )
     if opening.series != name:
         raise ValueError(f"it is the record of series {opening.series!r}")
     if not 1 <= opening.expected <= LONGEST_SERIES:
@@ -232,6 +238,7 @@ class SeriesFile:
         self.name = name
         self.path = root / SERIES / f"{name}{_SUFFIX}"
         self.expected = expected
+        self._entered: Entry | None = None
 
     def read(self) -> SeriesRecord | None:
         """What the record says; None before the series begins.
@@ -259,6 +266,8 @@ class SeriesFile:
         """
         with self._locked() as file:
             record = self._parse(self._content(file))
+            if self._entered and (record is None or self._entered not in record.lines):
+                raise self._damaged("what this run entered is gone")
             if record is None:
                 record = SeriesRecord(self.expected or EXPECTED_CHECKPOINTS)
                 self._append(file, Opening(FORMAT, self.name, record.expected), record)
@@ -284,6 +293,7 @@ class SeriesFile:
                 known = msgspec.structs.replace(entry, look=look)
                 record.add(known)
                 self._append(file, known, record)
+            self._entered = known
         return Place(self.name, known.look, record.expected, known.alpha, *references)
 
     def _parse(self, data: bytes) -> SeriesRecord | None:

@@ -203,6 +203,29 @@ def test_a_damaged_record_is_an_error_and_stays_as_it_is(series: SeriesFile, dam
     assert series.path.read_bytes() == before
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_record_that_goes_during_a_run_is_an_error(series: SeriesFile, *, begun: bool) -> None:
+    """Also where another process began it anew: the next case would have the first look's share."""
+    judge(series, "step-1")
+    judge(series, "step-2")
+    series.path.unlink()
+    if begun:
+        judge(SeriesFile(series.path.parents[1], "run-1"), "step-3")
+    for _ in range(2):
+        with pytest.raises(SeriesError, match=r"what this run entered is gone\. .* restore it"):
+            judge(series, "step-2", run="run of step-2", case="shapes/overall/failures")
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_a_record_of_another_version_says_what_to_do(series: SeriesFile, number: int) -> None:
+    """There is nothing to restore."""
+    judge(series, "step-1")
+    text = series.path.read_text().replace('"format":4', f'"format":{number}')
+    series.path.write_text(text)
+    with pytest.raises(SeriesError, match=rf"format is {number}, .* alone: begin another series"):
+        judge(series, "step-2")
+
+
 def test_a_look_with_hardly_any_alpha_is_an_error(tmp_path: Path) -> None:
     """It ends where no drop could be told from noise; what was looked at keeps its number."""
     series = SeriesFile(tmp_path, "short", 1)
