@@ -441,7 +441,7 @@ def _limited_by_sight(
 ) -> Judgement:
     """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
     blind = measurement.blind
-    if blind is None or blind.visible > policy.tolerance:
+    if blind is None:
         return judgement
     if judgement.verdict not in _OPEN:
         return replace(judgement, warnings=(*judgement.warnings, blind.reason))

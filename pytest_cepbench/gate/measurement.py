@@ -87,16 +87,14 @@ def mean_of_scores(scores: Scores) -> float:
 
 @dataclass(frozen=True)
 class Blindness:
-    """Why the scores of a case show no drop, or a small one alone.
+    """Why the scores of a case show no drop.
 
     reason: a sentence.
     hidden: the most that the case may have lost unseen, in its own unit.
-    visible: the largest drop that its scores can show.
     """
 
     reason: str
     hidden: float
-    visible: float = 0.0
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -241,17 +241,12 @@ class Attribution:
 
     said: in words, or why nothing can be said.
     samples: how many were looked at.
-    drop: what was lost over them, above 0 for a loss; None where nothing can be said.
-    hops: of the roles that differ, chain by chain; their costs add up to the drop.
-    first_difference: the earliest generation at which an artifact differs from the baseline's, and
-    how many chains differ from there on; None where none does.
+    hops: of the roles that differ, chain by chain; their costs add up to what was lost.
     """
 
     said: str
     samples: int = 0
-    drop: float | None = None
     hops: tuple[Hop, ...] = ()
-    first_difference: tuple[int, int] | None = None
 
 
 def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
@@ -389,13 +384,7 @@ def _attribute(
         sentences[2] = f"Chains first differ from the baseline's at {where}."
     if left_out := len(samples) - len(known):
         sentences.append(f"Left out: {left_out} whose chains by the baseline are not in the store.")
-    return Attribution(
-        " ".join(filter(None, sentences)),
-        len(known),
-        drop,
-        hops,
-        differing[0] if differing else None,
-    )
+    return Attribution(" ".join(filter(None, sentences)), len(known), hops)
 
 
 def _once(scores: Scores) -> Scores:
