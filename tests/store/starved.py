@@ -84,12 +84,19 @@ def with_memory(mebibytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def outcome(action: Callable[[], object]) -> str:
-    """The error of an action; "read" or "lost" where there is none."""
+def attempt(action: Callable[[], object]) -> object:
+    """What an action returns, or its error."""
     try:
-        return "lost" if action() is None else "read"
+        return action()
     except CepError as error:
-        return f"{type(error).__name__}, {str(error).rpartition(': ')[2]}"
+        return error
+
+
+def outcome(result: object) -> str:
+    """The error of an attempt; "read" or "lost" where there is none."""
+    if isinstance(result, CepError):
+        return f"{type(result).__name__}, {str(result).rpartition(': ')[2]}"
+    return "lost" if result is None else "read"
 
 
 def repair_index(folder: Path) -> None:
@@ -101,7 +108,7 @@ def repair_index(folder: Path) -> None:
 
     for left in range(16):
         with without_handles(left):
-            opened = outcome(rows)
+            opened = outcome(attempt(rows))
         if opened == "read":
             break
         say(left, opened.partition(",")[0])
@@ -127,7 +134,7 @@ def main(folder: Path, lack: str) -> None:
             }
             with troubles[lack]:
                 # The first images of this process: Pillow has not read a file yet.
-                outcomes = {name: outcome(read) for name, read in reads.items()}
+                outcomes = {name: outcome(attempt(read)) for name, read in reads.items()}
             for name, words in outcomes.items():
                 say(f"{name}:", words)
         else:
@@ -135,9 +142,12 @@ def main(folder: Path, lack: str) -> None:
                 seen = set()
                 for mebibytes in range(0, 64, 4):
                     with with_memory(mebibytes):
-                        seen.add(outcome(reads[name]).partition(",")[0])
+                        result = attempt(reads[name])
+                    # Only now: without memory, words about it could not be made either.
+                    seen.add(outcome(result).partition(",")[0])
+                    del result
                 say(f"{name}:", " or ".join(sorted(seen)))
-        say("afterwards:", *(outcome(read) for read in reads.values()))
+        say("afterwards:", *(outcome(attempt(read)) for read in reads.values()))
         say("damage:", own.damage, inspect(own.root, own.index.read).sound)
 
 
