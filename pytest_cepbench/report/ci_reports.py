@@ -54,6 +54,9 @@ from pytest_cepbench.report.writers import RunFacts
 STEP_SUMMARY_BYTES = 2**20
 """The most that the summaries of one step may have; GitHub drops a larger one whole."""
 
+COMMENT_BYTES = 2**16 - 1
+"""The most that a comment may have, in characters; bytes are never fewer. `action.yml` reads it."""
+
 MOST_ANNOTATIONS = 3
 """Failing cases that are annotated, of the ten annotations of a step that GitHub shows; and
 undecided ones that are named."""

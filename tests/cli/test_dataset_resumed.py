@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.files import parse_toml
 from tests.construction.scenes import write_scenes
 
 REPOSITORY = Path(__file__).parents[2]
@@ -99,7 +98,7 @@ def test_labels_are_never_credited_to_a_model_that_was_killed(tmp_path: Path, ch
     if change == "sentence":
         path.write_text(path.read_text().replace('sentence = "', 'sentence = "Look: '))
     killed = run(tmp_path, **{KILL: "1"})
-    freezing = ("dataset", "freeze", "bench", "--unverified", "--copy")
+    freezing = ("dataset", "freeze", "bench", "--unverified")
     refused = command(tmp_path, *freezing)
     verified = command(tmp_path, "dataset", "verify", "bench", "--annotators=ada", "--only-write")
     repaired = run(tmp_path, first)
@@ -108,9 +107,8 @@ def test_labels_are_never_credited_to_a_model_that_was_killed(tmp_path: Path, ch
     assert killed.returncode == -signal.SIGKILL
     assert (refused.returncode, verified.returncode) == (2, 2)
     for ended in (refused, verified):
-        assert "annotation was stopped" in ended.stderr
-        assert "run cepbench dataset patterns again" in ended.stderr
+        assert "has no chosen.json: finish cepbench dataset patterns first" in ended.stderr
     assert not (tmp_path / "bench" / "ratings").exists()
     assert (repaired.returncode, frozen.returncode) == (0, 0), frozen.stderr
-    manifest = parse_toml((tmp_path / "bench/frozen/dataset.toml").read_text())
-    assert manifest["models"]["annotate"]["spec"] == first
+    construction = json.loads((tmp_path / "bench/construction.json").read_text())
+    assert construction["models"]["annotate"]["spec"] == first

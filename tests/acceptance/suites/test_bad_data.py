@@ -72,7 +72,7 @@ MISTAKES = {
     ),
     "latin-1": Wrong(
         "sdp", "sdp", data.write_sdp, rewrite(GEN_0, "yellow", "caf\u00e9", "latin-1"),
-        ["gen-0.csv, row 3 (line", "column 'caption': not UTF-8 at byte"],
+        ["gen-0.csv, row 3 (line", "column 'caption': not UTF-8: save the file as UTF-8"],
     ),
     "path that leads out": Wrong(
         "sdp", "sdp", data.write_sdp, rewrite(GEN_0, "0001.png", "../0001.png"),
@@ -81,7 +81,7 @@ MISTAKES = {
     "caption without an image": Wrong(
         "sdp", "sdp", data.write_sdp,
         lambda root: (root / "image-first" / "gen-0" / "0002.png").unlink(),
-        ["captions without an image: '0002'"],
+        ["captions without an image, or images without a caption: '0002'"],
     ),
     "listed twice": Wrong(
         "sdp", "sdp", data.write_listed, rewrite("nd400.jsonl", "test_00002", "test_00001"),

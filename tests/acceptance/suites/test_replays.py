@@ -214,6 +214,6 @@ def test_pickles_alone_are_refused(
     run = make_project(replayed.suite).run(replayed.cast, "-k", "count")
 
     assert run.code != 0
-    assert "holds only pickles of GenCeption" in run.output
-    assert "Give the folder with the images that lay beside them" in run.output
+    assert "holds nothing but pickles, which are never opened" in run.output
+    assert "give the folder with the images" in run.output
     assert "Traceback" not in run.output
