@@ -64,6 +64,8 @@ class PipelineParams(Placement):
     allow_unused: leave out tensors that a part does not know, instead of refusing them.
     safety_checker: false takes the pipeline's safety checker out.
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
+    timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
+        the pipeline's setting.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
     Raises ValueError for a value outside its range, and for those that contradict one another.
     """
@@ -90,6 +92,7 @@ class PipelineParams(Placement):
     allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
+    timestep_spacing: str | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     height: int | None = None
@@ -113,6 +116,7 @@ class PipelineParams(Placement):
                 f"device={self.device}"
             )
         check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
+        check_choice(self, "timestep_spacing", ("leading", "trailing", "linspace"))
         for name in ("guidance_scale", "true_cfg_scale"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
@@ -158,7 +162,7 @@ class PipelineParams(Placement):
         return True
 
 
-_DECISIVE = ("vae_tiling", "scheduler", "safety_checker", "fuse")
+_DECISIVE = ("vae_tiling", "scheduler", "timestep_spacing", "safety_checker", "fuse")
 """Parameters besides those of the call that change images where they are not as by default."""
 
 _DEFAULTS = {entry.name: entry.default for entry in fields(PipelineParams)}
@@ -335,13 +339,17 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
             "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
-    if params.scheduler is None:
+    spacing = params.timestep_spacing
+    if params.scheduler is None and spacing is None:
         return
     known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
     if own is None or name not in known:
         names = known if own is not None else ()
         raise spec.error(unknown_name(f"scheduler for {type(pipeline).__name__}", name, names))
-    pipeline.scheduler = known[name].from_config(own.config)
+    if spacing is not None and "timestep_spacing" not in inspect.signature(known[name]).parameters:
+        raise spec.error(f"{name} takes no timestep_spacing")
+    changes = {} if spacing is None else {"timestep_spacing": spacing}
+    pipeline.scheduler = known[name].from_config(own.config, **changes)
 
 
 class LoadedPipeline:
