@@ -194,17 +194,21 @@ def test_gates_of_a_series_share_its_error(make_gate: MakeGate, tmp_path: Path) 
     """Each gate has the next number, with less of alpha; one that is repeated keeps its own."""
     options = ("--cep-tolerance=0.05", "-p", "no:xdist")
     gate = make_gate(options=options, series="run-1")
-    outcomes = [
-        gate(save(tmp_path / f"checkpoint-{step}", miss), step).outcome
+    verdicts = [
+        gate(save(tmp_path / f"checkpoint-{step}", miss), step)
         for step, miss in ((1, 0.1), (2, 0.11), (3, 0.9), (3, 0.9))
     ]
 
+    outcomes = [verdict.outcome for verdict in verdicts]
     assert outcomes == ["accepted", "accepted", "regressed", "regressed"]
     record = gate.files.baselines / "series" / "run-1.jsonl"
     lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
-    entered = [line for line in lines if "look" in line and not line.get("verdict")]
-    assert [line["look"] for line in entered] == [1, 2, 3]
-    spent = {line["look"]: line["spent"] for line in lines if line.get("spent")}
+    assert [line["look"] for line in lines if "look" in line] == [1, 2, 3]
+    spent: dict[int, float] = {}
+    for verdict in verdicts:
+        report = json.loads(verdict.report.with_suffix(".json").read_text(encoding="utf-8"))
+        series = report["cases"][0]["series"]
+        spent[series["look"]] = series["alpha"]
     assert spent[3] < spent[2] < 0.05 / 20
 
 
