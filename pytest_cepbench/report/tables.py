@@ -210,6 +210,10 @@ def _line(
     return (*(span for span in spans if span.text), Span(last.text.rstrip(), last.style))
 
 
+_SHORT = {"baseline": "base", "tolerance": "tol."}
+"""Heads where names need the room: a failing run fits on a screen."""
+
+
 def summary_table(
     results: Sequence[CaseResult],
     columns: int | None = None,
@@ -250,12 +254,14 @@ def summary_table(
         groups.append(
             RowGroup(rows, f"{heading}: {counts_line(cases)}" if len(suites) > 1 else heading)
         )
+    short = {} if grouped else _SHORT
+    # First what the numbers beside it say too.
+    dropped = ("tolerance", "n", "baseline", "now", "p", "bounds", "change")
     layout = TableLayout(
-        heads=HEADS,
+        heads=tuple(short.get(head, head) for head in HEADS),
         words=frozenset({"verdict", "case"}),
         name="case",
-        # First what the numbers beside it say too.
-        dropped=("tolerance", "n", "baseline", "now", "p", "bounds", "change"),
+        dropped=tuple(short.get(head, head) for head in dropped),
         optional=frozenset({"p", "bounds"}),
     )
     return list(table_lines(layout, groups, columns, rule=rule if grouped else ""))

@@ -95,7 +95,7 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     assert above == ended.report["headline"]
     section = _section(accepted.run(CANDIDATE, env={"COLUMNS": ""}))
     heads = next(line for line in section if line.startswith("verdict"))
-    assert heads.split()[4:8] == ["change", "p", "tolerance", "n"]
+    assert heads.split()[4:8] == ["change", "p", "tol.", "n"]
 
 
 @pytest.mark.slow
