@@ -147,5 +147,7 @@ def test_a_divided_model_answers_alike_and_is_loaded_again_where_others_are_move
     assert tally.loads == 2
 
     monkeypatch.setattr(loading, "_HOST_SHARE", 1e-6)
-    with pytest.raises(DeviceMemoryError, match=r"would lie on disk\. .*--cep-devices-per-worker"):
+    # transformers 4 refuses the place itself, as it opens the weights.
+    refused = r"would lie on disk\. .*--cep-devices-per-worker|device disk is invalid"
+    with pytest.raises((DeviceMemoryError, CheckpointError), match=refused):
         bind_text(f"{llava}?{DIVIDED}", "describer").load()
