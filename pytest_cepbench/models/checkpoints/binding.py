@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from math import prod
@@ -372,9 +373,7 @@ def _is_idle(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
         names = readable_files(list_files(folder), "transformers", {}, checkpoint.options)
         own = _tensor_places(path for _, path in part.paths())
         base = _tensor_places(folder / name for name in names)
-        return bool(own) and all(
-            name in base and _are_equal(name, place, base[name]) for name, place in own.items()
-        )
+        return bool(own) and own.keys() <= base.keys() and _are_equal(own, base)
     state = read_tensors(part.path if part.name == LORA else adapter_weights(part.path))
     layers: dict[str, bool] = defaultdict(lambda: True)  # whether all matrices hold something
     for name, tensor in state.items():
@@ -391,16 +390,29 @@ def _tensor_places(paths: Iterable[Path]) -> dict[str, Path]:
     return {name: path for path in files for name in check_safetensors(path)}
 
 
-def _are_equal(name: str, trained: Path, base: Path) -> bool:
-    """Whether a tensor has the values of its base's, in the trained one's precision."""
+def _are_equal(trained: Mapping[str, Path], base: Mapping[str, Path]) -> bool:
+    """Whether tensors have the values of the base's, in their own precision.
+
+    trained, base: the file of each, by name. A file is opened once: its header names all tensors.
+    """
     import torch
     from safetensors import safe_open
 
-    try:
-        with safe_open(trained, framework="pt") as file, safe_open(base, framework="pt") as other:
-            own, replaced = file.get_tensor(name), other.get_tensor(name)
-    except Exception as error:  # a file that is being written makes safetensors raise anything
-        raise CheckpointError(f"{trained}: {name} cannot be read: {error_line(error)}") from error
-    # As bytes, since torch does not compare numbers of all types.
-    values = [each.to(own.dtype).flatten().view(torch.uint8) for each in (own, replaced)]
-    return own.shape == replaced.shape and bool(torch.equal(*values))
+    with ExitStack() as opened:
+
+        @cache
+        def file(path: Path) -> Any:
+            return opened.enter_context(safe_open(path, framework="pt"))
+
+        for name, path in trained.items():
+            try:
+                own = file(path).get_tensor(name)
+                replaced = file(base[name]).get_tensor(name)
+            except Exception as error:  # a file that is being written raises anything
+                line = error_line(error)
+                raise CheckpointError(f"{path}: {name} cannot be read: {line}") from error
+            # As bytes, since torch does not compare numbers of all types.
+            values = [each.to(own.dtype).flatten().view(torch.uint8) for each in (own, replaced)]
+            if own.shape != replaced.shape or not torch.equal(*values):
+                return False
+    return True
