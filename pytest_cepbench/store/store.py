@@ -39,7 +39,8 @@ from pytest_cepbench.store.rows import (
     seal_stamp,
     today,
 )
-from pytest_cepbench.store.shared import Location, open_all
+from pytest_cepbench.store.shared import Location
+from pytest_cepbench.store.uploads import open_all
 
 _STALE_SECONDS = 3600.0
 

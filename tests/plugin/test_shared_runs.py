@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from pytest_cepbench.store import shared
+from pytest_cepbench.store import uploads
 from tests.plugin.project import Project, assert_one_message
 from tests.store.buckets import BUCKET, SECRET, Server, serving
 from tests.store.slow import SlowFileSystem
@@ -100,7 +100,7 @@ def test_a_long_upload_at_the_end_is_announced(
     """The terminal says what the run waits for, and how to skip it."""
     SlowFileSystem.reset()
     monkeypatch.setattr(SlowFileSystem, "blocked", True)
-    monkeypatch.setattr(shared, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(uploads, "_QUIET_SECONDS", 0.0)
     write_line = TerminalReporter.write_line
 
     def unblock(reporter: TerminalReporter, line: str, **markup: bool) -> None:

@@ -25,7 +25,7 @@ from pytest_cepbench.errors import (
     StoreError,
     StoreVersionError,
 )
-from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult, shared
+from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult, shared, uploads
 from pytest_cepbench.store.database import ReadonlyStore
 from pytest_cepbench.store.maintenance import inspect
 from pytest_cepbench.store.rows import packed
@@ -42,8 +42,8 @@ from pytest_cepbench.store.shared import (
     most_bytes,
     result_name,
     to_object,
-    upload,
 )
+from pytest_cepbench.store.uploads import upload
 from tests.store.buckets import BUCKET, SECRET, Server, serving
 from tests.store.filling import contents, database, fill, key_of, picture, results_of
 from tests.store.slow import SlowFileSystem
@@ -66,7 +66,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowFileSystem]]:
     """What is behind `slow://lib`; no pause before a second try."""
     monkeypatch.setattr(shared, "_RETRY_PAUSE", 0.0)
-    monkeypatch.setattr(shared, "_UPLOAD_PAUSE", 0.0)
+    monkeypatch.setattr(uploads, "_UPLOAD_PAUSE", 0.0)
     SlowFileSystem.reset()
     yield SlowFileSystem
     SlowFileSystem.reset()
@@ -440,8 +440,8 @@ def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a run waits only as long as something is uploaded now and then."""
-    monkeypatch.setattr(shared, "_QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(shared, "_PATIENCE", 0.3)
+    monkeypatch.setattr(uploads, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(uploads, "_PATIENCE", 0.3)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 20.0
         store.put([StoredResult(TEXT, "text")])
@@ -517,7 +517,7 @@ def test_the_end_waits_for_uploads_as_long_as_it_may(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it waits; where the time is over, what is left is counted."""
-    monkeypatch.setattr(shared, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(uploads, "_QUIET_SECONDS", 0.01)
     line: list[int] = []
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 0.3
