@@ -147,6 +147,9 @@ class StoreFailure:
         return self.kind in ("no answer", "unknown")
 
 
+_NO_PLACE = StoreFailure("bucket", "there is no such bucket or folder")
+
+
 def failure_of(error: BaseException) -> StoreFailure:
     """The failure that an error of a file system, or of the libraries below it, means."""
     code, status = server_answer(error)
@@ -292,8 +295,7 @@ class SharedStore(ABC):
         answers = self._for_each(objects, write, seconds)
         failures = {n: f for n, f in answers.items() if isinstance(f, StoreFailure)}
         # What is absent when it is written is not the object.
-        bucket = StoreFailure("bucket", "there is no such bucket or folder")
-        return {n: bucket if f.kind == "absent" else f for n, f in failures.items()}
+        return {n: _NO_PLACE if f.kind == "absent" else f for n, f in failures.items()}
 
     def _for_each(
         self, names: Iterable[str], action: Callable[[str], Any], seconds: float | None
@@ -613,7 +615,7 @@ def _folder(path: Path, named: str, *, writing: bool) -> SharedStore:
     except OSError as error:
         failure = failure_of(error)
         if failure.kind == "absent":
-            failure = StoreFailure("bucket", "there is no such bucket or folder")
+            failure = _NO_PLACE
         raise _store_error(shared, failure, "write") from None
     if foreign:
         raise SpecError(
