@@ -55,9 +55,6 @@ _SMALL_BATCH = 32
 """Inputs per call of a small describer or writer on the CPU, where the spec gives no number: each
 token that it writes is a call of all its layers."""
 
-_TENSOR_PARALLEL = ("tp", "tp_plan", "tp_size", "tensor_parallel_size")
-
-
 P = TypeVar("P", bound=Placement)
 
 
@@ -112,16 +109,6 @@ def adapter(
         require(*packages, *(("peft",) if checkpoint.adapters else ()))
         if "transformers" in packages:
             check_configuration_names(checkpoint.config)
-        if parallel := [name for name in spec.params if name in _TENSOR_PARALLEL]:
-            # transformers has one process for each device, all started by torchrun and all asked
-            # the same thing at the same moment. Several pytest processes that ask one another's
-            # models are no run whose results can be vouched for.
-            raise spec.error(
-                f"{parallel[0]} needs one process for each device, started by torchrun, and a "
-                "worker is one process. Give device_map=auto, which divides the layers among the "
-                "worker's devices, or have an engine serve the checkpoint: "
-                f"serve:{spec.target}?engine=vllm&tensor_parallel_size=N"
-            )
         what = f"the {role} {checkpoint.what}"
         names = [field.name for field in fields(params)]
         own = parse_params(split_params(spec, what, names, params.SOURCES)[0], params, what)

@@ -146,7 +146,7 @@ _EMBEDS_SOUNDS = (
     "ForAudioFrameClassification", "ForXVector", "WithProjection", "ForCTC",
 )  # fmt: skip
 
-_SPEAKS = ("ForTextToSpeech", "ForTextToWaveform", "WithHifiGan", "BarkModel")
+_SPEAKS = ("ForTextToWaveform", "WithHifiGan", "BarkModel")
 
 # They speak as a part of a conversation, or with a voice that is shown to them.
 _SPEAKS_OTHERWISE = {
@@ -214,7 +214,8 @@ def _makes_sounds(config: Mapping[str, Any]) -> bool:
 
 def _detect_sounds(what: str, config: Mapping[str, Any]) -> Detected | None:
     """Of a model that reads or makes sounds and sees no images; None for any other."""
-    if config.get("model_type") in _SPEAKS_OTHERWISE:
+    spectrograms = architecture_of(config).endswith("ForTextToSpeech")
+    if spectrograms or config.get("model_type") in _SPEAKS_OTHERWISE:
         return what, (), "speaks with a voice that it is shown, for which there is no adapter"
     if _makes_sounds(config):
         return what, ("generator",), "makes sounds of texts"

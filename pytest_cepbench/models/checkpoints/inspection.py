@@ -32,7 +32,6 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     holds_adapter,
     is_weights,
     list_files,
-    readable_files,
 )
 from pytest_cepbench.models.checkpoints.format_detection import (
     INDEXES,
@@ -253,7 +252,6 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
         )
     _add_adapters(spec, checkpoint, adapters, parts, remarks)
     parts += _text_tower(spec, checkpoint)
-    parts += _speech_parts(spec, checkpoint)
     checkpoint = replace(checkpoint, parts=tuple(parts))
     named, found_beside = _preparation_parts(spec, checkpoint, options)
     remarks += [f"{part.name} read from {part.path}" for part in found_beside]
@@ -276,28 +274,6 @@ def _text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]
             f"open_clip_config.json), and there is no {folder / 'config.json'}"
         )
     return [CheckpointPart("hf_model_name", folder, lambda _: ["config.json"], revision=commit)]
-
-
-def _speech_parts(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]:
-    """The vocoder and the speaker that a spec names for a model that makes sounds."""
-    parts, options = [], checkpoint.options
-    if options.vocoder is not None:
-        patterns = ("config.json", "*.safetensors", *(("*.bin",) if options.allow_pickle else ()))
-        folder, commit = locate(options.vocoder, None, patterns, spec.text)
-
-        def files(path: Path) -> list[str]:
-            return readable_files(list_files(path), "transformers", {}, options)
-
-        parts.append(CheckpointPart("vocoder", folder, files, revision=commit))
-    if options.speaker is not None:
-        file = Path(options.speaker).expanduser().absolute()
-        if not file.is_file():
-            raise CheckpointError(
-                f"{file}: no such file. speaker is the embedding of a speaker, as numpy.save "
-                "writes it"
-            )
-        parts.append(CheckpointPart("speaker", file, lambda _: [""]))
-    return parts
 
 
 def _is_readable(folder: Path) -> bool:

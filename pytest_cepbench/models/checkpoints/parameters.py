@@ -27,8 +27,6 @@ class SourceOptions:
     merge: whether adapters are added to the base's weights; None does so unless it is quantized.
     processor: folder or hub id of the processor, tokenizer included where it has one.
     tokenizer: folder or hub id of the tokenizer.
-    vocoder: folder or hub id of the vocoder of a model that makes spectrograms (SpeechT5).
-    speaker: file of the embedding of a speaker (x-vector), as numpy.save writes it.
     config: the pipeline whose configuration goes with a single file of weights.
     lora: LoRA weights, folders, files or hub ids, separated by commas.
     unet, transformer, transformer_2, vae, text_encoder, text_encoder_2, text_encoder_3, prior: what
@@ -46,8 +44,6 @@ class SourceOptions:
     merge: bool | None = None
     processor: str | None = None
     tokenizer: str | None = None
-    vocoder: str | None = None
-    speaker: str | None = None
     config: str | None = None
     lora: str | None = None
     unet: str | None = None

@@ -4,8 +4,7 @@ Every image has a random generator of its own, on the CPU, so that it depends on
 seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
 pipeline's own default holds.
 
-What can change an image enters keys: the tiles of the VAE among the rest. Where parts lie changes
-none.
+What can change an image enters keys. Where parts lie changes none.
 """
 
 from __future__ import annotations
@@ -20,12 +19,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import (
-    DeviceMemoryError,
-    ModelError,
-    RoleError,
-    unknown_name,
-)
+from pytest_cepbench.errors import ModelError, RoleError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import (
@@ -36,7 +30,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
 from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placement
-from pytest_cepbench.models.checkpoints.pipeline_parts import LORA, SINGLE_FILE
+from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.pipelines.assembly import apply_loras, assemble
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice
@@ -54,10 +48,7 @@ class PipelineParams(Placement):
     """Parameters of every pipeline's spec, with those of `Placement` and the source options
     `OF_PIPELINES`.
 
-    device_map: balanced puts whole parts on the devices that the process sees, the largest first;
-        None puts all on one.
     offload: model keeps parts in host memory, one at a time on the device.
-    vae_tiling: decode large images in tiles, which are blended where they meet.
     lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
         1.
     fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
@@ -84,9 +75,7 @@ class PipelineParams(Placement):
     """Parameters that are handed to the pipeline's call, where it has them."""
 
     batch_size: int = 4
-    device_map: str | None = None
     offload: str | None = None
-    vae_tiling: bool = False
     lora_scale: str | None = None
     fuse: bool = True
     allow_unused: bool = False
@@ -103,18 +92,7 @@ class PipelineParams(Placement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "device_map", ("balanced",), " of a pipeline")
         check_choice(self, "offload", ("model",), " of a pipeline")
-        if self.device_map is not None and self.offload is not None:
-            raise ValueError(
-                "device_map divides a pipeline among devices, offload keeps it in host memory: "
-                "give one of them"
-            )
-        if self.device_map is not None and ":" in self.device:
-            raise ValueError(
-                "device_map divides a pipeline among all devices that the process sees: leave out "
-                f"device={self.device}"
-            )
         check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
         check_choice(self, "timestep_spacing", ("leading", "trailing", "linspace"))
         for name in ("guidance_scale", "true_cfg_scale"):
@@ -153,8 +131,8 @@ class PipelineParams(Placement):
 
     @property
     def dispatched(self) -> bool:
-        """Where parts lie on several devices, or come from host memory."""
-        return self.device_map is not None or self.offload is not None
+        """Where parts come from host memory."""
+        return self.offload is not None
 
     @property
     def seeded(self) -> bool:
@@ -162,7 +140,7 @@ class PipelineParams(Placement):
         return True
 
 
-_DECISIVE = ("vae_tiling", "scheduler", "timestep_spacing", "safety_checker", "fuse")
+_DECISIVE = ("scheduler", "timestep_spacing", "safety_checker", "fuse")
 """Parameters besides those of the call that change images where they are not as by default."""
 
 _DEFAULTS = {entry.name: entry.default for entry in fields(PipelineParams)}
@@ -180,18 +158,10 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
     Those are a safety checker to take out, LoRA weights to scale, and an accelerator. Raises
     MissingDependencyError for the package that LoRA weights need.
     """
-    for name in ("offload", "device_map") if plan.device == "cpu" else ():
-        value = getattr(plan.params, name)
-        if value is not None:
-            raise plan.spec.error(
-                f"{name}={value} places parts of a pipeline on accelerators, and it runs on the "
-                "cpu: leave it out, or run where one is visible"
-            )
-    files = plan.checkpoint.named(SINGLE_FILE)
-    if files and plan.params.device_map is not None:
+    if plan.params.offload is not None and plan.device == "cpu":
         raise plan.spec.error(
-            f"device_map divides a pipeline while it is read, and diffusers reads {files[0].path} "
-            "whole: give offload=model, or a folder of save_pretrained"
+            "offload=model moves parts of a pipeline to an accelerator, and it runs on the cpu: "
+            "leave it out, or run where one is visible"
         )
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
@@ -249,14 +219,7 @@ def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind:
             # SDXL watermarks where an optional package happens to be installed: not the model's
             # doing.
             pipeline.watermark = None
-        placed = pipeline.hf_device_map if params.device_map is not None else None
-        if "cpu" in {str(device) for device in (placed or {}).values()}:
-            raise DeviceMemoryError(
-                f"{checkpoint.path}: {checkpoint.what} has no room on the devices that this "
-                "process sees: a part of it would work from host memory. Give it more devices "
-                "(--cep-devices-per-worker), a smaller dtype, or offload=model without device_map"
-            )
-        if not params.dispatched:  # one that is to be offloaded stays in host memory until then
+        if params.offload is None:  # else it stays in host memory until then
             pipeline = pipeline.to(plan.device)
         if loras := [part.path for part in checkpoint.named(LORA)]:
             scales = params.lora_scales or [1.0]
@@ -271,18 +234,9 @@ def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind:
                 layer.to(memory_format=torch.channels_last)
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
-    with loading(plan):
-        if params.offload is not None:
+    if params.offload is not None:
+        with loading(plan):
             pipeline.enable_model_cpu_offload(device=plan.device)
-        if params.vae_tiling:
-            vae: Any = getattr(pipeline, "vae", None)
-            try:
-                vae.enable_tiling()
-            except (AttributeError, NotImplementedError):
-                raise spec.error(
-                    f"the {type(vae).__name__} of a {type(pipeline).__name__} has no tiling: leave "
-                    "out vae_tiling"
-                ) from None
     return pipeline
 
 
@@ -294,8 +248,6 @@ def _loading_options(plan: LoadPlan[P], dtype: Any) -> dict[str, Any]:
         "use_safetensors": None if plan.checkpoint.options.allow_pickle else True,
         "trust_remote_code": plan.checkpoint.options.trust_remote_code,
     }
-    if params.device_map is not None:
-        options["device_map"] = params.device_map
     if plan.checkpoint.options.variant is not None:
         options["variant"] = plan.checkpoint.options.variant
     if not params.safety_checker:
@@ -386,8 +338,6 @@ class LoadedPipeline:
             call["negative_prompt"] = [call["negative_prompt"]] * len(prompts)
         # Of an offloaded one, `device` is where its parts wait.
         devices = [getattr(pipeline, "_execution_device", pipeline.device)]
-        if mapped := getattr(pipeline, "hf_device_map", None):
-            devices = [torch.device(place) for place in set(mapped.values())]
         # A few schedulers draw from the global generator whatever they are given: for those at
         # least the batch is seeded. The caller's own random state is left as it was.
         with seeded(devices, seeds[0]), quiet(), np.errstate(invalid="ignore"):

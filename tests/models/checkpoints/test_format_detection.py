@@ -77,7 +77,6 @@ def config_of(architecture: str, model_type: str = "", **rest: Any) -> dict[str,
             ),
             "describer writer",
         ),
-        (config_of("SpeechT5ForTextToSpeech", num_mel_bins=80), "generator"),
         (config_of("BarkModel", "bark"), "generator"),
         (
             config_of("VitsModel", vocab_size=38, sampling_rate=16000, upsample_rates=[8, 8, 2, 2]),
@@ -154,6 +153,7 @@ def test_a_model_type_tells_the_role_where_nothing_else_does(
             config_of("ClapForTagging", "clap", audio_config={}),
             "reads sounds, but no rule recognises what it gives",
         ),
+        (config_of("SpeechT5ForTextToSpeech", num_mel_bins=80), "a voice that it is shown"),
         (
             config_of("CsmForConditionalGeneration", "csm", audio_token_id=1),
             "a voice that it is shown",

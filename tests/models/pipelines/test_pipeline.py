@@ -198,27 +198,13 @@ def test_what_a_pipeline_does_not_take_is_refused_by_name_at_load(
 SMALL = "num_inference_steps=1&height=32&width=32"
 
 
-def test_what_can_change_an_image_enters_the_key(folders: dict[str, Path]) -> None:
-    """Tiles are blended where they meet. Where parts lie is as little of the key as the size of a
-    batch.
-    """
+def test_where_parts_lie_is_no_part_of_the_key(folders: dict[str, Path]) -> None:
+    """Where parts lie is as little of the key as the size of a batch."""
     folder = folders["flux"]
     plain = bind_generator(f"{folder}?{SMALL}").params
-    tiles = bind_generator(f"{folder}?{SMALL}&vae_tiling=true").params
     placed = bind_generator(f"{folder}?{SMALL}&offload=model&device=cuda&dtype=float32")
-    assert tiles == {**plain, "vae_tiling": True}
     assert placed.params == plain
     assert placed.resources.dispatched
-
-
-def test_tiles_are_switched_on(folders: dict[str, Path]) -> None:
-    """As the VAE itself tells."""
-    text = f"{folders['stable-diffusion']}?{SMALL}"
-    pipelines = [
-        load(f"{text}{query}")._pipeline  # type: ignore[attr-defined]
-        for query in ("", "&vae_tiling=true")
-    ]
-    assert [pipeline.vae.use_tiling for pipeline in pipelines] == [False, True]
 
 
 DRAW = tiny.DRAW["flux"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError
 from tests.models.binding import bind_text
 from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
@@ -97,13 +97,6 @@ def test_pickled_files_are_read_only_where_that_is_allowed(
         bind_generator(f"{file}?config={base}")
     spec = f"{file}?config={base}&allow_pickle=true&{DRAW}"
     assert np.array_equal(draw(spec), draw(f"{base}?{DRAW}"))
-
-
-def test_a_file_is_not_divided_among_devices(base: Path, files: Path) -> None:
-    """Such a file is read whole, and the pipeline would be left on the CPU."""
-    spec = f"{files}/pipeline.safetensors?config={base}&device=cuda&device_map=balanced"
-    with pytest.raises(SpecError, match=r"pipeline\.safetensors whole: give offload=model"):
-        bind_generator(spec)
 
 
 @pytest.mark.parametrize(

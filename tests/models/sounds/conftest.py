@@ -23,8 +23,6 @@ BUILDERS: dict[str, Callable[..., Path]] = {
     **tiny.ENCODERS,
     "hubert": lambda path: tiny.build_wav2vec2(path, kind="Hubert"),
     "vits": tiny.build_vits,
-    "speecht5": tiny.build_speecht5,
-    "hifigan": tiny.build_hifigan,
     "musicgen": tiny.build_musicgen,
 }
 
@@ -41,19 +39,11 @@ def copied(tmp_path: Path, tiny_model: Build) -> Build:
     return lambda name: Path(shutil.copytree(tiny_model(name), tmp_path / name))
 
 
-@pytest.fixture(scope="session")
-def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a speaker's embedding."""
-    return tiny.write_speaker(tmp_path_factory.mktemp("speaker") / "speaker.npy")
-
-
 @pytest.fixture
-def spec(tiny_model: Build, speaker: Path) -> Load:
+def spec(tiny_model: Build) -> Load:
     """What a user would type for a tiny checkpoint."""
 
     def text(name: str, *options: str) -> str:
-        if name == "speecht5":
-            options = (f"vocoder={tiny_model('hifigan')}", f"speaker={speaker}", *options)
         if name == "qwen2-audio":  # which seldom ends a text of its own
             options = ("max_new_tokens=32", *options)
         return f"{tiny_model(name)}?{'&'.join(options)}"

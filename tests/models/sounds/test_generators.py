@@ -19,7 +19,7 @@ from tests.tiny.generators import drop_tensor
 
 pytestmark = pytest.mark.models
 
-NAMES = ["vits", "speecht5", "musicgen"]
+NAMES = ["vits", "musicgen"]
 
 TEXTS = ["a red circle", "two small blue square", "left"]
 
@@ -89,65 +89,11 @@ def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load, loaded: Load) 
     assert np.array_equal(first, second)
 
 
-def test_the_text_that_speecht5_reads_is_counted(spec: Load, loaded: Load) -> None:
-    """Its positions are learned: a longer text is spoken by its beginning, and reports say so."""
-    model = loaded(spec("speecht5"), "generator")
-    long = "red " * 30
-    (short, counted), most = model.text_lengths(["red", long])
-    assert short < most == 40 < counted
-    assert len(samples(model.generate([long], [0]))) == 1
-    assert loaded(spec("vits"), "generator").text_lengths([long])[1] > 10**6
-
-
-@pytest.mark.parametrize("option", ["vocoder", "speaker"])
-def test_speecht5_needs_a_voice(
-    tiny_model: Build, speaker: Path, tmp_path: Path, option: str
-) -> None:
-    """And says at binding which part of it is missing, or is none."""
-    voice = {"vocoder": tiny_model("hifigan"), "speaker": speaker}
-
-    def text(**changed: Any) -> str:
-        parts = {**voice, **changed}
-        given = [f"{name}={place}" for name, place in parts.items() if place is not None]
-        return f"{tiny_model('speecht5')}?{'&'.join(given)}"
-
-    with pytest.raises(SpecError, match=f"add {option}"):
-        bind_text(text(**{option: None}), "generator")
-    with pytest.raises(CheckpointError, match="nowhere"):
-        bind_text(text(**{option: tmp_path / "nowhere"}), "generator")
-    assert bind_text(text(), "generator").fingerprint
-    wrong = {
-        "vocoder": tiny_model("vits"),
-        "speaker": tiny.write_speaker(tmp_path / "other.npy", size=5),
-    }
-    bound = bind_text(text(**{option: wrong[option]}), "generator")
-    with pytest.raises(CheckpointError):
-        bound.load()
-
-
-def test_the_voice_is_a_part_of_the_fingerprint(spec: Load, speaker: Path, tmp_path: Path) -> None:
-    """Another speaker and another vocoder are another model."""
-    own = bind_text(spec("speecht5"), "generator").fingerprint
-    other = tmp_path / "other.npy"
-    np.save(other, -np.load(speaker))
-    folder = tiny.build_hifigan(tmp_path / "vocoder", seed=1)
-    by_speaker = spec("speecht5").replace(str(speaker), str(other))
-    by_vocoder = f"{spec('speecht5').partition('?')[0]}?vocoder={folder}&speaker={speaker}"
-    prints = {bind_text(text, "generator").fingerprint for text in (by_speaker, by_vocoder)}
-    assert len(prints | {own}) == 3
-
-
 @pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        ("vits", "max_new_tokens=3"), ("musicgen", "speaker_id=1"), ("vits", "vocoder=FOLDER"),
-    ],
-)  # fmt: skip
-def test_a_parameter_without_use_is_refused(
-    spec: Load, tiny_model: Build, name: str, option: str
-) -> None:
+    ("name", "option"), [("vits", "max_new_tokens=3"), ("musicgen", "speaker_id=1")]
+)
+def test_a_parameter_without_use_is_refused(spec: Load, name: str, option: str) -> None:
     """Otherwise a user would believe that it was followed."""
-    option = option.replace("FOLDER", str(tiny_model("hifigan")))
     with pytest.raises(SpecError, match="has no use for"):
         bind_text(spec(name, option), "generator")
 
