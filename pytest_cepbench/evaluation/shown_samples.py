@@ -407,6 +407,4 @@ def _verdict(verdict: OrderedVerdict, other: str) -> str:
         preferred = order[0] if _FIRST[verdict.winner] else order[1]
         tie = verdict.winner.startswith("Tie")
         words = f"a tie that leans to the {preferred}" if tie else f"the {preferred} is better"
-        if verdict.probabilities is not None:
-            words = f"{words}, with probability {verdict.probabilities.highest:.2f}"
     return f"{order[0]} shown first: {words}"

@@ -307,9 +307,8 @@ def _sight_of_judge(
 def _outweighed_by_order(battles: Sequence[Sequence[OrderedVerdict]], rules: BattleRules) -> str:
     """How the order decides more than the answers; "" where it does not.
 
-    With both orders more verdicts turn with it than stand. With one, or one first, so many are for
-    the answer in one place that at least every second one follows it, and chance does not explain
-    that.
+    With both orders more verdicts turn with it than stand. With one so many are for the answer in
+    one place that at least every second one follows it, and chance does not explain that.
     """
     if rules.order == "both":
         scores = [[v.score(rules.tie) for v in own] for own in battles if len(own) > 1]

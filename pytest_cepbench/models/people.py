@@ -1,7 +1,7 @@
 """People in the place of models: `human:ratings/NAME`, whose answers lie in a ratings folder.
 
 human:ratings/may                      a judge (or, of descriptions, a describer)
-human:ratings/may?votes=shares         a judge whose verdicts have probabilities
+human:ratings/may?votes=shares         a judge by the most frequent vote
 human:ratings/may?annotator=ada        one person alone
 """
 
@@ -15,7 +15,7 @@ from typing import get_args
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
-from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities, Winner
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, unknown_name
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Battle, Model, Reply, RoleName
@@ -100,14 +100,8 @@ class HumanJudge:
             return _unanswered(f"nobody has judged this battle in {self.name} yet")
         if votes is None:
             return _unanswered(f"{self.name} does not have this battle")
-        winner, shares = votes.verdict(self.rule), votes.shares
-        if turned:
-            winner, shares = mirrored(winner), shares[::-1]
-        if self.rule == "majority":
-            return winner
-        a, tie_a, tie_b, b = shares
-        probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
-        return Reply(winner, provenance={PROBABILITIES: probabilities.to_text()})
+        winner = votes.verdict(self.rule)
+        return mirrored(winner) if turned else winner
 
 
 @dataclass(frozen=True)

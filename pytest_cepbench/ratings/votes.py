@@ -21,7 +21,7 @@ from pytest_cepbench.ratings.records import CHOICES, Item, Source, Task, Vote
 
 Rule = Literal["majority", "shares"]
 """majority: a side wins with more than half of the votes, all else is a tie. shares: the most
-frequent verdict, with the share of each verdict as its probability."""
+frequent verdict."""
 
 _A, _TIE_A, _TIE_B, _B = range(len(WINNERS))
 

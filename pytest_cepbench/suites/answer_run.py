@@ -289,8 +289,6 @@ class AnswerRun(SuiteRun):
                         orders = ("first", "second")[: 2 if rules.order == "both" else 1]
                         asked += [f"{opponent} {order}" for order in orders]
                 steps.missing.update(f"{sample.id} {what}" for what in asked)
-            if measure.judged and rules.order == "adaptive" and steps.missing:
-                steps.incomplete = True
         return len(samples), [runner.steps for runner in runners.values()]
 
     def opponents_of(self, case: Case) -> CaseOpponents:

@@ -124,7 +124,7 @@ class ArenaTable(_Strict, frozen=True):
     """How answers battle; see `BattleRules`.
 
     against: "accepted" battles the accepted model's stored answers, "gold" the reference answers.
-    order: both orders of every pair, one that alternates, or a second where the first left doubt.
+    order: both orders of every pair, or one that alternates.
     tie: what a tie is worth: one half, or all to the answer that it leans to ("lean").
     seed: of the judge.
     """

@@ -95,18 +95,15 @@ def test_missing_votes_are_failures(tmp_path: Path) -> None:
     assert "does not have this battle" in failures[2].detail
 
 
-def test_shares_of_votes_are_probabilities(tmp_path: Path) -> None:
-    """With votes=shares the most frequent verdict comes with the share of each."""
+def test_the_most_frequent_verdict_counts(tmp_path: Path) -> None:
+    """With votes=shares, also without a majority, in the order that is shown."""
     ratings = pair_study(tmp_path / "study")
     item = items_of(ratings)[0]
-    for name, verdict in {"ada": "B", "bob": "B", "cyd": "A"}.items():
+    for name, verdict in {"ada": "B", "bob": "B", "cyd": "A", "dan": "Tie(A)"}.items():
         cast(ratings, side_vote(item, name, verdict))
     judge = bound(f"human:{ratings.path}?votes=shares").load()
     assert isinstance(judge, HumanJudge)
-    (reply,) = judge.judge([battle(0, swapped=True)], [0])
-    assert isinstance(reply, Reply)
-    assert reply.value == "A"
-    assert reply.provenance["probabilities"] == "0.666667 0.000000 0.000000 0.333333"
+    assert judge.judge([battle(0, swapped=True)], [0]) == ["A"]
 
 
 def test_the_fingerprint_follows_the_votes_that_count(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ def test_the_judge_has_an_opinion(cep_judge):
     image = Image.new("RGB", (40, 40), "red")
     (reply,) = cep_judge.judge([Battle(["a", image], ["red", image], ["blue"])], [0])
     assert reply.value in ("A", "Tie(A)", "Tie(B)", "B")
-    assert len(reply.provenance["probabilities"].split()) == 4
 """
 
 

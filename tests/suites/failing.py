@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text
-from pytest_cepbench.artifacts.outcome import CRITERIA, PROBABILITIES
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, VqaQuestion
+from pytest_cepbench.artifacts.outcome import CRITERIA
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, VqaQuestion
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.models.rule_based.scene_models import ShapesDetector, ShapesVqa, VqaKnobs
 from tests.suites.world import Namer, vector
@@ -102,7 +102,7 @@ class Judge(Failing):
     """
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
-        """A verdict with its probabilities, or none."""
+        """A verdict, or none."""
         verdicts = ShapesJudge(JudgeKnobs()).judge(battles, seeds)
         return [
             self._reply(battle, str(verdict))
@@ -110,17 +110,13 @@ class Judge(Failing):
         ]
 
     def _reply(self, battle: Battle, verdict: str) -> Any:
-        sure = {"A": "0.97 0.01 0.01 0.01", "B": "0.01 0.01 0.01 0.97"}
-        likely = sure.get(verdict, "0.01 0.97 0.01 0.01")
-        if verdict == "Tie(B)":
-            likely = "0.01 0.01 0.97 0.01"
         first, second = (
             "".join(piece if isinstance(piece, str) else "" for piece in answer)
             for answer in (battle.first, battle.second)
         )
         if self.fails(_text(battle.question)) and (self.kind != "second" or first > second):
             return Failure("no-verdict", "I cannot decide.")
-        return Reply(verdict, provenance={PROBABILITIES: likely})
+        return verdict
 
     def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> list[Any]:
         """Scores, or none."""

@@ -273,7 +273,6 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         ("coarse", "", "50 of 52 different answers are ties to it"),
         ("first", "", "52 of its verdicts turn with the order of the answers, and 0 stand"),
         ("first", 'order = "balanced"', "42 of its 52 verdicts are for the answer that was shown"),
-        ("first", 'order = "adaptive"', "42 of its 52 verdicts are for the answer that was shown"),
     ],
 )
 def test_a_judge_that_tells_nothing_apart_holds_nothing(

@@ -44,10 +44,10 @@ def test_every_word_is_read(tmp_path: Path) -> None:
     """Of the answers, of their battles, and of the prompts."""
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
     answer = "[answer]\nsteps = 3\nmost = 5\nseed = 7\nseeds = 2\n"
-    arena = '[arena]\nagainst = "gold"\norder = "adaptive"\ntie = "lean"\nseed = 4\n'
+    arena = '[arena]\nagainst = "gold"\norder = "balanced"\ntie = "lean"\nseed = 4\n'
     suite = _load(tmp_path, HEAD + prompts + answer + arena + METRICS)
     assert suite.answer_plan == AnswerPlan(3, 5, 7, "s", "i {step}", "e {step} {question}")
-    assert suite.battle_rules == BattleRules("adaptive", "lean", 4)
+    assert suite.battle_rules == BattleRules("balanced", "lean", 4)
     assert (suite.table.arena.against, suite.seeds) == ("gold", 2)
 
 

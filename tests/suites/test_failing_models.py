@@ -328,7 +328,6 @@ def test_sets_without_other_samples_are_not_compared(tmp_path: Path, metric: str
     [
         ("second", 'order = "both"\n', True),
         ("second", 'order = "balanced"\n', None),
-        ("odd", 'order = "adaptive"\n', True),
         ("odd", 'against = "gold"\n', True),
     ],
 )

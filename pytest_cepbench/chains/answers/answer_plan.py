@@ -28,12 +28,9 @@ REFERENCE_PLACEHOLDER = "{reference}"
 TOLD = "The number of generated text-image pairs can be {number}: "
 """Stands before a question whose answer's number of steps is told. Source: OpenING's scripts."""
 
-OrderName = Literal["both", "balanced", "adaptive"]
+OrderName = Literal["both", "balanced"]
 
 TieName = Literal["half", "lean"]
-
-SURE = 0.75
-"""The probability of a verdict from which on one order is enough, where orders are adaptive."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +107,7 @@ class BattleRules:
     """How two answers to a question are compared by a judge.
 
     order: "both" asks with each answer first, and the score is the mean of the two; "balanced" asks
-        once, and which answer is first alternates by the digest of the sample's id; "adaptive" asks
-        for the second order only where the first verdict was a tie, or the judge gave it a
-        probability below `SURE`.
+        once, and which answer is first alternates by the digest of the sample's id.
     tie: a tie counts one half, or all for the answer that it leans to.
     seed: of the judge.
     """
@@ -122,8 +117,7 @@ class BattleRules:
     seed: int = 0
 
     def __str__(self) -> str:
-        order = f"adaptive below {SURE}" if self.order == "adaptive" else self.order
-        return f"order {order}, tie {self.tie}, seed {self.seed}"
+        return f"order {self.order}, tie {self.tie}, seed {self.seed}"
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pytest_cepbench.artifacts import Failure, digest_text
-from pytest_cepbench.artifacts.outcome import EVEN, CriteriaScores, VerdictProbabilities, Winner
-from pytest_cepbench.chains.answers.answer_plan import (
-    SURE,
-    BattleRules,
-    PieceRefs,
-    TieName,
-)
+from pytest_cepbench.artifacts.outcome import EVEN, CriteriaScores, Winner
+from pytest_cepbench.chains.answers.answer_plan import BattleRules, PieceRefs, TieName
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
@@ -59,12 +54,10 @@ class OrderedVerdict:
 
     candidate_first: which of the two answers was A.
     winner: the verdict, or why there is none.
-    probabilities: of the four verdicts; None where the judge gives none, or none are needed.
     """
 
     candidate_first: bool
     winner: Winner | Failure
-    probabilities: VerdictProbabilities | None = None
 
     def score(self, tie: TieName) -> float:
         """The candidate's score: 1 where its answer is better, 0 where it is worse.
@@ -74,15 +67,6 @@ class OrderedVerdict:
         assert not isinstance(self.winner, Failure)
         first = _FIRST_SCORES[tie][self.winner]
         return first if self.candidate_first else 1.0 - first
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether the other order is worth a call: alike for both answers, so no score is biased.
-
-        That is a tie, a verdict that was not given, and one that the judge itself is not sure of.
-        """
-        unsure = self.probabilities is not None and self.probabilities.highest < SURE
-        return unsure or self.winner not in ("A", "B")
 
 
 @dataclass
@@ -131,13 +115,6 @@ def judge_pairs(
         digests = [digest_text(f"{rules.seed} {pairs[number].sample}") for number in open_pairs]
         asked = [(n, int(d[:8], 16) % 2 == 0) for n, d in zip(open_pairs, digests, strict=True)]
     _ask(pairs, asked, outcomes, rules, judge)
-    if rules.order == "adaptive":
-        doubtful = [
-            (number, not outcomes[number].verdicts[0].candidate_first)
-            for number in open_pairs
-            if outcomes[number].verdicts[0].in_doubt
-        ]
-        _ask(pairs, doubtful, outcomes, rules, judge)
     for number in open_pairs:
         if not outcomes[number].missing:
             verdicts = outcomes[number].verdicts
@@ -226,16 +203,11 @@ def _ask(
     failed = [k for k, result in enumerate(results) if isinstance(result, Failure)]
     if failed and judge.bound.seeded:
         again = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
-        for k, repeated, result in zip(failed, again, judge.ask("judge", again), strict=True):
-            steps[k], results[k] = repeated, result
-    known = judge.provenance(s.key for s in steps) if rules.order == "adaptive" else {}
-    for (number, first), asked_step, result in zip(asked, steps, results, strict=True):
+        for k, result in zip(failed, judge.ask("judge", again), strict=True):
+            results[k] = result
+    for (number, first), result in zip(asked, results, strict=True):
         winner: Winner | Failure = result  # type: ignore[assignment] # what a judge gives
-        fields = known.get(asked_step.key, {})
-        probabilities = VerdictProbabilities.from_provenance(fields)
-        if isinstance(winner, Failure) or (probabilities and not probabilities.allow(winner)):
-            probabilities = None  # of another verdict: damaged, or a stranger's
-        outcomes[number].verdicts.append(OrderedVerdict(first, winner, probabilities))
+        outcomes[number].verdicts.append(OrderedVerdict(first, winner))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import after_reasoning, only_reasoning
-from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities
 from pytest_cepbench.models.api.client import CHAT, IGNORED, IMAGES, ApiClient, ApiRequest
 from pytest_cepbench.models.api.parameters import MODALITIES
 from pytest_cepbench.models.api.responses import (
@@ -393,9 +392,9 @@ class ApiJudge(ApiModel):
 def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Reply:
     """The verdict of a chat completion.
 
-    likelihoods: whether it is the likeliest of the prompt's letters, with the probabilities of all
-    under `PROBABILITIES`. Those of tokens that the server does not list are 0, and the others sum
-    to 1 again. Raises ApiError where there is no message, and where a verdict has no probabilities.
+    likelihoods: whether it is the likeliest of the prompt's letters; tokens that the server does
+    not list have no probability. Raises ApiError where there is no message, and where a verdict has
+    no probabilities.
     """
     response = read_chat(document, beside=False)
     if not isinstance(response.value, str):
@@ -418,11 +417,8 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Re
     for text, logarithm in logarithms[-1].items():
         if (other := text.strip(_AROUND_LETTER)) in masses:  # "A" and " A" are two tokens
             masses[other] += math.exp(logarithm)
-    total = sum(masses.values())
-    if not total:
+    if not any(masses.values()):
         failure = Failure("no-verdict", f"the letter {letter} has no probability")
         return replace(response, value=failure)
-    a, tie_a, tie_b, b = (masses[prompt.phrases[verdict]] / total for verdict in WINNERS)
-    probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
-    provenance = {**response.provenance, PROBABILITIES: probabilities.to_text()}
-    return replace(response, value=probabilities.winner, provenance=provenance)
+    likeliest = max(prompt.phrases, key=lambda verdict: masses[prompt.phrases[verdict]])
+    return replace(response, value=likeliest)

@@ -2,7 +2,7 @@
 
 The model is not asked to write. The verdict is the one of the four phrases that it finds likeliest
 after question and answers, by the mean log-probability of the phrase's tokens: it never fails to
-name one, depends on no seed, and comes with a probability for each.
+name one, and depends on no seed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import (
-    PROBABILITIES,
-    WINNERS,
-    VerdictProbabilities,
-)
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import Battle, Reply
@@ -77,10 +73,7 @@ class TransformersJudge(ConversationModel[LocalJudgeParams]):
         battles: Sequence[Battle],
         seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; likelihoods depend on no seed
     ) -> list[Reply]:
-        """The likeliest verdict of each battle; a failure where it is longer than the model reads.
-
-        The provenance of a reply has the four probabilities under `PROBABILITIES`.
-        """
+        """The likeliest verdict of each battle; a failure of one longer than the model reads."""
         likelihoods = self.likelihoods(
             [self._conversation(battle) for battle in battles],
             self._scorer,
@@ -89,15 +82,10 @@ class TransformersJudge(ConversationModel[LocalJudgeParams]):
         )
         how = "shown one battle at a time, each of them four times"
         remarks = () if self._batched else self.one_by_one(how)
-        replies = []
-        for own in likelihoods:
-            if isinstance(own, Failure):
-                replies.append(Reply(own, remarks=remarks))
-                continue
-            verdict = VerdictProbabilities.from_likelihoods(own.tolist())
-            given = {PROBABILITIES: verdict.to_text()}
-            replies.append(Reply(verdict.winner, provenance=given, remarks=remarks))
-        return replies
+        return [
+            Reply(own if isinstance(own, Failure) else WINNERS[int(own.argmax())], remarks=remarks)
+            for own in likelihoods
+        ]
 
     def _conversation(self, battle: Battle) -> Conversation:
         params = self._plan.params

@@ -1,8 +1,7 @@
-"""Battles of two answers: orders, scores, judges that are sure or not; single answers scored."""
+"""Battles of two answers in their orders; single answers scored."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,10 +12,8 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
-    PROBABILITIES,
     WINNERS,
     CriteriaScores,
-    VerdictProbabilities,
 )
 from pytest_cepbench.chains.answers.answer_plan import (
     BattleRules,
@@ -27,7 +24,6 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     OrderedVerdict,
-    PairOutcome,
     StoredAnswer,
     battle_step,
     judge_pairs,
@@ -35,11 +31,11 @@ from pytest_cepbench.chains.answers.battles import (
     score_step,
 )
 from pytest_cepbench.errors import DamagedInputsError, ModelError
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.store import Store, StoredResult
 from tests.chains.answers.roles import SmallJudge, in_words, question, runner, stored_answer
 
-ORDERS: tuple[OrderName, ...] = ("both", "balanced", "adaptive")
+ORDERS: tuple[OrderName, ...] = ("both", "balanced")
 
 
 def by_words(battle: Battle, seed: int) -> Any:
@@ -146,17 +142,6 @@ def test_balanced_shows_each_answer_first_about_equally_often(store: Store) -> N
     assert _judge(store, always_first, others, order="balanced")[0] == scores
     reseeded, _ = _judge(store, always_first, pairs, order="balanced", seed=1)
     assert reseeded != scores
-
-
-def test_adaptive_asks_again_after_ties_alone(store: Store) -> None:
-    """A clear verdict in one order stands; a tie is asked in the other order too."""
-    clear = [_pair(store, k, f"better {k}", f"plain {k}") for k in range(6)]
-    tied = [_pair(store, k, f"plain {k}", f"other {k}") for k in range(3)]
-    _, judge = _judge(store, prefers_better, [*clear, *tied], order="adaptive")
-    shown = [in_words(battle.first) for battle in judge.asked]
-    assert len(shown) == 6 + 2 * 3
-    assert all(any(f"{name} {k}" in text for text in shown) for name in ("plain", "other")
-               for k in range(3))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -319,49 +304,6 @@ def test_scores_in_a_store_that_cannot_be_read_are_failures(store: Store) -> Non
     assert "ten out of ten" in scores.failures[0].detail
 
 
-def reply(*values: float) -> Reply:
-    """The verdict of four probabilities, with them beside it."""
-    probabilities = VerdictProbabilities.from_likelihoods([_log(value) for value in values])
-    return Reply(probabilities.winner, provenance={PROBABILITIES: probabilities.to_text()})
-
-
-def _log(value: float) -> float:
-    return -50.0 if value == 0 else math.log(value)
-
-
-def _judge_once(store: Store, verdict: Reply) -> tuple[PairOutcome, SmallJudge]:
-    judge = SmallJudge(lambda *_: verdict)
-    sample = question(0)
-    refs = stored_answer(store, "one"), stored_answer(store, "two")
-    pair = AnswerPair(sample.id, refer_to_question(sample, store), *refs)
-    (outcome,) = judge_pairs([pair], BattleRules("adaptive"), runner(store, "judge", judge))
-    return outcome, judge
-
-
-@pytest.mark.parametrize(
-    ("values", "calls"),
-    [
-        ((0.76, 0.1, 0.1, 0.04), 1), ((0.04, 0.1, 0.1, 0.76), 1),
-        ((0.74, 0.1, 0.1, 0.06), 2), ((0.06, 0.1, 0.1, 0.74), 2),
-        ((0.1, 0.8, 0.05, 0.05), 2), ((0.05, 0.05, 0.8, 0.1), 2),
-    ],
-)  # fmt: skip
-def test_adaptive_asks_again_where_the_judge_is_unsure(
-    store: Store, values: tuple[float, ...], calls: int
-) -> None:
-    """Below .75 and after ties, whichever answer the verdict is for."""
-    outcome, judge = _judge_once(store, reply(*values))
-    assert len(judge.asked) == len(outcome.verdicts) == calls
-
-
-def test_probabilities_of_another_verdict_are_no_sign_of_doubt(store: Store) -> None:
-    """They are damaged, or a stranger's: the verdict counts as one without any."""
-    outcome, judge = _judge_once(store, Reply("A", provenance={PROBABILITIES: "0.1 0.1 0.1 0.7"}))
-    assert len(judge.asked) == 1
-    assert outcome.verdicts[0].probabilities is None
-
-
 def test_rules_name_what_changes_a_score() -> None:
-    """The threshold of `adaptive` is in the identity."""
+    """They are in the identity."""
     assert str(BattleRules()) == "order both, tie half, seed 0"
-    assert str(BattleRules("adaptive")) == "order adaptive below 0.75, tie half, seed 0"

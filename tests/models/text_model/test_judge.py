@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import WINNERS, VerdictProbabilities
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.protocols import Battle, Judge, Reply
+from pytest_cepbench.models.protocols import Battle, Judge
 from pytest_cepbench.models.text_model.likelihood import cache_argument, phrase_scorer
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
@@ -25,15 +25,16 @@ pytestmark = pytest.mark.models
 ARCHITECTURES = ["llava", "qwen2-vl", "idefics3"]
 
 
-def probabilities(replies: Sequence[Reply]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(n, 4) of the replies."""
-    verdicts = [VerdictProbabilities.from_provenance(reply.provenance) for reply in replies]
-    return np.array([verdict.values for verdict in verdicts if verdict is not None])
+def likelihoods(judge: Any, battles: Sequence[Battle]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(n, 4) of the verdicts on battles, in one batch."""
+    asked = [judge._conversation(battle) for battle in battles]
+    own = judge.likelihoods(asked, judge._scorer, batched=judge._batched, what="battle")
+    return np.array(own)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_batch_gives_what_each_battle_alone_gives(load_judge: Load, name: str) -> None:
-    """Padding, neighbours and the shared prompt must not change a verdict or its probabilities."""
+    """Padding, neighbours and the shared prompt must not change a verdict or its likelihoods."""
     skip_before("a batch that changes nothing", "transformers", "5.0")
     judge, battles = load_judge(name), make_battles()
 
@@ -41,7 +42,8 @@ def test_a_batch_gives_what_each_battle_alone_gives(load_judge: Load, name: str)
     alone = [judge.judge([battle], [0])[0] for battle in battles]
 
     assert [reply.value for reply in together] == [reply.value for reply in alone]
-    assert np.abs(probabilities(together) - probabilities(alone)).max() < 1e-4
+    one_by_one = np.vstack([likelihoods(judge, [battle]) for battle in battles])
+    assert np.abs(likelihoods(judge, battles) - one_by_one).max() < 1e-4
     assert not together[0].remarks
     assert len({reply.value for reply in together}) > 1
     assert isinstance(judge, Judge)
@@ -74,8 +76,7 @@ def test_likelihoods_are_those_of_the_plain_model(load_judge: Load, name: str) -
             np.mean([float(logits[0, length - 1 + i, t]) for i, t in enumerate(tokens[0])])
         )
 
-    expected = np.exp(means) / np.exp(means).sum()
-    assert probabilities([reply])[0] == pytest.approx(expected, abs=1e-4)
+    assert likelihoods(judge, [battle])[0] == pytest.approx(means, abs=1e-4)
     assert reply.value == WINNERS[int(np.argmax(means))]
 
 
@@ -84,10 +85,10 @@ def test_texts_after_images_are_judged_as_before_them(load_judge: Load) -> None:
     texts = [Battle(["what ?"], ["red"], ["blue"]), Battle(["be brief"], ["a"], ["a small circle"])]
     judge = load_judge("qwen2-vl")
 
-    before = probabilities(judge.judge(texts, [0, 0]))
+    before = likelihoods(judge, texts)
     judge.judge(make_battles(), [0] * 8)
 
-    assert np.abs(probabilities(judge.judge(texts, [0, 0])) - before).max() < 1e-5
+    assert np.abs(likelihoods(judge, texts) - before).max() < 1e-5
 
 
 @pytest.mark.slow
@@ -95,11 +96,11 @@ def test_texts_after_images_are_judged_as_before_them(load_judge: Load) -> None:
 def test_a_model_that_cannot_be_batched_is_asked_one_by_one(load_judge: Load, name: str) -> None:
     """The same verdicts by the plain way, and the run says that it was taken."""
     judge, battles = load_judge(name), make_battles()
-    batched = judge.judge(battles, [0] * 8)
+    batched = likelihoods(judge, battles)
     judge._batched = False
     alone = judge.judge(battles, [0] * 8)
 
-    assert np.abs(probabilities(alone) - probabilities(batched)).max() < 1e-4
+    assert np.abs(likelihoods(judge, battles) - batched).max() < 1e-4
     assert "one battle at a time" in alone[0].remarks[0]
 
 
