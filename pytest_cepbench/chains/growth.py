@@ -64,13 +64,6 @@ class ChainModels:
     store: Store
     stand_ins: Mapping[tuple[Modality, int], RoleRunner] = field(default_factory=dict)
 
-    @property
-    def small(self) -> bool:
-        """Whether all of its models are small ones on the CPU."""
-        runners = (self.describer, self.generator, *self.stand_ins.values())
-        bound = [runner.bound for runner in runners if runner is not None]
-        return bool(bound) and all(own.resources.small for own in bound)
-
     def runner(self, plan: ChainPlan, generation: int) -> RoleRunner:
         """The runner of the model that makes a generation of the plan's chains."""
         own = self.describer if plan.describes(generation) else self.generator

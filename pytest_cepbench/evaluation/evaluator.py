@@ -207,7 +207,6 @@ class Evaluator:
             stopped=self.stop.is_set,
             release_models=self.models.residency.unload_all,
             swap=self.models.residency.swap,
-            packs=local,
             progress=self.progress,
         )
 

@@ -89,7 +89,7 @@ class AnswerData(SampleData):
         models: AnswerModels,
         runner: Callable[[str], RoleRunner],
     ) -> None:
-        super().__init__(dataset, models.store, small=models.small)
+        super().__init__(dataset, models.store)
         self.plan = plan
         self.rules = rules
         self.models = models

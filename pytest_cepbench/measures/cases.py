@@ -93,10 +93,6 @@ SHARD = 64
 category and at fixed places in it, so batches, and with them the last bits of results, do not
 depend on how many processes there are."""
 
-PACK = 32
-"""Most samples of small categories grown together, where small models run on the CPU: calls
-of those take nearly as long for few inputs as for many."""
-
 Cell = tuple[int, int]
 """Where a shard lies: the number of its category, and its own therein."""
 
@@ -107,12 +103,10 @@ class SampleData:
     dataset: the samples that are looked at.
     population: all samples; the same but for a look at a part of them.
     store: of every result.
-    small: whether small models on the CPU alone work on the samples.
     """
 
-    def __init__(self, dataset: Dataset, store: Store, *, small: bool) -> None:
+    def __init__(self, dataset: Dataset, store: Store) -> None:
         self.store = store
-        self.small = small
         self.dataset = dataset
         self.population = dataset
         self._known: dict[Hashable, dict[str, Any]] = {}
@@ -124,38 +118,12 @@ class SampleData:
             name = sample.categories[0]
             number = counts[name] = counts.get(name, -1) + 1
             self._places[sample.id] = (homes.setdefault(name, len(homes)), number)
-        # Cell -> the samples of small categories that are grown together there.
-        self._packed: dict[Cell, list[Sample]] = {}
 
     def narrowed(self, most: int) -> Self:
         """A look at no more than so many samples of each category; what is known is shared."""
         look = copy(self)
         look.dataset = self.cached("narrowed", str(most), lambda: self.population.limited(most))
         return look
-
-    def pack(self, samples: Iterable[Sample]) -> None:
-        """Grow neighbouring categories together as far as they are small, where small models run.
-
-        samples: all that the run needs. Called before any chain is grown, with the same samples in
-        every process of the run: batches depend on it.
-        """
-        if not self.small:
-            return
-        homes: dict[int, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            homes.setdefault(self._places[sample.id][0], []).append(sample)
-        pack: list[Sample] = []
-        for home, own in homes.items():
-            if not pack or len(pack) + len(own) > PACK:
-                pack = self._packed[home, 0] = []
-                first = home
-            if len(own) > PACK:
-                del self._packed[first, 0]
-                pack = []
-                continue
-            for sample in own:
-                self._places[sample.id] = (first, len(pack))
-                pack.append(sample)
 
     def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
         """The samples by their shard, in an order that depends on the samples alone."""

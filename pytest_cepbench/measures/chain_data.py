@@ -50,7 +50,7 @@ class ChainData(SampleData):
         replay: Replay | None = None,
         tested: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(dataset, models.store, small=models.small)
+        super().__init__(dataset, models.store)
         self.tested = tested
         self.plans = plans
         self.runner = runner
@@ -296,9 +296,6 @@ class ChainData(SampleData):
         groups = self._groups.setdefault(start, {})
         wanted = list(samples)
         missing = {s.id: s for s in wanted if s.id not in groups}
-        for cell in self.shards(missing.values()):
-            packed = self._packed.get(cell, ())
-            missing.update((s.id, s) for s in packed if s.id not in groups)
         for shard in self.shards(missing.values()).values():
             group = ChainGroup(self.plans[start], shard, self._models, self.replay)
             groups.update(dict.fromkeys((sample.id for sample in shard), group))

@@ -188,8 +188,6 @@ class Resources:
 
     batch_size: most inputs in one call.
     grows: whether a larger batch may be tried where memory allows: the user gave no size.
-    small: whether it is a small model on the CPU, so that copies of it in other processes cost
-        little.
     build: what else than `what`, but not the values of the weights, decides memory and speed.
     lasting: whether the model lives as long as the process, so that unloading it frees nothing.
     shares: names what is loaded where several roles of one spec are one model, loaded once for all
@@ -200,7 +198,6 @@ class Resources:
 
     batch_size: int = 8
     grows: bool = False
-    small: bool = False
     build: str = ""
     lasting: bool = False
     shares: str = ""

@@ -221,7 +221,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         adapter=ADAPTER,
         load=lambda: model,
         params=chosen,
-        resources=Resources(_BATCH, small=True, lasting=True),
+        resources=Resources(_BATCH, lasting=True),
         remarks=(*remarks, *votes.remarks.lines),
         # Accepted answers score one half against themselves whoever votes, and every candidate has
         # battles of its own, so that a baseline outlives the votes of one study.

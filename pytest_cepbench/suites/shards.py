@@ -2,7 +2,7 @@
 
 A process locks a shard before it grows its chains and reads them, so that no result is computed
 twice. While another process has a shard, this one works on shards of other cases of the run, which
-then find them in the store.
+then find them in the store. The lock of a process that ended is free; a living one is waited for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.locks import PATIENCE
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked
@@ -65,8 +64,6 @@ class WorkQueue:
     stopped: whether to compute no more for other cases.
     release_models: takes all models off their devices.
     swap: whether models take turns there, so that each should do all it can before the next.
-    packs: whether small categories are grown together, for which all processes have to know the
-    same cases from the beginning.
     remarks: what had to be done about memory, for people.
     cases: of the run: the suite's file, the case, and the samples of each category that it looks
     at first.
@@ -80,15 +77,12 @@ class WorkQueue:
     stopped: Callable[[], bool] = lambda: False
     release_models: Callable[[], None] = lambda: None
     swap: bool = False
-    packs: bool = False
     progress: Progress = field(default_factory=Progress)
     remarks: list[str] = field(default_factory=list)
     cases: list[tuple[Path, Case, int | None]] = field(default_factory=list)
     _tasks: list[ShardTask] | None = field(default=None)
-    _packed: bool = field(default=False)
     _done: set[str] = field(default_factory=set)
     _given_up: set[str] = field(default_factory=set)
-    _waited: dict[str, float] = field(default_factory=dict)
 
     def add(self, path: Path, case: Case, most: int | None) -> None:
         """A case that the run judges. most: samples of each category that it looks at first."""
@@ -112,7 +106,6 @@ class WorkQueue:
         most: samples of each category; all where None. Raises what growing and reading chains
         raise, and MeasurementError for a shard that kills the processes which work on it.
         """
-        self._pack()
         own = _tasks_of(self.run_of(path), case, most)
         samples = sum(len(task.samples) for task in own)
         title = f"{case.key.suite} {case.key.part} {case.label}"
@@ -141,41 +134,28 @@ class WorkQueue:
         """
         if self.swap:
             self._grow_share(own or ())
-        waiting = list(own or ())
+        waiting, since = list(own or ()), time.monotonic()
         while waiting or own is None:
-            left = [task for task in waiting if not self._settled(task)]
+            left = []
+            for task in waiting:
+                done = self._is_done(task)
+                if done:
+                    self.progress.add(task.steps)
+                if done or self._take(task):
+                    self.progress.samples += len(task.samples)
+                else:
+                    left.append(task)
             settled, waiting = len(left) < len(waiting), left
             if settled or (not self.stopped() and self._compute_one()):
+                since = time.monotonic()
                 continue
             if own is None:
                 return
+            waited = time.monotonic() - since
             self.progress.waiting = True
-            waiting = [task for task in waiting if not self._take_over(task)]
+            self.progress.holder = self.store.locks.say_who(waited, waiting[0].name)
             time.sleep(_WAIT)
             self.progress.waiting, self.progress.holder = False, ""
-
-    def _pack(self) -> None:
-        """Have each suite know all samples that the run needs of it, before the first is grown."""
-        if self._packed or not self.packs:
-            return
-        self._packed = True
-        wanted: dict[SuiteRun, dict[str, Sample]] = {}
-        for path, case, most in self.cases:
-            with suppress(CepError):  # as in `compute_others`
-                run = self.run_of(path)
-                samples = run.looked_at(case, most)
-                wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
-        for run, needed in wanted.items():
-            run.data.pack(needed.values())
-
-    def _settled(self, task: ShardTask) -> bool:
-        """True where a task of the running case is done, just now or before."""
-        if self._is_done(task):
-            self.progress.add(task.steps)
-        elif not self._take(task):
-            return False
-        self.progress.samples += len(task.samples)
-        return True
 
     def _take(self, task: ShardTask) -> bool:
         """Do a task, unless another process has it."""
@@ -192,23 +172,6 @@ class WorkQueue:
                 )
             self._do(task, alone=lock.crashes > 0)
         self._note_done(task)
-        return True
-
-    def _take_over(self, task: ShardTask) -> bool:
-        """Do what another process locked and makes no progress with: its lock guards no data."""
-        since = self._waited.setdefault(task.name, time.monotonic())
-        waited = time.monotonic() - since
-        self.progress.holder = self.store.locks.say_who(waited, task.name)
-        if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
-            return False
-        self._do(task, alone=False)
-        self._note_done(task)
-        self.progress.samples += len(task.samples)
-        self.remarks.append(
-            f"infrastructure: another process has had {len(task.samples)} samples from "
-            f"{task.samples[0].id!r} on for {waited / 60:.0f} minutes and has stored nothing: they "
-            "were computed without waiting for it"
-        )
         return True
 
     def _do(self, task: ShardTask, *, alone: bool) -> None:
@@ -252,10 +215,9 @@ class WorkQueue:
         From the end: the process that judges a case begins at its beginning.
         """
         if self._tasks is None:
-            self._pack()
             by_id: dict[str, ShardTask] = {}
             for path, case, most in self.cases:
-                with suppress(CepError):  # as in `compute_others`
+                with suppress(CepError):  # left to the case, as in `compute_others`
                     run = self.run_of(path)
                     by_id.update((task.id, task) for task in _tasks_of(run, case, most))
             backwards = list(by_id.values())[::-1]

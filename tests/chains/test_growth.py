@@ -251,18 +251,6 @@ def test_images_that_keep_getting_lost_end_in_an_error(store: Store) -> None:
     assert tries <= PLAN.generations + 4
 
 
-def test_a_group_of_small_models_is_small(store: Store) -> None:
-    """Models that a chain lacks do not count."""
-
-    def runner(*, small: bool) -> RoleRunner:
-        return RoleRunner(bound("describer", SmallDescriber(), small=small), store)
-
-    few, many = runner(small=True), runner(small=False)
-    assert not ChainModels(None, None, store).small
-    assert ChainModels(few, None, store).small
-    assert not ChainModels(few, None, store, {("image", 1): many}).small
-
-
 COUNT = 3
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -250,31 +249,3 @@ def test_taking_turns_changes_no_number(tmp_path: Path, *, swap: bool) -> None:
         values = {name: judged(queue, staged, tmp_path, name) for name in staged.cases}
     with at_work(tmp_path / "plain") as (_, staged):
         assert values == {name: staged.measure(name).value for name in staged.cases}
-
-
-@pytest.mark.slow
-def test_a_process_that_does_not_get_on_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped in the middle of its shards: they are computed without it, and a remark says so."""
-    monkeypatch.setattr("pytest_cepbench.suites.shards.PATIENCE", 0.5)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-
-        def stop(_: Sequence[Image.Image]) -> None:
-            os.write(writing, b"x")
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-        TELLER.before = stop
-        with at_work(tmp_path, processes=2) as (queue, staged):
-            queue.compute(tmp_path, staged.cases["overall-gc"])
-        os._exit(0)
-    os.read(reading, 1)
-    try:
-        with at_work(tmp_path, processes=2) as (queue, staged):
-            assert judged(queue, staged, tmp_path, "overall-gc") > 0
-            assert "another process has had" in queue.take_remarks()[0]
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)

@@ -66,11 +66,6 @@ class AnswerModels:
         runners = (self.interleaver, self.writer, self.generator, self.editor)
         return [runner.bound for runner in runners if runner is not None]
 
-    @property
-    def small(self) -> bool:
-        """Whether all of them are small ones on the CPU."""
-        return bool(self.bound) and all(bound.resources.small for bound in self.bound)
-
 
 @dataclass
 class SampleAnswer:

@@ -141,7 +141,6 @@ def adapter(
             resources=Resources(
                 batch_size=max(least, own.batch_size),
                 grows=size_left_open and device != "cpu",
-                small=small and not own.dispatched,
                 build=f"{weights >> 20} MiB{' dispatched' if own.dispatched else ''}",
                 dispatched=own.dispatched,
             ),

@@ -74,21 +74,21 @@ def test_the_fingerprint_is_that_of_the_files_the_spec_lets_loading_read(
 
 
 @pytest.mark.parametrize(
-    ("query", "batch_size", "small"),
+    ("query", "batch_size"),
     [
-        ("?device=cpu", 32, True),
-        ("?device=cpu&batch_size=4", 4, True),
-        ("?device=cpu&batch_size=1", 1, True),
-        ("?device=cuda", 8, False),
+        ("?device=cpu", 32),
+        ("?device=cpu&batch_size=4", 4),
+        ("?device=cpu&batch_size=1", 1),
+        ("?device=cuda", 8),
     ],
 )
 def test_small_models_on_the_cpu_take_larger_batches(
-    tmp_path: Path, context: BindContext, query: str, batch_size: int, small: bool
+    tmp_path: Path, context: BindContext, query: str, batch_size: int
 ) -> None:
     """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
     folder = write_checkpoint(tmp_path / "m", VIT)
     role = bound(folder, query, context, GenerationParams)
-    assert (role.resources.batch_size, role.resources.small) == (batch_size, small)
+    assert role.resources.batch_size == batch_size
 
 
 def _weights(file: Path, **tensors: tuple[str, list[int], int]) -> None:
