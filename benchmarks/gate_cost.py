@@ -1,7 +1,6 @@
 r"""What a gate costs: arithmetic of real architectures, counted, and the minutes that it comes to.
 
     python -m benchmarks.gate_cost            # tables for docs/clusters.md, some minutes of CPU
-    python -m benchmarks.gate_cost --whole    # the published sets alone
 
 Nothing is run: models are built on torch's meta device, whose tensors have shapes and no values,
 and `torch.utils.flop_counter` counts the multiplications and additions of their matrix products,
@@ -15,12 +14,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from benchmarks.pages import table
 from pytest_cepbench.gate.statistics import Design, smallest_visible
-from pytest_cepbench.measures.cases import SHARD
 
 TERA = 1e12
 
@@ -258,74 +255,13 @@ def visible_table(alpha: float = 0.05) -> str:
     return table(("spread (sd) of a sample's change", *(f"{n} samples" for n in counts)), rows)
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A published set, measured whole with every seed once.
-
-    categories: how many samples each has; shards lie within them.
-    texts, images: that models make of a sample. battles: that are judged in each order.
-    """
-
-    name: str
-    categories: tuple[int, ...]
-    texts: float
-    images: float
-    battles: int = 0
-
-    @property
-    def shards(self) -> list[int]:
-        """Samples of each shard, which one process takes at a time, the largest first."""
-        sizes = [
-            min(SHARD, count - low) for count in self.categories for low in range(0, count, SHARD)
-        ]
-        return sorted(sizes, reverse=True)
-
-    def hours(self, drawing: float, speed: float, devices: int) -> float:
-        """Until the last of so many devices is done. drawing: seconds of an image."""
-        weights, prompt = _DESCRIBERS["7B (LLaVA-1.5-7B class)"]
-        battle = 2 * 2 * weights * _SHOWN * prompt / (speed * TERA)  # both orders are read
-        text = describing_seconds(weights, prompt, speed)
-        sample = self.texts * text + self.images * drawing + self.battles * battle
-        busy = [0] * devices
-        for shard in self.shards:
-            busy[busy.index(min(busy))] += shard
-        return max(busy) * sample / 3600
-
-
-_SHOWN = 6  # images and texts of a battle, each taken for an image: a question and two answers
-
-WHOLE = (
-    Whole("MMGenBench-Domain, one iteration", (10_000,), 1, 1),
-    Whole("Nocaps+Docci400, both chains, G = 20", (200, 200), 20, 20),
-    # 5,469 images in the reference answers; a text for each.
-    Whole("OpenING, 56 tasks", (40,) * 51 + (30,) * 2 + (20,) * 3, 5469 / 2160, 5469 / 2160, 1),
-)
-
-
-def whole_table(speed: float) -> str:
-    """Hours of the published sets, drawn by FLUX.1-dev as their suites have it."""
-    draw = (50 * flux_step(1024) + decode(1024, 16) + _T5) / speed
-    rows = []
-    for own in WHOLE:
-        samples = sum(own.categories)
-        hours = (f"{own.hours(draw, speed, devices):.1f} h" for devices in (1, 8, 64))
-        made = f"{samples * own.texts:,.0f}, {samples * own.images:,.0f}"
-        rows.append((own.name, f"{samples:,}", made, str(len(own.shards)), *hours))
-    return table(("set", "samples", "texts, images", "shards", "1 device", "8", "64"), rows)
-
-
 def main() -> int:
     """Count and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--speed", type=float, default=_SPEED, help="TFLOP/s of the accelerator")
-    parser.add_argument("--whole", action="store_true", help="the published sets alone")
     options = parser.parse_args()
     speed: float = options.speed
-    print(whole_table(speed), end="\n\n")
-    if options.whole:
-        return 0
-    print(drawing_table(speed))
-    print(f"\n{describer_table(speed)}\n\n{visible_table()}")
+    print(f"{drawing_table(speed)}\n\n{describer_table(speed)}\n\n{visible_table()}")
     return 0
 
 

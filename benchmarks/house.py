@@ -1,4 +1,4 @@
-"""How large the package is to a reader: lines, modules, functions, and what three ways cross.
+"""How large the package is to a reader: lines, modules, functions, and what two ways cross.
 
     python -m benchmarks.house                # prints the tables
     python -m benchmarks.house --write        # puts them into docs/architecture.md, too
@@ -6,7 +6,7 @@
 
 Code lines hold more than a comment or a docstring. A way is a piece of a real run that is watched:
 its files are the modules of which a function ran, its types the classes whose instances were given
-to such a function or returned by one. The ways need the extras models and openai.
+to such a function or returned by one. The ways need the extra models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -187,8 +186,8 @@ class Watch:
         self.paused -= 1
 
 
-def describe(spec: str, watch: Watch, folder: Path) -> None:
-    """One image through a describer: bound, loaded, asked, its text stored."""
+def from_folder(watch: Watch, folder: Path) -> None:
+    """One image through a shipped describer: bound, loaded, asked, its text stored."""
     from hashlib import sha256
 
     from PIL import Image
@@ -200,43 +199,14 @@ def describe(spec: str, watch: Watch, folder: Path) -> None:
     from pytest_cepbench.store import Store
 
     image = Image.new("RGB", (64, 64), "red")
+    checkpoint = ROOT / "reference" / "checkpoints" / "describer-step200"
+    spec = parse_spec(f"{checkpoint}?device=cpu&dtype=float32")
     context = BindContext(lambda path: sha256(path.read_bytes()).hexdigest(), threads=1)
     with watch.on(), Store(folder / "store") as store:
-        runner = RoleRunner(bind(parse_spec(spec), "describer", context), store)
+        runner = RoleRunner(bind(spec, "describer", context), store)
         step = Step(runner.key("describe the image", 0, "image", "0" * 64), 0, lambda: image)
         (text,) = runner.ask("describe", [step], "describe the image")
     assert isinstance(text, str), text
-
-
-def from_folder(watch: Watch, folder: Path) -> None:
-    """By a shipped checkpoint."""
-    checkpoint = ROOT / "reference" / "checkpoints" / "describer-step200"
-    describe(f"{checkpoint}?device=cpu&dtype=float32", watch, folder)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        """Answer any chat request."""
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        message = {"role": "assistant", "content": "a red square"}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        self.wfile.write(json.dumps({"model": "m", "choices": [choice]}).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def from_server(watch: Watch, folder: Path) -> None:
-    """By a server; the store and the runner are left out, which are those of every model."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    describe(f"openai:m?base_url={url}&revision=1&key_env=none", watch, folder)
-    watch.files = {file for file in watch.files if "/models/" in file}
-    watch.types = {kind for kind in watch.types if ".models." in kind.__module__}
 
 
 def to_terminal(watch: Watch, folder: Path) -> None:
@@ -257,7 +227,6 @@ def to_terminal(watch: Watch, folder: Path) -> None:
 
 WAYS: Mapping[str, tuple[str, Callable[[Watch, Path], None]]] = {
     "folder": ("`--model` folder to stored text", from_folder),
-    "server": ("`openai:` to an answer, in `models/`", from_server),
     "terminal": ("score to terminal line", to_terminal),
 }
 

@@ -21,7 +21,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -39,7 +39,6 @@ from benchmarks.sensitivity_figures.worlds import (
     CONTROL,
     ROOT,
     UNCHANGED,
-    Damage,
     Sampling,
     Setting,
     World,
@@ -197,10 +196,6 @@ class Figures:
         ]
         return sorted(reaching, key=lambda each: each[1])
 
-    def blind(self, damage: str) -> list[str]:
-        """Keys that hardly alarm more often than without damage, at the most samples."""
-        return [key for key, sight in self.sights[damage].items() if sight.rate < _BLIND]
-
 
 def measure(world: World, store: Path, jobs: int) -> Figures:
     """Play the world, and see which metric sees what. jobs: processes that play."""
@@ -288,37 +283,6 @@ def summary_table(figures: Figures) -> str:
     return table(("metric", "damages seen", "calls, in those of the cheapest", "blind to"), rows)
 
 
-def first_table(figures: Figures) -> str:
-    """Who sees each damage with the fewest calls, and with the fewest samples."""
-    rows = [
-        (f"`{damage.name}`", damage.about, *_first(figures, damage))
-        for damage in figures.world.damages
-        if damage.name not in (UNCHANGED, CONTROL)
-    ]
-    return table(("damage", "what it is", "fewest calls", "fewest samples", "blind"), rows)
-
-
-def _first(figures: Figures, damage: Damage) -> tuple[str, str, str]:
-    if why := figures.refused.get(damage.name):
-        opening = why.partition(":")[2].partition(".")[0].strip() or why
-        return f"none is needed: the run is an error ({opening})", "-", "-"
-    ordered = figures.cheapest(damage.name)
-
-    def named(amount: Callable[[tuple[str, float, Need]], float]) -> str:
-        """The first by this amount, with all that are equal to it."""
-        if not ordered:
-            return "none of them"
-        fewest = min(ordered, key=amount)
-        best = [each for each in ordered if amount(each) <= amount(fewest) * 1.001]
-        names = ", ".join(figures.metrics[key].label for key, _, _ in best)
-        sign = "≤ " if fewest[2].bound == "at most" else ""
-        few = names if len(best) <= _MOST_NAMED else f"{len(best)} metrics"
-        return f"{few} ({sign}{amount(fewest):.0f})"
-
-    blind = ", ".join(figures.metrics[key].label for key in figures.blind(damage.name))
-    return named(lambda each: each[1]), named(lambda each: each[2].samples), blind or "-"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write what was asked for; 2 where something is missing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -343,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"sensitivity: {error}", file=sys.stderr)
             return 2
         text = summary_table(figures)
-        print(f"## {name}\n\n{text}\n\n{first_table(figures)}\n")
+        print(f"## {name}\n\n{text}\n")
         print(
             f"{figures.samples} samples, {figures.seconds:.0f} s on {os.cpu_count()} cores, "
             f"{platform.machine()}, Python {platform.python_version()}\n"

@@ -22,9 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.whole_runs import (
-    GATED,
     Spent,
-    accepted,
     in_turns,
     machine,
     run_command,
@@ -32,12 +30,6 @@ from benchmarks.whole_runs import (
 )
 
 _HERE = Path(__file__).resolve().parents[1]
-
-_FID = 'tolerance = 10.0\npool = "samples"'
-
-_METRICS = {"sim": "", "failures": "", "fid": _FID}
-
-_PATTERNS = 13
 
 
 @dataclass(frozen=True)
@@ -69,20 +61,6 @@ Figures = Iterator[tuple[str, Callable[[Side], float]]]
 def again() -> Figures:
     """Second runs, of which all results are stored; CPU seconds."""
     yield "suites/shapes again", lambda side: side.suite("shapes", "shapes").cpu
-
-
-def images() -> Figures:
-    """The same of folders of images, read by models that cost nothing; CPU seconds."""
-    for samples in (1284, 10_000):
-        name = f"{samples:,} images x {_PATTERNS} patterns, SIM, failures, FID again"
-        yield name, partial(_patterns, samples)
-
-
-def _patterns(samples: int, side: Side) -> float:
-    root = side.folder / f"images-{samples}"
-    if not root.exists():
-        accepted(root, samples, _METRICS, categories=_PATTERNS, checkout=side.checkout)
-    return run_pytest(root, GATED, checkout=side.checkout).cpu
 
 
 def empty() -> Figures:
@@ -141,7 +119,6 @@ def chains() -> Figures:
 
 GROUPS = {
     "again": again,
-    "images": images,
     "empty": empty,
     "cold": cold,
     "start": start,

@@ -9,7 +9,6 @@ how a run on 8 processes grows with its images, by a describer that waits in pla
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import resource
@@ -52,13 +51,8 @@ encoder = "python:benchmarks.cheap_models:Encoder"
 ACCEPTED_MODEL = "python:benchmarks.cheap_models:Describer"
 """The describer of the baselines."""
 
-NEXT_MODEL = "python:benchmarks.cheap_models:Describer?step=2"
-"""The one that is gated: nearly the same, so that statistics have something to decide."""
-
 DIMENSION = 768
 """Of the vectors of `cheap_models`."""
-
-GATED = f"--model={NEXT_MODEL}"
 
 
 @dataclass(frozen=True)
@@ -128,17 +122,6 @@ def run_command(
             f"{' '.join(command)} exited with {process.returncode}:\n{output.read_text()[-4000:]}"
         )
     return Spent(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
-def accepted(
-    root: Path, samples: int, metrics: Mapping[str, str], *, categories: int, checkout: Path
-) -> None:
-    """A project with baselines of `ACCEPTED_MODEL`; its store has all that `NEXT_MODEL` needs."""
-    write_project(root, samples, metrics, categories, "tolerance = 0.1")
-    for option in ("--snapshot-update", GATED, GATED):
-        run_pytest(root, option, checkout=checkout)
-    effort = json.loads((root / ".cepbench/report.json").read_text())["effort"]
-    assert effort["loads"] == effort["inputs"] == 0, "everything should be in the store"
 
 
 def in_turns(sides: Sequence[Callable[[], float]], repeats: int) -> list[float]:

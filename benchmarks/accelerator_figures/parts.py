@@ -467,31 +467,6 @@ def suite(setting: Setting) -> None:
         setting.record(f"{name}, {what}", wall, "s", note=note)
 
 
-def speed(setting: Setting) -> None:
-    """Seconds for an input of describer and generator: a fixed part, and one a token or step."""
-    counts: Mapping[RoleName, tuple[str, str, int, int]] = {
-        "generator": ("step", "num_inference_steps", 2, 10),
-        "describer": ("token", "max_new_tokens", 8, 64),
-    }
-    with setting.store("speed") as store:
-        for role, (unit, param, few, many) in counts.items():
-            size = 2 if setting.toy else _sizes(setting)[role]
-            seconds = []
-            for value in (few, many):
-                params = (f"batch_size={size}", f"{param}={value}")
-                runner = setting.runner(ModelPool(store), role, *params)
-                ask, inputs = _caller(runner, size)
-                ask(inputs)
-                started = time.perf_counter()
-                ask(inputs)
-                seconds.append((time.perf_counter() - started) / size)
-                runner.handle.unload()
-            each = (seconds[1] - seconds[0]) / (many - few)
-            rest, where = seconds[0] - few * each, f"batch of {size}"
-            setting.record(f"{role}: each {unit}", each, "s", note=where)
-            setting.record(f"{role}: the rest of an input", rest, "s", note=where)
-
-
 PARTS: Mapping[str, tuple[Callable[[Setting], None], float]] = {
     "build": (build_checkpoints, 0.08),
     "loading": (loading, 0.07),
@@ -500,6 +475,5 @@ PARTS: Mapping[str, tuple[Callable[[Setting], None], float]] = {
     "residency": (residency, 0.15),
     "precision": (precision, 0.13),
     "suite": (suite, 0.18),
-    "speed": (speed, 0.07),
 }
 """Each part's measurement and its share of the time, in the order of their worth."""

@@ -67,7 +67,7 @@ _FOREIGN_OPTIONS = {
     "--no-summary", "--hypothesis-profile", "--forked", "--deselect", "--ignore", "--pyargs",
     "--group", "--strict", "--version", "--help", "--pilot",
     "--cep", "--against", "--repeats", "--quick", "--part", "--page", "--power",  # of benchmarks
-    "--seconds", "--rank", "--whole",
+    "--seconds", "--rank",
     "--speed", "--size", "--minutes", "--write", "--checkpoints", "--read", "--jobs", "--rows",
     "--of", "--list", "--amount", "--gate", "--from", "--steps", "--save", "--spoil-at", "--device",
     "--batch", "--verdict", "--contrast", "--features", "--ranking", "--helpers", "--resume",
