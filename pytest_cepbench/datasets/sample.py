@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-from array import array
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from pytest_cepbench.artifacts import (
     Artifact,
@@ -24,7 +20,7 @@ from pytest_cepbench.artifacts import (
     read_image,
 )
 from pytest_cepbench.artifacts.image import reading_file
-from pytest_cepbench.datasets.sources.table import CellImage, Row
+from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.datasets.sources.text_files import split_row
 from pytest_cepbench.errors import ArtifactError, DatasetError, ImageError
 from pytest_cepbench.files import open_regular
@@ -274,86 +270,3 @@ def load_seed_image(sample: Sample) -> ImageArtifact:
     image = load_seed(sample, "image")
     assert isinstance(image, ImageArtifact)
     return image
-
-
-class Candidate(NamedTuple):
-    """A row that may become a sample.
-
-    id: of the sample.
-    categories: those it belongs to, or was chosen for.
-    row: of the table.
-    """
-
-    id: str
-    categories: tuple[str, ...]
-    row: Row
-
-
-def choose(
-    read: Callable[[], Iterable[Candidate]],
-    most: int | None,
-    refuse: Callable[[str, list[Row]], DatasetError],
-    *,
-    repeated: bool = False,
-) -> list[Candidate]:
-    """The chosen rows sorted by id.
-
-    read: all rows, each time anew; only chosen ones, and 8 bytes of each other row, are held.
-    most: rows of each category; all of them where None.
-    refuse: makes the error of an id that is there twice, and its rows.
-    repeated: whether rows of one id are one sample, the first of them, instead.
-    """
-    digests = array("Q")
-    seen: set[str] = set()
-
-    def rest() -> Iterator[Candidate]:
-        for candidate in read():
-            if repeated and candidate.id in seen:
-                continue
-            if repeated:
-                seen.add(candidate.id)
-            else:
-                digests.append(_digest(candidate.id) >> 192)
-            yield candidate
-
-    if most is None:
-        chosen = {candidate.id: candidate for candidate in rest()}
-    else:
-        chosen = _first_ranked(rest(), most)
-    ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
-    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
-    rows: dict[str, Row] = {}
-    for candidate in read() if twice else ():  # equal digests may be those of different ids
-        if _digest(candidate.id) >> 192 in twice:
-            if candidate.id in rows:
-                raise refuse(candidate.id, [rows[candidate.id], candidate.row])
-            rows[candidate.id] = candidate.row
-    return [chosen[name] for name in sorted(chosen)]
-
-
-def _digest(name: str) -> int:
-    return int(digest_text(name), 16)
-
-
-def _first_ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
-    """At most so many of each category, those whose ids have the smallest digests, by id.
-
-    Each is in the categories alone that it was chosen for.
-    """
-    heaps: dict[str, list[tuple[int, str, Candidate]]] = {}
-    for candidate in candidates:
-        entry = (-_digest(candidate.id), candidate.id, candidate)
-        for category in dict.fromkeys(candidate.categories):
-            heap = heaps.setdefault(category, [])
-            if len(heap) < most:
-                heapq.heappush(heap, entry)
-            elif entry[0] > heap[0][0]:
-                heapq.heapreplace(heap, entry)
-    chosen: dict[str, tuple[Candidate, set[str]]] = {}
-    for category, heap in heaps.items():
-        for _, name, candidate in heap:
-            chosen.setdefault(name, (candidate, set()))[1].add(category)
-    return {
-        name: own._replace(categories=tuple(c for c in own.categories if c in categories))
-        for name, (own, categories) in chosen.items()
-    }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import heapq
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, choose
+import numpy as np
+
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.sources.files import SUFFIXES
-from pytest_cepbench.datasets.sources.shards import open_shard
-from pytest_cepbench.datasets.sources.table import CellImage, Row, SourceTable, label_names
-from pytest_cepbench.errors import DatasetError, unknown_name
+from pytest_cepbench.datasets.sources.table import CellImage, Row, Shard, SourceTable
+from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +26,80 @@ _IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")
 _TEXTS = ("text", "caption", "prompt", "description", "txt")
 _LABEL = "label"
 _CATEGORIES = ("category", _LABEL)
+
+
+class Candidate(NamedTuple):
+    """A row that may become a sample.
+
+    id: of the sample.
+    categories: those it belongs to, or was chosen for.
+    row: of the table.
+    """
+
+    id: str
+    categories: tuple[str, ...]
+    row: Row
+
+
+def choose(
+    read: Callable[[], Iterable[Candidate]],
+    most: int | None,
+    refuse: Callable[[str, list[Row]], DatasetError],
+) -> list[Candidate]:
+    """The chosen rows sorted by id.
+
+    read: all rows, each time anew; only chosen ones, and 8 bytes of each other row, are held.
+    most: rows of each category; all of them where None.
+    refuse: makes the error of an id that is there twice, and its rows.
+    """
+    digests = array("Q")
+
+    def noted() -> Iterator[Candidate]:
+        for candidate in read():
+            digests.append(_digest(candidate.id) >> 192)
+            yield candidate
+
+    if most is None:
+        chosen = {candidate.id: candidate for candidate in noted()}
+    else:
+        chosen = _first_ranked(noted(), most)
+    ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
+    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    rows: dict[str, Row] = {}
+    for candidate in read() if twice else ():  # equal digests may be those of different ids
+        if _digest(candidate.id) >> 192 in twice:
+            if candidate.id in rows:
+                raise refuse(candidate.id, [rows[candidate.id], candidate.row])
+            rows[candidate.id] = candidate.row
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def _digest(name: str) -> int:
+    return int(digest_text(name), 16)
+
+
+def _first_ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
+    """At most so many of each category, those whose ids have the smallest digests, by id.
+
+    Each is in the categories alone that it was chosen for.
+    """
+    heaps: dict[str, list[tuple[int, str, Candidate]]] = {}
+    for candidate in candidates:
+        entry = (-_digest(candidate.id), candidate.id, candidate)
+        for category in dict.fromkeys(candidate.categories):
+            heap = heaps.setdefault(category, [])
+            if len(heap) < most:
+                heapq.heappush(heap, entry)
+            elif entry[0] > heap[0][0]:
+                heapq.heapreplace(heap, entry)
+    chosen: dict[str, tuple[Candidate, set[str]]] = {}
+    for category, heap in heaps.items():
+        for _, name, candidate in heap:
+            chosen.setdefault(name, (candidate, set()))[1].add(category)
+    return {
+        name: own._replace(categories=tuple(c for c in own.categories if c in categories))
+        for name, (own, categories) in chosen.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -55,27 +133,21 @@ class TableReader:
         chosen, known = self.columns.get(key), self.table.schema.names
         if not (chosen or needed or set(names) & set(known)):
             return None
-        column = self.table.column([chosen] if chosen else names, expected, key)
+        names = [chosen] if chosen else names
+        column = next((name for name in names if name in known), None)
+        listing = f"its columns: {', '.join(known)}"
+        if column is None:
+            near = did_you_mean(names[0], known) if len(names) == 1 else ""
+            raise DatasetError(
+                f"{self.table.name} has no column {' or '.join(map(repr, names))} with {expected}: "
+                f"name one as {key} in [data]; {listing}.{near}"
+            )
         kind = self.table.schema.field(column).type
         if not fits(column, kind):
             raise DatasetError(
-                f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; its "
-                f"columns: {', '.join(known)}"
+                f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; {listing}"
             )
         return column
-
-    def image(self) -> str:
-        """The column of images. Raises DatasetError where none is named so, or holds images."""
-        schema = self.table.schema
-        typed = [item.name for item in schema if _holds_images(_listed(item.type))]
-        known = any(name in schema.names for name in _IMAGES)
-
-        def fits(_: str, kind: pa.DataType) -> bool:
-            return _holds_images(_listed(kind)) or _is_text(kind) or _is_bytes(kind)
-
-        expected = "one image, as bytes, as base64, or with fields bytes and path"
-        names = typed if len(typed) == 1 and not known else _IMAGES
-        return str(self._column("image", names, fits, expected))
 
     def ids(self, names: Sequence[str] = _IDS, *, needed: bool = False) -> str | None:
         """The column of ids; None where rows are counted instead."""
@@ -88,24 +160,19 @@ class TableReader:
 
     def categories(self, names: Sequence[str] = _CATEGORIES, *, needed: bool = False) -> str | None:
         """The column of categories: a text or a label, or a list of texts."""
-        schema = self.table.schema
-        if _LABEL in schema.names and label_names(schema, _LABEL) is None:
+        if _LABEL in self.table.schema.names and self.table.label_names(_LABEL) is None:
             names = [name for name in names if name != _LABEL]  # a class by its number, or any text
 
         def fits(column: str, kind: pa.DataType) -> bool:
-            labelled = label_names(schema, column) is not None
-            return labelled or _is_text(_listed(kind)) or _is_bytes(kind)
+            return self.table.label_names(column) is not None or _holds_texts(kind)
 
         expected = "a text, a label with a name, or a list of texts"
         return self._column("category", names, fits, expected, needed=needed)
 
-    def texts(self, names: Sequence[str] = _TEXTS) -> str | None:
+    def texts(self) -> str | None:
         """The column of texts; of a list of texts, the first counts."""
-
-        def fits(_: str, kind: pa.DataType) -> bool:
-            return _is_text(_listed(kind)) or _is_bytes(kind)
-
-        return self._column("text", names, fits, "a text, or a list of texts")
+        expected = "a text, or a list of texts"
+        return self._column("text", _TEXTS, lambda _, kind: _holds_texts(kind), expected)
 
     def samples(
         self,
@@ -113,46 +180,51 @@ class TableReader:
         ids: str | None,
         make_id: Callable[[Row, Any, Any], str],
         category_column: str | None,
-        category: str,
+        category: str = "",
         text_column: str | None = None,
         repeated: bool = False,
-    ) -> tuple[tuple[Sample, ...], set[str]]:
-        """The chosen samples sorted by id, and all categories of the table.
+    ) -> tuple[Sample, ...]:
+        """The chosen samples sorted by id.
 
         ids: the column of ids; None where rows are counted.
         make_id: of the row, its id and its category, as the columns have them.
         category: of rows without one.
-        repeated: see `choose`.
+        repeated: whether rows of one id are one sample, the first of them.
         """
-        image_column = self.image()
-        known: dict[str, tuple[str, ...]] = {}  # most rows share their category with others
+        schema = self.table.schema
+        typed = [item.name for item in schema if _holds_images(_listed(item.type))]
+        known = any(name in schema.names for name in _IMAGES)
+        image_column = str(
+            self._column(
+                "image",
+                typed if len(typed) == 1 and not known else _IMAGES,
+                lambda _, kind: _holds_images(_listed(kind)) or _is_text(kind) or _is_bytes(kind),
+                "one image, as bytes, as base64, or with fields bytes and path",
+            )
+        )
         scanned = [name for name in (ids, category_column) if name is not None]
 
-        def categories_in(row: Row, label: Any) -> tuple[str, ...]:
-            if isinstance(label, str) and label in known:
-                return known[label]
-            names: list[Any] = [
-                own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
-                for own in (label if isinstance(label, list) else [label])
-            ]
-            if any(not isinstance(own, str) or not own.strip() for own in names):
-                what = f"{label!r:.80} is no category: a name is expected"
-                self.refuse(row, category_column, what)
-            categories = tuple(dict.fromkeys(names))
-            if isinstance(label, str):
-                known[label] = categories
-            return categories
-
         def read() -> Iterator[Candidate]:
+            seen: set[str] = set()
+            names: dict[str, tuple[str, ...]] = {}  # most rows share their category with others
             for row in self.table.scan(scanned):
                 value = row.position if ids is None else row.values[0]
                 if value is None or value == "":
                     self.refuse(row, ids, "null or empty: an id is expected")
+                label = None if category_column is None else row.values[-1]
+                name = make_id(row, value, label)
+                if repeated and name in seen:
+                    continue
+                if repeated:
+                    seen.add(name)
                 if category_column is None:
-                    yield Candidate(make_id(row, value, None), (category,), row)
+                    own: tuple[str, ...] = (category,)
+                elif isinstance(label, str):
+                    own = names.get(label) or self._categories(row, category_column, label)
+                    names[label] = own
                 else:
-                    label = row.values[-1]
-                    yield Candidate(make_id(row, value, label), categories_in(row, label), row)
+                    own = self._categories(row, category_column, label)
+                yield Candidate(name, own, row)
 
         def refuse(name: str, rows: list[Row]) -> DatasetError:
             places = " and ".join(self.table.where(row, ids or "row") for row in rows)
@@ -161,28 +233,32 @@ class TableReader:
                 f"{self.table.name}: the id {name!r} is there twice ({places}): {remedy}"
             )
 
-        chosen = choose(read, self.most, refuse, repeated=repeated)
-        rows = sorted(candidate.row for candidate in chosen)
-        together: dict[tuple[int, int], tuple[int, ...]] = {}
-        texts: dict[int, str] = {}
+        chosen = choose(read, self.most, refuse)
+        seeds = self._seeds(sorted(own.row for own in chosen), image_column, text_column)
+        return tuple(Sample(own.id, own.categories, *seeds[own.row.position]) for own in chosen)
+
+    def _seeds(
+        self, rows: Sequence[Row], image_column: str, text_column: str | None
+    ) -> dict[int, tuple[CellImage, str | None]]:
+        """Image and text of each row, by its position in the table. rows: in rising order."""
+        seeds: dict[int, tuple[CellImage, str | None]] = {}
         for number, of_shard in groupby(rows, lambda row: row.shard):
-            shard = None if text_column is None else open_shard(self.table.files[number].path)
+            file = self.table.files[number]
+            shard = None if text_column is None else Shard.open(file.path)
             for group, of_group in groupby(of_shard, lambda row: row.group):
                 held = list(of_group)
-                together[number, group] = own = tuple(row.row for row in held)
+                together = tuple(row.row for row in held)
+                texts: Iterable[str | None] = [None] * len(held)
                 if shard is not None and text_column is not None:
-                    cells = shard.read(group, [text_column], own)
-                    for row, (value,) in zip(held, cells, strict=True):
-                        texts[row.position] = self._text(row, text_column, value)
-
-        def image(row: Row) -> CellImage:
-            file, own = self.table.files[row.shard], together[row.shard, row.group]
-            return CellImage(file, image_column, row.group, row.row, row.number, own)
-
-        return tuple(
-            Sample(own.id, own.categories, image(own.row), texts.get(own.row.position))
-            for own in chosen
-        ), {name for own in chosen for name in own.categories}
+                    cells = shard.read(group, [text_column], together)
+                    texts = [
+                        self._text(row, text_column, value)
+                        for row, (value,) in zip(held, cells, strict=True)
+                    ]
+                for row, text in zip(held, texts, strict=True):
+                    image = CellImage(file, image_column, group, row.row, row.number, together)
+                    seeds[row.position] = image, text
+        return seeds
 
     def dataset(
         self, name: str, identity: Mapping[str, Any], samples: tuple[Sample, ...]
@@ -190,6 +266,15 @@ class TableReader:
         """The samples as a data set, whose identity tells the pinned source."""
         source = {"source": self.table.source} if self.table.source else {}
         return Dataset(name, {**identity, **source}, samples, notes=self.table.notes)
+
+    def _categories(self, row: Row, column: str, label: Any) -> tuple[str, ...]:
+        names: list[Any] = [
+            own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
+            for own in (label if isinstance(label, list) else [label])
+        ]
+        if any(not isinstance(own, str) or not own.strip() for own in names):
+            self.refuse(row, column, f"{label!r:.80} is no category: a name is expected")
+        return tuple(dict.fromkeys(names))
 
     def _text(self, row: Row, column: str, value: Any) -> str:
         if isinstance(value, list):
@@ -226,6 +311,10 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return str(kind) in ("binary", "large_binary", "binary_view")
 
 
+def _holds_texts(kind: pa.DataType) -> bool:
+    return _is_text(_listed(kind)) or _is_bytes(kind)
+
+
 def _holds_images(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
@@ -240,9 +329,10 @@ def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset
     from pytest_cepbench.datasets import folder
 
     ids = reader.ids()
-    samples, _ = reader.samples(
+    samples = reader.samples(
         ids=ids,
-        make_id=_counted_id if ids is None else _plain_id,
+        # A row's number in as many digits that texts sort as numbers do.
+        make_id=_plain_id if ids else lambda row, *_: f"{row.position:09}",
         category_column=reader.categories(),
         category=folder.ROOT_CATEGORY,
         text_column=reader.texts() if captions or reader.columns.get("text") else None,
@@ -267,14 +357,14 @@ def load_mme_table(reader: TableReader) -> Dataset:
         name = _plain_id(row, value, label)
         return name if name.startswith(f"{label}/") else f"{label}/{name}"
 
-    samples, categories = reader.samples(
+    samples = reader.samples(
         ids=reader.ids(("question_id",), needed=True),
         make_id=make_id,
         category_column=category,
-        category="",
         repeated=True,
     )
-    if missing := [name for name in folder.CATEGORIES if name not in categories]:
+    there = {name for sample in samples for name in sample.categories}
+    if missing := [name for name in folder.CATEGORIES if name not in there]:
         raise DatasetError(
             f"{reader.table.name} has no images for {len(missing)} of the {len(folder.CATEGORIES)} "
             f"MME categories: {', '.join(missing)}"
@@ -285,11 +375,6 @@ def load_mme_table(reader: TableReader) -> Dataset:
 def _plain_id(_row: Row, value: Any, _label: Any) -> str:
     """A text as it is, normalized as file names are; a number in digits."""
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else str(value)
-
-
-def _counted_id(row: Row, *_: Any) -> str:
-    """The number of the row, in as many digits that texts sort as numbers do."""
-    return f"{row.position:09}"
 
 
 TABLE_LOADERS: Mapping[str, tuple[Callable[..., Dataset], frozenset[str]]] = {

@@ -25,13 +25,12 @@ from pytest_cepbench.datasets.sources.hub import (
     parse_hub_location,
 )
 from pytest_cepbench.datasets.sources.open_table import (
-    SHARDS,
     Choice,
     local_shards,
     open_hub_table,
     open_local_table,
 )
-from pytest_cepbench.datasets.sources.table import SourceTable
+from pytest_cepbench.datasets.sources.table import SHARDS, SourceTable
 from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,

@@ -18,14 +18,10 @@ import msgspec
 
 from pytest_cepbench.datasets.sources.files import DataFile, refuse_unreadable
 from pytest_cepbench.datasets.sources.hub import Repository, require_library
-from pytest_cepbench.datasets.sources.shards import FORMATS
-from pytest_cepbench.datasets.sources.table import SourceTable
+from pytest_cepbench.datasets.sources.table import SHARDS, SourceTable
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
 from pytest_cepbench.errors import DatasetError, did_you_mean
 from pytest_cepbench.files import MOST_TEXT, read_text
-
-SHARDS = tuple(FORMATS)
-"""Suffixes of the files that are read in place, in the order in which they are preferred."""
 
 _CARD = "README.md"
 
@@ -240,7 +236,7 @@ class _Config(msgspec.Struct):
 
 
 def read_configs(source: str, text: str) -> dict[str, Splits]:
-    """Configuration -> split -> patterns of its files, of the text of a card; empty where it says
+    """Configuration -> split -> patterns of its files, by the text of a card; empty where it says
     nothing of files, or is no YAML.
 
     source: the data set, for errors. Names are what is written: `no` is no truth value.
@@ -310,17 +306,13 @@ def open_hub_table(repository: Repository, choice: Choice) -> SourceTable:
     require_library("pyarrow", f"the table of {location}")
     configs: Mapping[str, Splits] = {}
     if _CARD in repository.files and not choice.path:
-        configs = read_configs(location, _card_text(repository.snapshot([_CARD]) / _CARD))
+        configs = _card(location, repository.snapshot([_CARD]))
     found = find_shards(location, repository.files, configs, choice)
     root = repository.snapshot(found.paths)
     path = f"/{choice.path}" if choice.path else ""
     config = f"config={found.config}&" if found.config else ""
-    return SourceTable(
-        _name(location, found),
-        tuple(DataFile.at(root / name) for name in found.paths),
-        f"{repository.pinned}{path}?{config}split={found.split}",
-        (*repository.notes, *filter(None, [found.note])),
-    )
+    source = f"{repository.pinned}{path}?{config}split={found.split}"
+    return _table(location, root, found, source, repository.notes)
 
 
 def open_local_table(path: Path, listing: Sequence[str], choice: Choice) -> SourceTable:
@@ -328,33 +320,37 @@ def open_local_table(path: Path, listing: Sequence[str], choice: Choice) -> Sour
 
     listing: the shards in the folder, as `local_shards` found them.
     """
-    require_library("pyarrow", f"the table in {str(path)!r}")
-    root, card = path, path / _CARD
+    name = repr(str(path))
+    require_library("pyarrow", f"the table in {name}")
+    root, splits_file = path, path / "dataset_dict.json"
     configs: Mapping[str, Splits] = {}
-    splits_file = path / "dataset_dict.json"
     if not path.is_dir():
         root, choice = path.parent, Choice(path.name, choice.config, choice.split)
     elif splits_file.is_file():  # as DatasetDict.save_to_disk writes it
         splits = convert_record(str(splits_file), read_json(splits_file, MOST_TEXT), _Splits).splits
         configs = {"default": {split: [f"{split}/**"] for split in splits}}
-    elif card.is_file():
-        configs = read_configs(repr(str(path)), _card_text(card))
-    found = find_shards(repr(str(path)), _saved(path, listing), configs, choice)
-    files = tuple(DataFile.at(root / name) for name in found.paths)
-    notes = (found.note,) if found.note else ()
-    return SourceTable(_name(repr(str(path)), found), files, notes=notes)
+    elif (path / _CARD).is_file():
+        configs = _card(name, path)
+    return _table(name, root, find_shards(name, _saved(path, listing), configs, choice))
 
 
-def _name(location: str, found: Found) -> str:
-    config = f"config {found.config!r}, " if found.config not in (None, "default") else ""
-    return f"{location} ({config}split {found.split!r})"
-
-
-def _card_text(path: Path) -> str:
+def _card(source: str, folder: Path) -> dict[str, Splits]:
     try:
-        return read_text(path, MOST_TEXT)
+        return read_configs(source, read_text(folder / _CARD, MOST_TEXT))
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from error
+        raise DatasetError(f"{folder / _CARD} cannot be read: {error}") from error
+
+
+def _table(
+    location: str, root: Path, found: Found, source: str = "", notes: tuple[str, ...] = ()
+) -> SourceTable:
+    config = f"config {found.config!r}, " if found.config not in (None, "default") else ""
+    return SourceTable(
+        f"{location} ({config}split {found.split!r})",
+        tuple(DataFile.at(root / name) for name in found.paths),
+        source,
+        (*notes, *filter(None, [found.note])),
+    )
 
 
 def local_shards(path: Path, own: Collection[str]) -> list[str]:

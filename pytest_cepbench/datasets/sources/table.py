@@ -1,26 +1,136 @@
-"""A table of samples in shards: its rows scanned without images, and images read when needed."""
+"""Tables in shards, Parquet and Arrow: rows are scanned without images, images read when needed.
+
+Arrow files and streams are mapped into memory. Hugging Face `datasets` reads the same formats and
+is not used (tried with 5.2): `load_dataset` writes all of a set again, images included, before a
+row is read, streaming gives no single row without all before it, and missing shards pass.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from base64 import b64decode
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
 from pytest_cepbench.datasets.sources.files import DataFile
-from pytest_cepbench.datasets.sources.shards import Shard, open_shard
-from pytest_cepbench.errors import DatasetError, ImageError, did_you_mean
+from pytest_cepbench.errors import DatasetError, ImageError, UnreadError
+from pytest_cepbench.files import tells_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SHARDS = (".parquet", ".arrow")
+"""Suffixes of the files that are read, in the order in which they are preferred."""
+
+_SCANNED, _PICKED = 8192, 16
+"""Rows that are decoded at a time: of a scan, and where single rows are wanted, as of images."""
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise DatasetError in one line for what is raised of a damaged file, and UnreadError where
+    the system could not read it.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:200]
+        failed = isinstance(error, OSError) and error.errno is not None and not tells_of_file(error)
+        if failed or isinstance(error, MemoryError):
+            raise UnreadError(f"{path} could not be read: {why}") from error
+        kind = path.suffix.removeprefix(".").capitalize()
+        raise DatasetError(f"{path} is no whole {kind} file, or is damaged: {why}") from error
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of rows, in groups that are decoded together.
+
+    schema: names and types of all columns.
+    groups: number of rows of each.
+    batches: (group, columns, most rows of a batch) -> its batches, which follow one another.
+    """
+
+    path: Path
+    schema: pa.Schema
+    groups: Sequence[int]
+    batches: Callable[[int, list[str], int], Iterable[pa.RecordBatch]]
+
+    @classmethod
+    def open(cls, path: Path) -> Shard:
+        """The shard in a file, by its suffix. Raises DatasetError where it is damaged."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with _reading(path):
+            if path.suffix == ".parquet":
+                # A column is read a MiB at a time, so that a row group is never in memory whole.
+                file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+                metadata = file.metadata
+                return cls(
+                    path,
+                    file.schema_arrow,
+                    [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)],
+                    lambda group, columns, most: file.iter_batches(
+                        most, row_groups=[group], columns=columns, use_threads=False
+                    ),
+                )
+            source = pa.memory_map(str(path))
+            if (
+                source.read(6) == b"ARROW1"
+            ):  # the file format; streams, as `datasets` writes, lack it
+                reader: Any = pa.ipc.open_file(source)
+                held = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+            else:
+                source.seek(max(0, source.size() - len(_END_OF_STREAM)))
+                ending = source.read()
+                source.seek(0)
+                reader = pa.ipc.open_stream(source)
+                held = list(reader)  # mapped, and their values are not touched
+                if ending != _END_OF_STREAM:  # Arrow itself reads such a file without a word
+                    raise ValueError("it ends without the mark of its end, so it was cut short")
+
+        def batches(group: int, columns: list[str], most: int) -> Iterator[pa.RecordBatch]:
+            whole = held[group].select(columns)
+            return (whole.slice(first, most) for first in range(0, len(whole), most))
+
+        return cls(path, reader.schema, list(map(len, held)), batches)
+
+    def read(
+        self, group: int, columns: Sequence[str], rows: Sequence[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """The values of a group, row by row.
+
+        rows: those of it that are wanted, in rising order; None for all.
+        Raises DatasetError where the file is damaged.
+        """
+        first = 0
+        with _reading(self.path):
+            for batch in self.batches(group, list(columns), _SCANNED if rows is None else _PICKED):
+                end = first + len(batch)
+                if rows is None:
+                    yield from zip(
+                        *(batch.column(name).to_pylist() for name in columns), strict=True
+                    )
+                else:
+                    for row in rows[bisect_left(rows, first) : bisect_left(rows, end)]:
+                        yield tuple(batch.column(name)[row - first].as_py() for name in columns)
+                    if end > rows[-1]:
+                        return
+                first = end
 
 
 class Row(NamedTuple):
@@ -58,7 +168,7 @@ class SourceTable:
     @cached_property
     def schema(self) -> pa.Schema:
         """Names and types of the columns, by the first shard."""
-        return open_shard(self.files[0].path).schema
+        return Shard.open(self.files[0].path).schema
 
     def scan(self, columns: Sequence[str]) -> Iterator[Row]:
         """All rows, with the values of some columns. Raises DatasetError for damaged shards, and
@@ -66,15 +176,21 @@ class SourceTable:
 
         Labels (`ClassLabel`) are given by their names.
         """
-        names = [label_names(self.schema, column) for column in columns]
+        names = [self.label_names(column) for column in columns]
         position = 0
         for number, file in enumerate(self.files):
-            shard = open_shard(file.path)
+            shard = Shard.open(file.path)
             for column in columns:
-                self._check_column(file, shard, column)
+                expected, kind = (_kind(schema, column) for schema in (self.schema, shard.schema))
+                if kind is None:
+                    raise DatasetError(f"{file} has no column {column!r}, which other shards have")
+                if kind != expected:
+                    raise DatasetError(
+                        f"{file}: column {column!r} is {kind}, in other shards it is {expected}"
+                    )
             start = 0
             for group, count in enumerate(shard.groups):
-                found = shard.read(group, columns, None) if columns else repeat((), count)
+                found = shard.read(group, columns) if columns else repeat((), count)
                 for row, values in enumerate(found):
                     labelled = tuple(
                         own[value] if own and value in range(len(own)) else value
@@ -90,44 +206,24 @@ class SourceTable:
         """File, row and column, for errors."""
         return f"{self.files[row.shard]}, row {row.number}, column {column!r}"
 
-    def column(self, names: Sequence[str], what: str, setting: str) -> str:
-        """The first of some columns that is there. Raises DatasetError that names those that are.
-
-        what: is expected in it. setting: the key that names another.
-        """
-        for name in names:
-            if name in self.schema.names:
-                return name
-        wanted = " or ".join(map(repr, names))
-        near = did_you_mean(names[0], self.schema.names) if len(names) == 1 else ""
-        raise DatasetError(
-            f"{self.name} has no column {wanted} with {what}: name one as {setting} in "
-            f"[data]; its columns: {', '.join(self.schema.names)}.{near}"
-        )
-
-    def _check_column(self, file: DataFile, shard: Shard, column: str) -> None:
-        import pyarrow as pa
-
-        kinds = []  # of the values, which a dictionary may hold
-        for schema in (shard.schema, self.schema):
-            if column not in schema.names:
-                raise DatasetError(f"{file} has no column {column!r}, which other shards have")
-            kind = schema.field(column).type
-            kinds.append(kind.value_type if pa.types.is_dictionary(kind) else kind)
-        if kinds[0] != kinds[1]:
-            raise DatasetError(
-                f"{file}: column {column!r} is {kinds[0]}, in other shards it is {kinds[1]}"
-            )
+    def label_names(self, column: str) -> Sequence[str] | None:
+        """The names of a column of labels, as `datasets` keeps them; None for any other column."""
+        metadata = (self.schema.metadata or {}).get(b"huggingface", b"")
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            feature = json.loads(metadata)["info"]["features"][column]
+            if feature["_type"] == "ClassLabel":
+                return list(map(str, feature["names"]))
+        return None
 
 
-def label_names(schema: pa.Schema, column: str) -> Sequence[str] | None:
-    """The names of a column of labels, as `datasets` keeps them; None for any other column."""
-    metadata = (schema.metadata or {}).get(b"huggingface", b"")
-    with suppress(ValueError, TypeError, KeyError, AttributeError):
-        feature = json.loads(metadata)["info"]["features"][column]
-        if feature["_type"] == "ClassLabel":
-            return list(map(str, feature["names"]))
-    return None
+def _kind(schema: pa.Schema, column: str) -> pa.DataType | None:
+    """The type of a column's values, which a dictionary may hold; None where it is not there."""
+    import pyarrow as pa
+
+    if column not in schema.names:
+        return None
+    kind = schema.field(column).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 MOST_KEPT = 256 * 2**20
@@ -156,11 +252,6 @@ class CellImage:
     together: tuple[int, ...]
 
     @property
-    def where(self) -> str:
-        """File, row and column, for errors."""
-        return f"{self.file}, row {self.number}, column {self.column!r}"
-
-    @property
     def part(self) -> str:
         """Which part of the file it is."""
         return f"{self.column} {self.group}+{self.row}"
@@ -174,9 +265,11 @@ class CellImage:
         """The image. Raises ImageError naming file, row and column when there is none."""
         try:
             return decode_image(_bytes_of(_CELLS.value(self)))
-        except (DatasetError, ImageError, ValueError) as error:  # the last of base64
+        except DatasetError as error:  # it names the file
+            raise ImageError(str(error)) from error
+        except (ImageError, ValueError) as error:  # the latter of base64
             raise ImageError(
-                str(error) if isinstance(error, DatasetError) else f"{self.where}: {error}"
+                f"{self.file}, row {self.number}, column {self.column!r}: {error}"
             ) from error
 
 
@@ -202,7 +295,7 @@ def _bytes_of(value: Any) -> bytes:
 
 
 class _CellCache:
-    """The last cells that were read, and the last eight shards that were opened.
+    """The last cells that were read.
 
     Files are read by one thread at a time; decoding, which takes longer, is done outside.
     """
@@ -211,7 +304,7 @@ class _CellCache:
         self._lock = threading.Lock()
         self._cells: OrderedDict[tuple[DataFile, str, int, int], Any] = OrderedDict()
         self._bytes = 0
-        self._shards: OrderedDict[DataFile, Shard] = OrderedDict()
+        self._shard = lru_cache(8)(lambda file: Shard.open(file.path))
 
     def value(self, image: CellImage) -> Any:
         """The value of a cell. Raises DatasetError where it cannot be read.
@@ -235,14 +328,6 @@ class _CellCache:
             while self._bytes > MOST_KEPT and len(self._cells) > 1:
                 self._bytes -= _size(self._cells.popitem(last=False)[1])
             return value
-
-    def _shard(self, file: DataFile) -> Shard:
-        if file not in self._shards:
-            self._shards[file] = open_shard(file.path)
-        self._shards.move_to_end(file)
-        while len(self._shards) > 8:
-            self._shards.popitem(last=False)
-        return self._shards[file]
 
 
 def _size(value: Any) -> int:

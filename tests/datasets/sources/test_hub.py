@@ -64,8 +64,8 @@ FILES = [
         (FOLDERS, {}, Choice(config="en", split="train"), (..., "en", "train")),
         (FOLDERS, {}, Choice("en", split="train"), (..., None, "train")),
         (FILES, TWO, Choice("*/test-*"), (FILES[1], None, "test")),
-        (["b.arrow", "a.parquet", "c.tar"], {}, Choice(), ("a.parquet", None, "train")),
-        (["a-00001-of-00002.tar"], {}, Choice("a-00001-of-00002.tar"), (..., None, "train")),
+        (["b.arrow", "a.parquet"], {}, Choice(), ("a.parquet", None, "train")),
+        (["a-00001-of-00002.arrow"], {}, Choice("a-00001-of-00002.arrow"), (..., None, "train")),
     ],
 )
 def test_the_shards_of_a_choice(
@@ -76,7 +76,7 @@ def test_the_shards_of_a_choice(
     path, config, split = expected
     assert (found.config, found.split) == (config, split)
     assert found.paths == ((files[0],) if path is ... else (path,))
-    others = sum(file.endswith((".arrow", ".tar")) for file in files) if "b.arrow" in files else 0
+    others = int("b.arrow" in files)
     assert found.note == (
         f"d: {others} files of other formats than .parquet are passed over" if others else ""
     )
@@ -85,7 +85,7 @@ def test_the_shards_of_a_choice(
 @pytest.mark.parametrize(
     ("files", "configs", "choice", "words"),
     [
-        ([], {}, Choice(), r"d has no file that ends in \.parquet, \.arrow, \.tar"),
+        ([], {}, Choice(), r"d has no file that ends in \.parquet, \.arrow"),
         (["a.parquet"], {}, Choice("x"), "d has no file under 'x'"),
         (FILES, TWO, Choice(), r"several configs \(below, clean, noisy\): choose one with \?conf"),
         (FILES, TWO, Choice(config="nosy"), "no config 'nosy'; .* Did you mean 'noisy'"),

@@ -22,8 +22,9 @@ from benchmarks.table_listing import SAMPLES, measure, write_shards
 from pytest_cepbench.artifacts import decode_image
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.folder import CATEGORIES
-from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, choose
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.sources.table import Row
+from pytest_cepbench.datasets.tables import Candidate, choose
 from pytest_cepbench.errors import CepError, DatasetError, ImageError, SuiteError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import load_data
@@ -34,7 +35,6 @@ from tests.datasets.sources.tables import (
     png,
     suite_of,
     write_parquet,
-    write_tar,
 )
 
 
@@ -254,20 +254,13 @@ def test_texts_and_bytes_lie_in_several_ways(
 
 
 def write_kind(path: Path, table: pa.Table, kind: str) -> Path:
-    """The table as Parquet, as an Arrow stream or file, or as a tar of a member for each cell."""
+    """The table as Parquet, or as an Arrow stream or file."""
     if kind == "parquet":
         return write_parquet(path / "t.parquet", table)
-    if kind != "tar":
-        return write_arrow(path / "t.arrow", table, stream=kind == "stream")
-    members: dict[str, bytes] = {}
-    for row in table.to_pylist():
-        key = row.pop("id")
-        members[f"{key}.png"] = row.pop("image")["bytes"]
-        members |= {f"{key}.{name}": str(value).encode() for name, value in row.items()}
-    return write_tar(path / "t.tar", members)
+    return write_arrow(path / "t.arrow", table, stream=kind == "stream")
 
 
-KINDS = ["parquet", "stream", "file", "tar"]
+KINDS = ["parquet", "stream", "file"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -297,10 +290,8 @@ def test_a_truncated_file_is_refused(
     """
     path = write_kind(tmp_path, table, kind)
     data = path.read_bytes()
-    if kind == "tar" and keep < 0:
-        keep -= 20 * 512  # blocks of zeros end an archive
     path.write_bytes(data[: int(keep * len(data)) if 0 < keep < 1 else int(keep)])
-    with pytest.raises(DatasetError, match=r"is no whole (Parquet|Arrow|Tar) file|it is cut short"):
+    with pytest.raises(DatasetError, match=r"is no whole (Parquet|Arrow) file"):
         load(tmp_path, path)
 
 
