@@ -106,11 +106,6 @@ def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:
     return steps
 
 
-def limit_steps(steps: Sequence[T]) -> tuple[list[T], int]:
-    """The steps that count, and how many were cut off."""
-    return list(steps[:MOST_STEPS]), max(0, len(steps) - MOST_STEPS)
-
-
 # -- reasoning -------------------------------------------------------------------------------------
 
 

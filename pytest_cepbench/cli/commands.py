@@ -267,12 +267,8 @@ _STORE = Command(
             "battle",
             """
             --answers SUITE required  folder with a suite.toml, or such a file
-            --out FILE  the file; default: answers.zip beside the suite's baselines. Of the layout
-                        opening a folder; default: .cepbench/answers
-            --layout {bundle,opening} = bundle
-                        one file, or a folder as OpenING's scripts read it
-            --name MODEL = accepted  name of the model, of the layout opening
-            @data baselines store
+            --out FILE  the file; default: answers.zip beside the suite's baselines
+            @baselines store
             """,
             answers={"dest": "suite"},
         ),

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.cli.arguments import UNITS
 from pytest_cepbench.cli.output import (
-    HOME,
     INTERRUPTED,
     NOT_DONE,
     Section,
@@ -25,8 +23,6 @@ from pytest_cepbench.cli.output import (
     tell,
 )
 from pytest_cepbench.cli.session import open_store
-from pytest_cepbench.datasets.opening.answers import write_answers
-from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import EndedError, SpecError, StoreError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, project_baselines
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
@@ -57,7 +53,7 @@ from pytest_cepbench.store.maintenance import (
     summarize,
 )
 from pytest_cepbench.store.rows import DAY_SECONDS
-from pytest_cepbench.suites import load_data, load_suite
+from pytest_cepbench.suites import load_suite
 
 SCHEMA = 1
 """Of `store stats --json`; raised when a field changes its meaning."""
@@ -335,9 +331,9 @@ def _accepted_keys(
 
 
 def export_answers(arguments: Namespace) -> int:
-    """Write accepted answers into a bundle, or as OpenING's scripts read them.
+    """Write accepted answers into a bundle.
 
-    Raises SuiteError and DatasetError for a suite that cannot be used, and WriteError.
+    Raises SuiteError for a suite that cannot be used, and WriteError.
     """
     suite = load_suite(arguments.suite)
     folder: Path = arguments.baselines / suite.name
@@ -356,32 +352,12 @@ def export_answers(arguments: Namespace) -> int:
                 f"{len(missing)} of {len(digests)} accepted answers are not in the store "
                 f"{str(arguments.store)!r}: use the store of the run that accepted them"
             )
-        if arguments.layout == "bundle":
-            data = bundle_bytes(answers.values(), store)
-            target: Path = arguments.out or folder / BUNDLE
-            replace_files(target.parent, {target: data})
-            size = show_size(len(data))
-            tell(f"{len(answers)} answers in {target}, {size}: commit it with the baselines")
-            return 0
-        accepted = {
-            sample: digest
-            for path, baseline in baselines.items()
-            if path.parent == folder  # those of anchors are older
-            for sample, digest in baseline.answers.items()
-        }
-
-        def steps_of(sample: Sample) -> list[tuple[str, ImageArtifact | None]] | Failure:
-            digest = accepted[sample.id]
-            if not digest:
-                return Failure("missing", "no answer was accepted")
-            steps = answers[digest].steps
-            return [(s.text, None if s.image is None else store.get_image(s.image)) for s in steps]
-
-        dataset = load_data(suite, dict(arguments.data))
-        samples = [sample for sample in dataset.samples if sample.id in accepted]
-        contents = ((sample, steps_of(sample)) for sample in samples)
-        written = write_answers(arguments.out or HOME / "answers", arguments.name, contents)
-    tell(f"{len(samples)} answers in {written}")
+        data = bundle_bytes(answers.values(), store)
+        target: Path = arguments.out or folder / BUNDLE
+        replace_files(target.parent, {target: data})
+    tell(
+        f"{len(answers)} answers in {target}, {show_size(len(data))}: commit it with the baselines"
+    )
     return 0
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import (
     after_reasoning,
-    limit_steps,
     opened_by,
     read_answer,
     read_objects,
@@ -108,12 +107,6 @@ def test_steps_of_an_answer_lose_reasoning_and_its_images() -> None:
     assert steps_without_reasoning(steps) == [None, ("one", 2), ("two", None), None]
     assert steps_without_reasoning([("one", 1), ("", 2)]) == [("one", 1), ("", 2)]
     assert steps_without_reasoning([("", 1), ("plan</think>one", 2)]) == [None, ("one", 2)]
-
-
-def test_ten_steps_of_an_answer_count() -> None:
-    """As many as the released test set was filtered to; how many were cut is known."""
-    assert limit_steps(list(range(12))) == (list(range(10)), 2)
-    assert limit_steps([]) == ([], 0)
 
 
 @pytest.mark.parametrize(

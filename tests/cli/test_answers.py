@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.errors import UnscoredError
 from pytest_cepbench.files import parse_toml
 from pytest_cepbench.gate import Verdict
@@ -17,7 +16,6 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
 from tests.cli.conftest import Home
 from tests.cli.reports import result_of, write_report
-from tests.datasets.opening.files import put_questions, question
 from tests.ratings.voted import vote_all
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
@@ -25,49 +23,12 @@ from tests.suites.test_answer_sources import rate
 
 BUNDLE = "baselines/arena/answers.zip"
 
-OPENING = """\
-name = "opening"
-version = 1
-[data]
-loader = "opening"
-path = "questions"
-[answer]
-[prompts]
-[roles]
-interleaver = "python:tests.cli.test_answers:Echo"
-judge = "python:tests.cli.test_answers:Undecided"
-[metrics.win_rate]
-"""
 
-
-class Echo:
-    """Answers every question with its number of pieces and its last image."""
-
-    fingerprint = "echo/1"
-    seeded = False
-
-    def interleave(self, questions: list, limits: list, seeds: list) -> list:  # type: ignore[type-arg]
-        """One step each."""
-        from pytest_cepbench import AnswerStep
-
-        return [[AnswerStep(f"{len(pieces)} pieces", pieces[-1])] for pieces in questions]
-
-
-class Undecided:
-    """Leans to the longer answer, else to the first."""
-
-    fingerprint = "undecided/1"
-    seeded = False
-
-    def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
-        """A verdict each."""
-        return ["B" if len(battle.second) > len(battle.first) else "Tie(A)" for battle in battles]
-
-
-class Silent(Undecided):
+class Silent:
     """Never gives a verdict."""
 
     fingerprint = "silent/1"
+    seeded = False
 
     def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
         """Nothing that can be read."""
@@ -271,36 +232,6 @@ def test_a_suite_without_accepted_answers(home: Home) -> None:
     ended = home.command("store", "export", "--answers=.")
 
     ended.refused("holds no baseline of battles")
-
-
-def test_answers_of_opening_in_its_own_layout(home: Home) -> None:
-    """A folder as the authors' scripts read it; it can be gated as recorded answers."""
-    put_questions(home.path / "questions", [question("0101001"), question("1502046")])
-    write_suite(home.path, OPENING)
-    with Store(home.path / ".cepbench/store") as store:
-        prepare(home.path, store, OPENING).accept()
-    ended = home.command(
-        "store", "export", "--answers=.", "--layout=opening", "--name=echo", "--out=out"
-    )
-    assert ended.code == 0, ended.err
-    recorded = read_answers(home.path / "out/echo_output")
-    with Store(home.path / "fresh") as store:
-        made = prepare(home.path, store, OPENING, "replay:out/echo_output?layout=opening")
-        again = made.measure()
-
-    assert sorted(recorded.answers) == ["0101001", "1502046"]
-    assert again.model["role"] == "replay"
-    accepted = {digest for digest in again.answers.values() if digest}
-    (path,) = (home.path / "baselines").rglob("overall-win-rate-*.toml")
-    assert all(digest in path.read_text("utf-8") for digest in accepted)
-    assert len(accepted) == 2
-
-
-def test_other_questions_have_no_place_in_openings_layout(accepted: Home) -> None:
-    """One line."""
-    ended = accepted.command("store", "export", "--answers=.", "--layout=opening", "--out=out")
-
-    ended.refused("is no question of OpenING", code=1)
 
 
 def _judges(folder: Path) -> set[str]:

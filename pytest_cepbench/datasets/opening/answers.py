@@ -8,36 +8,26 @@ without steps, a question without an answer.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.artifacts.answer import limit_steps
-from pytest_cepbench.datasets.opening.questions import (
-    ID_FIELDS,
-    IMAGE_MARKER,
-    RecordedPart,
-    parse_record,
-)
+from pytest_cepbench.artifacts.answer import MOST_STEPS
+from pytest_cepbench.datasets.opening.questions import IMAGE_MARKER, parse_record
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.datasets.sources.files import (
     find_file,
     list_folder,
     refuse_outside,
     require_folder,
-    unsafe,
 )
 from pytest_cepbench.datasets.sources.text_files import read_json
-from pytest_cepbench.errors import DatasetError, ImageError, WriteError
+from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.files import digest_json
 
 VERSION = "1"
@@ -150,9 +140,6 @@ FOLDER_SUFFIX = "_output"
 MOST_BYTES = 8 * 2**20
 """Of one answer's file: ten steps of long texts are a hundredth of it."""
 
-StepContent = tuple[str, ImageArtifact | Failure | None]
-"""Text of a step, empty for none, and its image; a failure where it should have one."""
-
 _FILE = re.compile(r"([0-9]{7})\.jsonl?", re.IGNORECASE)
 
 
@@ -179,9 +166,11 @@ def read_answers(folder: Path) -> RecordedAnswers:
         raise DatasetError(
             f"{str(folder)!r} holds no answer (a file like 0101001.json or 0101001.jsonl)"
         )
+    name = Path(folder.absolute()).name
+    end = -len(FOLDER_SUFFIX)
     return RecordedAnswers(
         name=LAYOUT,
-        model=model_of(folder),
+        model=name[:end] if name[end:].casefold() == FOLDER_SUFFIX and name[:end] else name,
         path=folder,
         answers={question: _answer(question, path) for question, path in paths.items()},
     )
@@ -198,91 +187,23 @@ def answer_paths(folder: Path) -> Iterator[tuple[str, Path]]:
             yield match[1], path
 
 
-def model_of(folder: Path) -> str:
-    """The model's name in that of its folder, as it is spelt there."""
-    name = Path(folder.absolute()).name
-    end = -len(FOLDER_SUFFIX)
-    return name[:end] if name[end:].casefold() == FOLDER_SUFFIX and name[:end] else name
-
-
 def _answer(question: str, path: Path) -> RecordedAnswer | Failure:
     record = parse_record(str(path), read_json(path, MOST_BYTES))
     if record.uid != question:
         raise DatasetError(
             f"{path}: the record is of question {record.uid!r}, and the file's name says another"
         )
-    named = (_step(path, part) for part in record.answer)
-    steps, cut = limit_steps([step for step in named if step.text or step.image is not None])
+    steps = []
+    for part in record.answer:
+        image: FileImage | Failure | None = None
+        if part.image is not None and part.image.strip():
+            name = re.split(r"[/\\]", part.image)[-1]
+            file = find_file(path.parent, name, str(path))
+            missing = Failure("missing", f"the folder holds no file {name!r:.200}")
+            image = missing if file is None else FileImage(file)
+        text = part.text.replace(IMAGE_MARKER, "").strip()
+        if text or image is not None:
+            steps.append(RecordedStep(text, image))
     if not steps:
         return Failure("empty-text", "the answer has no step")
-    return RecordedAnswer(tuple(steps), cut)
-
-
-def _step(path: Path, part: RecordedPart) -> RecordedStep:
-    text = part.text.replace(IMAGE_MARKER, "").strip()
-    if part.image is None or not part.image.strip():
-        return RecordedStep(text, None)
-    name = re.split(r"[/\\]", part.image)[-1]
-    file = find_file(path.parent, name, str(path))
-    missing = Failure("missing", f"the folder holds no file {name!r:.200}")
-    return RecordedStep(text, missing if file is None else FileImage(file))
-
-
-# -- export ----------------------------------------------------------------------------------------
-
-
-def write_answers(
-    folder: Path,
-    model: str,
-    answers: Iterable[tuple[Sample, Iterable[StepContent] | Failure]],
-) -> Path:
-    """Write answers as the authors' scripts read them; returns the new folder `MODEL_output`.
-
-    folder: where that folder is made; it must not be there yet.
-    answers: to samples of `load_opening`; taken one by one, so that one is in memory at a time. An
-    answer that failed has a file without steps, and an image that failed a name without a file.
-    Images are written without loss, as PNG under the `.jpg` that the scripts expect: they open
-    images by their content. The folder gets its name when it is complete, so that a killed export
-    leaves no answer under it.
-    Raises DatasetError for a name that no folder can have, a sample of another data set or one that
-    is there twice; WriteError where the folder is there already or cannot be written.
-    """
-    target = folder / f"{model}{FOLDER_SUFFIX}"
-    if unsafe(model) or re.search(r"[/\\]", model):
-        raise DatasetError(f"model {model!r} cannot name a folder: give a name without / and \\")
-    if os.path.lexists(target):
-        raise WriteError(f"{target} is there already: remove it, or write the answers elsewhere")
-    unfinished = folder / f".{target.name}-{uuid4().hex}"
-    written: set[str] = set()
-    try:
-        unfinished.mkdir(parents=True)
-        for sample, answer in answers:
-            if sample.id in written:
-                raise DatasetError(f"two answers to {sample.id!r}: one is expected")
-            written.add(sample.id)
-            fields = {*ID_FIELDS, "input"} <= sample.metadata.keys()
-            if not fields or _FILE.fullmatch(f"{sample.id}.json") is None:
-                raise DatasetError(
-                    f"sample {sample.id!r} is no question of OpenING: its layout has no place "
-                    "for it"
-                )
-            record: dict[str, Any] = {"total_uid": sample.id}
-            record |= {name: sample.metadata[name] for name in ID_FIELDS}
-            output = []
-            for number, (text, image) in enumerate(() if isinstance(answer, Failure) else answer):
-                name = None if image is None else f"{sample.id}-o-{number}.jpg"
-                if name is not None and isinstance(image, ImageArtifact):
-                    with (unfinished / name).open("wb") as stream:
-                        image.to_pil().save(stream, "PNG", compress_level=1)
-                output.append({"text": text, "image": name})
-            record["conversations"] = [{"input": sample.metadata["input"]}, {"output": output}]
-            file = unfinished / f"{sample.id}.json"
-            file.write_text(json.dumps(record, indent=4), "ascii")
-        if not written:
-            raise DatasetError(f"there is no answer of {model!r} to write")
-        unfinished.rename(target)
-    except OSError as error:
-        raise WriteError(f"{target} could not be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)  # not there any more where all went well
-    return target
+    return RecordedAnswer(tuple(steps[:MOST_STEPS]), max(0, len(steps) - MOST_STEPS))
