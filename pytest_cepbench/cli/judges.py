@@ -291,9 +291,7 @@ def _keep(baselines: Path, written: Path, judge: JudgeIdentity) -> str:
     path = card_path(baselines, judge)
     earlier = read_card(path)
     write_reports(path, {".json": read_text(written)})
-    before = ""
-    if earlier is not None:
-        before = f" in the place of that of {earlier.date} over {earlier.card.battles:,} battles"
+    before = "" if earlier is None else f" in the place of that of {earlier.date}"
     return f"card: {path}{before}: runs with this judge show it; commit it with the baselines"
 
 

@@ -117,12 +117,7 @@ class AnswerData(SampleData):
     def answers(self, samples: Sequence[Sample]) -> dict[str, SampleAnswer]:
         """The answer to each sample's question, by id. Raises as `make_answers`."""
         missing = [sample for sample in samples if sample.id not in self._answers]
-        every = {sample.id: sample for sample in missing}
-        for cell in self.shards(missing):
-            for sample in self._packed.get(cell, ()):
-                if sample.id not in self._answers:
-                    every.setdefault(sample.id, sample)
-        for shard in self.shards(list(every.values())).values():
+        for shard in self.shards(missing).values():
             for own in make_answers(self.plan, shard, self.models):
                 self._answers[own.sample.id] = own
             self.store.artifact_cache.clear()

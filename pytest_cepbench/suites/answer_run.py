@@ -36,7 +36,7 @@ from pytest_cepbench.store import Result
 from pytest_cepbench.store.answers import BUNDLE, import_bundle
 from pytest_cepbench.suites.definition import ANSWERING
 from pytest_cepbench.suites.estimate import ModelSteps
-from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
+from pytest_cepbench.suites.judge_cards import remark_on_judge
 from pytest_cepbench.suites.suite_run import (
     SuiteRun,
     short_prompt,
@@ -210,8 +210,9 @@ class AnswerRun(SuiteRun):
         if self.runner(JUDGE).bound.fingerprint in weights:
             measured = replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
         if measured.verdicts:
-            measured = replace(measured, judge=self._judge_remark.line)
-            if warning := self._judge_remark.warning:  # of more battles than this case has
+            line, warning = self._judge_remark
+            measured = replace(measured, judge=line)
+            if warning:  # of more battles than this case has
                 measured = replace(measured, blind=Blindness(warning, measured.at_stake))
         return measured
 
@@ -243,7 +244,7 @@ class AnswerRun(SuiteRun):
         return replace(measured, notes=tuple(notes), warnings=tuple(warnings))
 
     @cached_property
-    def _judge_remark(self) -> JudgeRemark:
+    def _judge_remark(self) -> tuple[str, str]:
         """What is known of the judge, by its card beside the baselines."""
         return remark_on_judge(self._baselines, self.runner(JUDGE).bound)
 

@@ -56,51 +56,18 @@ def card_path(baselines: Path, judge: JudgeIdentity) -> Path:
     return baselines / JUDGE_CARDS / f"{slug}-{digest_text(judge.step)[:_DIGITS]}.json"
 
 
-@dataclass(frozen=True)
-class JudgeRemark:
-    """What a report says of a judge.
-
-    line: what is known of it.
-    warning: why its verdicts mean less than they seem to; empty where nothing says so.
-    """
-
-    line: str
-    warning: str = ""
-
-
-class _Interval(msgspec.Struct, frozen=True):
-    low: float
-    high: float
-
-
-class _Agreement(msgspec.Struct, frozen=True):
-    overall: _Interval
-
-
-class _OrderEffect(msgspec.Struct, frozen=True):
-    logit: float
-    error: float
-
-
-class _Figures(msgspec.Struct, frozen=True):
-    battles: int
-    agreements: list[_Agreement]
-    order: _OrderEffect | None
-
-
 class _Asked(msgspec.Struct, frozen=True):
     judge: JudgeIdentity
 
 
 class KeptCard(msgspec.Struct, frozen=True):
-    """The part of a card's file that is shown; fields as of `MeasuredJudge`."""
+    """The part of a card's file that is read; fields as of `MeasuredJudge`."""
 
     people: str
     date: str
     accuracy: float
     sees_nothing: bool
     sentence: str
-    card: _Figures
     asked: _Asked
 
 
@@ -108,35 +75,26 @@ class _CardDocument(msgspec.Struct, frozen=True):
     card: KeptCard
 
 
-def remark_on_judge(baselines: Path | None, bound: BoundRole) -> JudgeRemark:
-    """What the card of a judge says, or that there is none.
+def remark_on_judge(baselines: Path | None, bound: BoundRole) -> tuple[str, str]:
+    """What is known of a judge by its card, and why its verdicts say nothing, where its card does.
 
     baselines: folder of accepted baselines; None where there is none.
     """
     if bound.named_in_baselines:  # people, of whom the folder of their votes tells more
-        return JudgeRemark(f"{bound.named_in_baselines}: {'; '.join(bound.remarks)}")
-    folder = None if baselines is None else baselines / JUDGE_CARDS
-    paths = [] if folder is None or not folder.is_dir() else sorted(folder.glob("*.json"))
+        return f"{bound.named_in_baselines}: {'; '.join(bound.remarks)}", ""
     own = identify_judge(bound)
-    others: list[str] = []
-    unreadable: list[str] = []
-    for path in paths:
+    folder = None if baselines is None else baselines / JUDGE_CARDS
+    for path in [] if folder is None else sorted(folder.glob("*.json")):
         card = read_card(path)
-        if card is None:
-            unreadable.append(path.name)
-        elif card.asked.judge.step == own.step:
-            return JudgeRemark(_line(card), _warning(card))
-        elif card.asked.judge.fingerprint == own.fingerprint:
-            others.append(f"{path.name} is of the same judge with other settings")
-        else:
-            others.append(f"{path.name} is of another judge")
-    line = _UNKNOWN
-    if others:
-        more = f" ({len(others) - 1} more are)" if len(others) > 1 else ""
-        line += f"; the card {others[0]}{more}, and is not used"
-    if unreadable:
-        line += f"; the card {unreadable[0]} cannot be read"
-    return JudgeRemark(line)
+        if card is None or card.asked.judge.step != own.step:
+            continue
+        line = (
+            f"agreement {card.accuracy:.2f} with {one_line(card.people, 80)}, "
+            f"measured {one_line(card.date, 20)}"
+        )
+        said = f"the judge cannot see a drop: its card says: {one_line(card.sentence, 300)}"
+        return line, said if card.sees_nothing else ""  # no better than a coin
+    return _UNKNOWN, ""
 
 
 def read_card(path: Path) -> KeptCard | None:
@@ -145,27 +103,3 @@ def read_card(path: Path) -> KeptCard | None:
         return msgspec.json.decode(read_text(path), type=_CardDocument).card
     except (OSError, UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return None
-
-
-def _line(card: KeptCard) -> str:
-    agreed = f"agreement {card.accuracy:.2f}"
-    if card.card.agreements:
-        overall = card.card.agreements[0].overall
-        agreed += f" [{overall.low:.2f}, {overall.high:.2f}]"
-    order = card.card.order
-    effect = (
-        "order effect not known"
-        if order is None
-        else f"order effect {order.logit:+.2f} logits (standard error {order.error:.2f})"
-    )
-    return (
-        f"{agreed} with {one_line(card.people, 80)} over {card.card.battles:,} battles, {effect}, "
-        f"measured {one_line(card.date, 20)}"
-    )
-
-
-def _warning(card: KeptCard) -> str:
-    """Of a judge that is no better than a coin: a win rate by it says nothing."""
-    if not card.sees_nothing:
-        return ""
-    return f"the judge cannot see a drop: its card says: {one_line(card.sentence, 300)}"

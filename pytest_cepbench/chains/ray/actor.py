@@ -32,7 +32,6 @@ from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     AnswerStep,
     Battle,
-    CountsTokens,
     Reply,
     RoleName,
 )
@@ -90,12 +89,10 @@ class ActorAnswer:
     """The outputs of a model for a batch.
 
     value: as the role's method returns it.
-    lengths: tokens of each text and the most the model reads, where it counts them.
     seconds: in the model's own code.
     """
 
     value: Any
-    lengths: tuple[Sequence[int], int] | None = None
     seconds: float = 0.0
 
 
@@ -121,25 +118,18 @@ def portable(error: BaseException, before: str = "") -> Exception:
 class RemoteModel:
     """A model that is asked elsewhere: it has the methods that the model has.
 
-    So it plays the roles that the model plays, with the same abilities. For one thread at a time.
+    So it plays the roles that the model plays, with the same abilities.
     methods: of `ASKED`. ask: calls one of them with its arguments.
     """
 
     def __init__(
         self, methods: Iterable[str], ask: Callable[[str, tuple[Any, ...]], ActorAnswer]
     ) -> None:
-        self._ask = ask
-        self._lengths: tuple[list[Any], Any] | None = None  # of the texts of the last answer
-        for method in methods:  # set here, since Protocols look for attributes of the object
-            setattr(self, method, partial(self._call, method))
+        def call(method: str, *args: Any) -> Any:
+            return ask(method, args).value
 
-    def _call(self, method: str, *args: Any) -> Any:
-        known = self._lengths
-        if method == "text_lengths" and known is not None and known[0] == list(args[0]):
-            return known[1]
-        answer = self._ask(method, args)
-        self._lengths = None if answer.lengths is None else (list(args[0]), answer.lengths)
-        return answer.value
+        for method in methods:  # set here, since Protocols look for attributes of the object
+            setattr(self, method, partial(call, method))
 
 
 def methods_of(model: object) -> tuple[str, ...]:
@@ -147,25 +137,20 @@ def methods_of(model: object) -> tuple[str, ...]:
     return tuple(method for method in ASKED if callable(getattr(model, method, None)))
 
 
-def with_images(value: Any, convert: Callable[[Any], Any] = np.asarray) -> Any:
+def with_images(
+    value: Any,
+    convert: Callable[[Any], Any] = np.asarray,
+    kinds: tuple[type, ...] = (Image.Image, ImageArtifact),
+) -> Any:
     """Arguments or results with their images converted, sequences as lists.
 
-    convert: of Pillow images, which makes (height, width, 3) uint8 as they are sent.
+    convert: of the kinds; from images to (height, width, 3) uint8, as they are sent, or back.
     """
     if isinstance(value, Battle | AnsweredQuestion | AnswerStep | Reply):
-        return type(value)(*(with_images(part, convert) for part in vars(value).values()))
+        return type(value)(*(with_images(part, convert, kinds) for part in vars(value).values()))
     if isinstance(value, list | tuple):
-        return [with_images(part, convert) for part in value]
-    return convert(value) if isinstance(value, Image.Image | ImageArtifact) else value
-
-
-def _from_pixels(value: Any) -> Any:
-    """Arguments as roles take them: the pixels in them are Pillow images."""
-    if isinstance(value, Battle | AnsweredQuestion):
-        return type(value)(*map(_from_pixels, vars(value).values()))
-    if isinstance(value, list | tuple):
-        return list(map(_from_pixels, value))
-    return Image.fromarray(value) if isinstance(value, np.ndarray) else value
+        return [with_images(part, convert, kinds) for part in value]
+    return convert(value) if isinstance(value, kinds) else value
 
 
 def _checked_pixels(image: Any) -> Any:
@@ -241,7 +226,7 @@ class ChainActor:
         unchanged = nullcontext() if unread is None else unread.unchanged(_FIRST)
         try:
             with unchanged, warnings.catch_warnings(action="default"):  # as `CallCounts.timed`
-                answer = self._ask(method, _from_pixels(args))
+                answer = self._ask(method, with_images(args, Image.fromarray, (np.ndarray,)))
         except BaseException as error:
             if not (isinstance(error, Exception) or is_exit(error)):
                 raise
@@ -255,18 +240,15 @@ class ChainActor:
 
     def _ask(self, method: str, args: Sequence[Any]) -> ActorAnswer:
         started = time.perf_counter()
-        asked, lengths = METHODS.get(method), None  # None of `text_lengths`
+        asked = METHODS.get(method)  # None of `text_lengths`
         outputs = getattr(self._model, method)(*args)
         if asked is not None:
             outputs = asked.convert(outputs)
-            if asked.reads_texts and isinstance(self._model, CountsTokens):
-                lengths = self._model.text_lengths(args[0])
         if not isinstance(outputs, Sequence | np.ndarray):
             outputs = list(outputs)
         if asked is not None and asked.draws:
             outputs = [check_drawn(image) for image in outputs]
-        value = with_images(outputs, _checked_pixels)
-        return ActorAnswer(value, lengths, time.perf_counter() - started)
+        return ActorAnswer(with_images(outputs, _checked_pixels), time.perf_counter() - started)
 
 
 _FIRST = "the first answers were made"

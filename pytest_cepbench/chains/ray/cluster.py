@@ -25,8 +25,6 @@ _MOST_PLACES = 16  # where there are no accelerators
 
 _CONNECT_SECONDS = 3.0  # for a port to answer
 
-_MOST_SHOWN = 8  # nodes in a message
-
 # Set before Ray starts; a value that the user has set stands.
 _RAY_VARIABLES = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # warns on stderr otherwise, an error under -W error
@@ -55,8 +53,7 @@ class Node:
 
 def list_nodes(nodes: Sequence[Node]) -> str:
     """The nodes in a line, the first eight by name and size."""
-    shown = ", ".join(map(str, nodes[:_MOST_SHOWN]))
-    return shown + (", ..." if len(nodes) > _MOST_SHOWN else "")
+    return ", ".join([*map(str, nodes[:8]), *["..."] * (len(nodes) > 8)])
 
 
 @dataclass
@@ -66,11 +63,13 @@ class Cluster:
     address: of its head.
     own: whether it was started for this run.
     joined: whether it was joined for this run: the process had no connection before.
+    lost: nodes that were alive before `nodes` was asked last, and were not any more.
     """
 
     address: str
     own: bool = False
     joined: bool = False
+    lost: list[Node] = field(default_factory=list)
     _seen: dict[str, Node] = field(default_factory=dict, repr=False)
 
     def nodes(self) -> list[Node]:
@@ -83,12 +82,8 @@ class Cluster:
                 size = (node["Resources"].get(unit, 0.0) for unit in ("CPU", "GPU"))
                 alive.append(Node(node["NodeID"], node["NodeManagerAddress"], *size))
         self._seen |= {node.id: node for node in alive}
+        self.lost = [node for node in self._seen.values() if node not in alive]
         return sorted(alive, key=lambda node: (node.name, node.id))
-
-    def lost_nodes(self) -> list[Node]:
-        """Those that were alive before and are not any more."""
-        alive = {node.id for node in self.nodes()}
-        return [node for node in self._seen.values() if node.id not in alive]
 
     def close(self) -> None:
         """Leave the cluster, unless the process was there before; end one started for this run."""
@@ -96,10 +91,8 @@ class Cluster:
             import ray
 
             self.joined = False
-            handler = signal.getsignal(signal.SIGTERM)
-            with suppress(Exception), silenced_ray():
+            with suppress(Exception), _undisturbed():
                 ray.shutdown()
-            _keep_handler(handler)
 
     def __str__(self) -> str:
         nodes = self.nodes()
@@ -117,7 +110,7 @@ def connect(address: str | None) -> Cluster:
     for name, value in _RAY_VARIABLES.items():
         os.environ.setdefault(name, value)
     try:
-        with silenced_ray():
+        with _undisturbed():
             import ray
     except ImportError as error:
         raise MissingDependencyError(
@@ -131,18 +124,17 @@ def connect(address: str | None) -> Cluster:
         options: dict[str, Any] = {"address": address}
         if own:
             options = {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
-        handler = signal.getsignal(signal.SIGTERM)
         try:
             host, colon, port = (address or "").rpartition(":")
             if host.startswith("ray:"):
                 raise ValueError("Ray Client is not supported")  # noqa: TRY301 - told as below
             if colon and port.isdecimal():  # Ray 2.60 tries a silent port for ten minutes
                 socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-            with silenced_ray():
+            with _undisturbed():
                 ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:
             # Ray raises what it comes across, gRPC's errors among it: all of it means no cluster.
-            with suppress(Exception):
+            with suppress(Exception), _undisturbed():
                 ray.shutdown()
             option = f"--cep-ray-address {address!r}" if address else "--cep-engine=ray"
             raise SpecError(
@@ -151,23 +143,18 @@ def connect(address: str | None) -> Cluster:
                 "the head's HOST:PORT, 6379 as a rule, or auto; or leave the option out to start a "
                 "cluster for this run"
             ) from error
-        finally:
-            _keep_handler(handler)
     cluster = Cluster(ray.get_runtime_context().gcs_address, own, joined)
     cluster.nodes()  # those that leave are known by it
     return cluster
 
 
-def _keep_handler(handler: Any) -> None:
-    """Ray puts one of its own for SIGTERM, and pytest's has to end the run."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
-
-
 @contextmanager
-def silenced_ray() -> Iterator[None]:
-    """Keep Ray's warnings and log lines to itself: under `-W error` they would end the run."""
-    logger = logging.getLogger("ray")
+def _undisturbed() -> Iterator[None]:
+    """Keep Ray's warnings, log lines and handler of SIGTERM from the run.
+
+    Under `-W error` warnings would end it, and pytest's handler has to.
+    """
+    logger, handler = logging.getLogger("ray"), signal.getsignal(signal.SIGTERM)
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -175,6 +162,8 @@ def silenced_ray() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def same_imports() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any
 
 from pytest_cepbench.chains.batching import MOST_CRASHES
@@ -54,11 +54,9 @@ from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 PATIENCE = 300.0
 """Seconds to wait while no actor of a model lives and Ray has no place for one."""
 
-_RESTARTS = 2  # of an actor by Ray; one that was ready is made anew when they are used up
+_RESTARTS = 5  # of an actor by Ray: each of five batches may kill it
 
 _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
-
-_SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
 
 Stopped = Callable[[], bool]
 """Whether the thread that asks is to stop waiting; the call raises StoppedError then."""
@@ -69,16 +67,15 @@ class PoolActor:
     """An actor.
 
     handle: Ray's, of all processes of the actor.
-    place: number of its place in the placement group; None for one beside others.
     state: Ray's reference to what the process says when it has loaded its model.
-    ready: what it said last; None until it was ready.
+    node_id, node: of the process that was ready last.
     busy: whether it has a batch.
     """
 
     handle: Any
-    place: int | None
     state: Any
-    ready: ActorReady | None = None
+    node_id: str = ""
+    node: str = ""
     busy: bool = False
 
 
@@ -91,7 +88,7 @@ class ActorPool:
     allocation: the resources of the pool.
     group: Ray's placement group, a bundle for each actor; None where they need nothing.
     methods: of `actor.ASKED`, those that the model has.
-    processes: seconds of loading, by process.
+    loads: seconds of loading, by process.
     seconds: in the model's code.
     lost: batches lost with an actor, by the name of its node and Ray's words.
     remarks: actors that the pool does without, each once.
@@ -103,15 +100,13 @@ class ActorPool:
     group: Any = None
     actors: list[PoolActor] = field(default_factory=list)
     methods: tuple[str, ...] = ()
-    processes: dict[str, float] = field(default_factory=dict)
+    loads: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     lost: Counter[tuple[str, str]] = field(default_factory=Counter)
     remarks: dict[str, None] = field(default_factory=dict)
     _deaths: Counter[str] = field(default_factory=Counter)  # by digest of the batch
     _waiting_since: float = 0.0
     _fault: Exception | None = None
-    _spare: bool = False
-    _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
 
     @property
@@ -122,7 +117,7 @@ class ActorPool:
     @property
     def used(self) -> tuple[int, float]:
         """Models loaded by all actors so far, and seconds in their code."""
-        return len(self.processes), self.seconds + sum(self.processes.values())
+        return len(self.loads), self.seconds + sum(self.loads.values())
 
     def start(self, stopped: Stopped) -> None:
         """Start the actors, where there are none, and wait for the first that is ready.
@@ -155,7 +150,8 @@ class ActorPool:
             try:
                 ref = actor.handle.answer.remote(method, sent)
                 while not ray.wait([ref], timeout=_WAIT_SECONDS)[0]:
-                    self._check_stopped(stopped)
+                    if stopped():
+                        raise StoppedError("the run stops")
                 answer: ActorAnswer | Exception | None = ray.get(ref)
                 if answer is None:  # Ray started the process again, and it has no model
                     actor.state = actor.handle.state.remote()
@@ -163,13 +159,13 @@ class ActorPool:
                 raise ModelError(f"{self.name}: {_last_line(error)}") from error
             except ray.exceptions.RayError as error:  # it died, or its node did, or memory ran out
                 answer = None
+                words = re.sub(r"\b[0-9a-f]{16,}\b ?", "", error_line(error))  # without ids
                 with self._lock:
-                    assert actor.ready is not None
                     self._deaths[digest()] += 1
-                    self.lost[actor.ready.node, _death_words(error)] += 1
+                    self.lost[actor.node, f"{type(error).__name__}: {words[:200]}"] += 1
                     # Those beside it may be gone with their node, and would lose the batch again.
                     for own in self.actors:
-                        if own.ready is None or own.ready.node_id == actor.ready.node_id:
+                        if own.node_id in ("", actor.node_id):
                             own.state = own.handle.state.remote()
             finally:
                 actor.busy = False
@@ -199,34 +195,30 @@ class ActorPool:
         import ray
 
         with self._lock:
-            self._closed = True
+            self._fault = StoppedError("the run stops")
             actors, self.actors = self.actors, []
         for actor in actors:
             ray.kill(actor.handle)
 
-    def _create(self, place: int | None) -> PoolActor:
+    def _create(self, place: int) -> PoolActor:
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         strategy: Any = "SPREAD"
-        if self.group is not None and place is not None:
+        if self.group is not None:
             strategy = PlacementGroupSchedulingStrategy(
                 self.group, placement_group_bundle_index=place
             )
         kind: Any = ray.remote(ChainActor)
         handle = kind.options(
-            num_cpus=0.0 if place is None else self.allocation.cpus,
+            num_cpus=self.allocation.cpus,
             num_gpus=self.allocation.gpus,
             scheduling_strategy=strategy,
             runtime_env=same_imports(),
             max_restarts=_RESTARTS,
             max_task_retries=0,
         ).remote(self.setup)
-        return PoolActor(handle, place, handle.state.remote())
-
-    def _check_stopped(self, stopped: Stopped) -> None:
-        if self._closed or stopped():
-            raise StoppedError("the run stops")
+        return PoolActor(handle, handle.state.remote())
 
     def _take(self, stopped: Stopped, *, idle: bool) -> PoolActor:
         """An actor that is ready; idle: one without a batch, which has one now. Raises as `start`.
@@ -239,27 +231,16 @@ class ActorPool:
             with self._lock:
                 if self._fault is not None:
                     raise self._fault
-                self._check_stopped(stopped)
+                if stopped():
+                    raise StoppedError("the run stops")
                 free = {own.state: own for own in self.actors if not (idle and own.busy)}
                 for ref in ray.wait(list(free), num_returns=1, timeout=0)[0] if free else []:
                     if self._is_ready(free[ref]):
                         free[ref].busy |= idle
                         return free[ref]
-                if not self.actors:
-                    self._fault = ModelError(
-                        f"infrastructure: no actor of the {self.name} is left, and none can be "
-                        f"started ({'; '.join(self.remarks)})"
-                    )
-                    continue
-                waited = time.monotonic() - self._waiting_since
-                crowds = not (self.allocation.gpus or self._spare) and waited > _SPARE_SECONDS
                 if any(own.busy for own in self.actors) or is_reserved(self.group):
                     self._waiting_since = time.monotonic()
-                elif crowds and self.cluster.lost_nodes():
-                    # Other models' places may fill the nodes that are left: better crowd one.
-                    self._spare = True
-                    self.actors.append(self._create(None))
-                elif waited > PATIENCE:
+                elif time.monotonic() - self._waiting_since > PATIENCE:
                     raise ModelError(
                         f"infrastructure: no actor of the {self.name} could be placed within "
                         f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
@@ -277,34 +258,25 @@ class ActorPool:
         except ray.exceptions.ActorUnavailableError:  # Ray is about to start it again
             actor.state = actor.handle.state.remote()
             return False
-        except ray.exceptions.RayTaskError as error:
-            reply = ModelError(f"{self.name}: {_last_line(error)}")
-        except ray.exceptions.RayError as error:
-            self.actors.remove(actor)  # Ray does not start its process any more
-            if actor.ready is not None:  # it is not the model that fails at its start
-                self.actors.append(self._create(actor.place))
-                return False
+        except ray.exceptions.RayError as error:  # Ray does not start its process any more
             reply = ModelError(f"infrastructure: {self.name}: {_last_line(error)}")
         if isinstance(reply, ActorReady):
-            self.processes.setdefault(reply.process, reply.seconds)
-            actor.ready, self.methods = reply, reply.methods
+            self.loads.setdefault(reply.process, reply.seconds)
+            actor.node_id, actor.node, self.methods = reply.node_id, reply.node, reply.methods
             return True
-        if actor in self.actors:
-            self.actors.remove(actor)
-            ray.kill(actor.handle)
-        if not (self.actors or self.processes):  # nobody could load it
-            if isinstance(reply, DeviceMemoryError | MemoryError):
-                raise reply  # there may be room another time: the next start tries it
-            self._fault = reply
+        self.actors.remove(actor)
+        ray.kill(actor.handle)
+        if not (self.actors or self.loads):  # nobody could load it
+            if not isinstance(reply, DeviceMemoryError | MemoryError):
+                self._fault = reply  # else there may be room another time
             raise reply
         self.remarks[f"the {self.name} has an actor less: {reply}"] = None
+        if not self.actors:
+            self._fault = ModelError(
+                f"infrastructure: no actor of the {self.name} is left, and none can be started "
+                f"({'; '.join(self.remarks)})"
+            )
         return False
-
-
-def _death_words(error: BaseException) -> str:
-    """Ray's name of an actor's loss and the beginning of what it says, without ids."""
-    words = re.sub(r"\b[0-9a-f]{16,}\b ?", "", error_line(error))
-    return f"{type(error).__name__}: {words[:200]}"
 
 
 def _last_line(error: BaseException) -> str:
@@ -323,42 +295,28 @@ class ServedModel:
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
         self._model: Any = None
-        self._lock = Lock()
-        self.seconds = 0.0
+        self._lock = RLock()
+        self.methods: tuple[str, ...] = ()
+        self.used = 0, 0.0
 
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """Of `actor.ASKED`, those that the model has."""
-        return methods_of(self._model)
-
-    @property
-    def used(self) -> tuple[int, float]:
-        """As of `ActorPool`."""
-        return int(self._model is not None), self.seconds
-
-    def start(self, stopped: Stopped) -> None:
-        """Load the model where it is not loaded. Raises what loading raises, and StoppedError."""
-        self.ask("", (), stopped)
+    def start(self, _: Stopped) -> None:
+        """Load the model where it is not loaded. Raises what loading raises."""
+        with self._lock:
+            if self._model is None:
+                started = time.perf_counter()
+                self._model = self._load()
+                self.methods = methods_of(self._model)
+                self.used = 1, time.perf_counter() - started
 
     def ask(self, method: str, args: Sequence[Any], stopped: Stopped) -> ActorAnswer:
-        """Call the model; none of its methods to load it. Raises what it raises, StoppedError."""
-        while not self._lock.acquire(timeout=_WAIT_SECONDS):
+        """Call the loaded model. Raises what it raises, and StoppedError."""
+        with self._lock:
             if stopped():
                 raise StoppedError("the run stops")
-        started = time.perf_counter()
-        try:
-            if self._model is None:
-                self._model = self._load()
-            return ActorAnswer(getattr(self._model, method)(*args) if method else None)
-        finally:
-            self.seconds += time.perf_counter() - started
-            self._lock.release()
-
-
-def for_thread(model: ActorPool | ServedModel, stopped: Stopped) -> Any:
-    """The model for one thread; started where no thread did before. Raises as `start`."""
-    model.start(stopped)
-    return RemoteModel(model.methods, partial(model.ask, stopped=stopped))
+            started = time.perf_counter()
+            value = getattr(self._model, method)(*args)
+            self.used = 1, self.used[1] + time.perf_counter() - started
+            return ActorAnswer(value)
 
 
 Place = tuple[RoleName, ModelSpec]
@@ -386,7 +344,6 @@ class PoolManager:
     )
     _models: dict[str, tuple[str, ActorPool | ServedModel]] = field(default_factory=dict)
     _groups: dict[str, Any] = field(default_factory=dict)  # of pools; "": of those that share
-    _gone: dict[str, None] = field(default_factory=dict)  # remarks on nodes
     _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
 
@@ -417,7 +374,12 @@ class PoolManager:
                         own = bind(spec, role, self.context, force=force)
                         self._bound[place] = own, ServedModel(own.load)
                     else:
-                        pool = self._allocation(role)
+                        if role not in self._allocations:  # it was not planned for
+                            alone = allocate([role], self.requests, self.cluster.nodes())[role]
+                            self._allocations[role] = replace(
+                                alone, actors=1, cpus=0.0, shared=False
+                            )
+                        pool = self._allocations[role]
                         setup = ActorSetup(role, spec.text, force, pool.threads, pool.gpus)
                         there = self._bind_on_node(setup)
                         self._bound[place] = there, replace(setup, identity=there.identity)
@@ -439,9 +401,9 @@ class PoolManager:
     def messages(self) -> list[str]:
         """What was lost and made good, a sentence each."""
         if not self._closed:
-            lost = self.cluster.lost_nodes()
-            self._gone |= {f"node {node.name} left the cluster": None for node in lost}
-        return [*(line for pool in self._pools for line in pool.messages()), *self._gone]
+            self.cluster.nodes()
+        gone = [f"node {node.name} left the cluster" for node in self.cluster.lost]
+        return [*(line for pool in self._pools for line in pool.messages()), *gone]
 
     def close(self) -> None:
         """End all actors, and leave their places."""
@@ -458,12 +420,6 @@ class PoolManager:
     @property
     def _pools(self) -> list[ActorPool]:
         return [own for _, own in list(self._models.values()) if isinstance(own, ActorPool)]
-
-    def _allocation(self, role: RoleName) -> Allocation:
-        if role not in self._allocations:  # it was not planned for
-            alone = allocate([role], self.requests, self.cluster.nodes())[role]
-            self._allocations[role] = replace(alone, actors=1, cpus=0.0, shared=False)
-        return self._allocations[role]
 
     def _bind_on_node(self, setup: ActorSetup) -> BoundRole:
         """Bind on one node of the kind that the role's actors will be on."""
@@ -502,16 +458,15 @@ class PoolManager:
         name = bound.resources.shares or f"{bound.role} {bound.spec}"
         with self._lock:
             if name not in self._models:
-                own = source if isinstance(source, ServedModel) else self._pool(name, source)
-                self._models[name] = bound.role, own
+                if isinstance(source, ActorSetup):
+                    own = self._allocations[source.role]
+                    planned = [self._allocations[role] for role in self._roles]
+                    key = "" if own.shared else name
+                    if key not in self._groups:
+                        sharing = [each for each in planned if each.shared]
+                        self._groups[key] = reserve(sharing if own.shared else [own])
+                    pool = ActorPool(self.cluster, source, own, self._groups[key])
+                self._models[name] = bound.role, pool if isinstance(source, ActorSetup) else source
             model = self._models[name][1]
-        return for_thread(model, stopped)
-
-    def _pool(self, name: str, setup: ActorSetup) -> ActorPool:
-        allocation = self._allocations[setup.role]
-        key = "" if allocation.shared else name
-        if key not in self._groups:
-            planned = [self._allocations[role] for role in self._roles]
-            sharing = [own for own in planned if own.shared]
-            self._groups[key] = reserve(sharing if allocation.shared else [allocation])
-        return ActorPool(self.cluster, setup, allocation, self._groups[key])
+        model.start(stopped)
+        return RemoteModel(model.methods, partial(model.ask, stopped=stopped))

@@ -68,7 +68,7 @@ class LocalActor:
     setup: ActorSetup
     options: dict[str, Any] = field(default_factory=dict)
     ready_says: Any = READY
-    answers: Callable[[Any], Any] = lambda inputs: ActorAnswer(list(inputs), None, 0.25)
+    answers: Callable[[Any], Any] = lambda inputs: ActorAnswer(list(inputs), 0.25)
     killed: bool = False
     deaths: int = 0
     requests: list[Any] = field(default_factory=list)

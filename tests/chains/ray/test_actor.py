@@ -6,7 +6,6 @@ import ast
 import os
 import pickle
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench import __version__
-from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import (
     ASKED,
     ActorAnswer,
@@ -30,7 +28,7 @@ from pytest_cepbench.chains.ray.actor import (
     with_images,
 )
 from pytest_cepbench.chains.ray.cluster import same_imports
-from pytest_cepbench.chains.ray.pools import ServedModel, for_thread
+from pytest_cepbench.chains.ray.pools import ServedModel
 from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
@@ -304,8 +302,8 @@ QUESTION = VqaQuestion("is it red?", ("yes", "Yes"))
 class _Actors:
     """Replies to every request with what the test says, and keeps the requests."""
 
-    def __init__(self, value: Any = None, lengths: Any = None) -> None:
-        self.answer = ActorAnswer(value, lengths)
+    def __init__(self, value: Any = None) -> None:
+        self.answer = ActorAnswer(value)
         self.requests: list[tuple[str, Sequence[Any]]] = []
 
     def ask(self, method: str, args: Sequence[Any]) -> ActorAnswer:
@@ -359,21 +357,6 @@ def test_images_are_sent_as_pixels() -> None:
         assert np.array_equal(image, PIXELS)
 
 
-def test_lengths_come_with_the_last_reply() -> None:
-    """For the same texts nothing is asked again; for others it is."""
-    actors = _Actors(lengths=([2], 77))
-    model: Any = RemoteModel(["encode_texts", "text_lengths"], actors.ask)
-    model.encode_texts(["two words"])
-    assert model.text_lengths(("two words",)) == ([2], 77)
-    assert len(actors.requests) == 1
-
-    actors.answer = ActorAnswer(([3], 77))
-    assert model.text_lengths(["another text here"]) == ([3], 77)
-    assert [method for method, _ in actors.requests] == ["encode_texts", "text_lengths"]
-    model.text_lengths(["two words"])
-    assert len(actors.requests) == 3
-
-
 class _Server:
     """Answers with what it is asked."""
 
@@ -389,7 +372,7 @@ def _never() -> bool:
 
 
 def test_a_model_behind_a_server_is_loaded_once() -> None:
-    """However many threads and roles hold it; its time is counted."""
+    """However many threads and roles hold it; its time is counted, and no call follows the end."""
     loads: list[str] = []
 
     def load() -> _Server:
@@ -397,48 +380,11 @@ def test_a_model_behind_a_server_is_loaded_once() -> None:
         return _Server()
 
     shared = ServedModel(load)
-    assert shared.used == (0, 0.0)
-    models: list[Any] = [for_thread(shared, _never) for _ in range(2)]
-    assert models[0].describe([IMAGE], "p", (2,)) == ([IMAGE], "p", (2,))
-    assert models[1].generate(["t"], [3]) == (["t"], [3])
-    assert not hasattr(models[0], "judge")
+    for _ in range(2):
+        shared.start(_never)
+    assert shared.ask("describe", ([IMAGE], "p", (2,)), _never).value == ([IMAGE], "p", (2,))
+    assert shared.methods == ("describe", "generate")
     assert (loads, shared.used[0]) == (["load"], 1)
     assert 0 < shared.used[1] < 5
-
-
-def test_threads_take_turns_until_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call at a time; a thread that waits leaves when the run stops."""
-    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
-    stopped, entered, leave = threading.Event(), threading.Event(), threading.Event()
-    errors: list[Exception] = []
-
-    class Slow(_Server):
-        """Takes as long as the test says."""
-
-        def describe(self, *asked: Any) -> Any:
-            """As a describer."""
-            entered.set()
-            assert leave.wait(5)
-            return asked
-
-    shared = ServedModel(Slow)
-    first: Any = for_thread(shared, _never)
-    second: Any = for_thread(shared, stopped.is_set)
-
-    def wait() -> None:
-        try:
-            second.describe("never")
-        except StoppedError as error:
-            errors.append(error)
-
-    asking = threading.Thread(target=lambda: first.describe("first"))
-    asking.start()
-    assert entered.wait(5)
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    stopped.set()
-    waiting.join(5)
-    assert len(errors) == 1
-    leave.set()
-    asking.join(5)
-    assert second.describe("now") == ("now",)  # free again: nothing to wait for
+    with pytest.raises(StoppedError):
+        shared.ask("describe", ([IMAGE], "p", (2,)), lambda: True)
