@@ -380,12 +380,6 @@ class DeviceSwap:
         if handle not in self._resident:
             self._resident.append(handle)
 
-    def unload_all(self) -> None:
-        """Free all devices; models come back when they are asked again."""
-        for handle in self._resident:
-            handle.unload()
-        self._resident.clear()
-
 
 class ModelHandle:
     """A model of one role, or of several that share it: loaded when it is first asked for.

@@ -205,7 +205,6 @@ class Evaluator:
             context.folder,
             processes=context.workers if local else max(2, context.workers),
             stopped=self.stop.is_set,
-            release_models=self.models.residency.unload_all,
             swap=self.models.residency.swap,
             progress=self.progress,
         )
@@ -373,14 +372,13 @@ class Evaluator:
         return usage_between(self._charged, self.usage, 0.0, self.context.worker)
 
     def drain_messages(self) -> list[str]:
-        """New remarks on memory and models since the last call."""
+        """New remarks on models since the last call."""
         remarks = dict.fromkeys(
             remark for runner in self.runners for remark in runner.tally.remarks
         )
         new = [remark for remark in remarks if remark not in self._shown_remarks]
         self._shown_remarks.update(new)
-        shards: WorkQueue | None = self.opened.get("shards")
-        return [*([] if shards is None else shards.take_remarks()), *new]
+        return new
 
     def publish(self, seconds: float | None, waiting: Callable[[int], None] | None) -> list[str]:
         """Wait until all results are published; returns what went wrong with that.

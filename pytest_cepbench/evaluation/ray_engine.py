@@ -108,8 +108,7 @@ class RayEngine:
 
     def messages(self) -> list[str]:
         """What happened to the cluster and was made good, a sentence each."""
-        remarks = (remark for _, _, work in self._helpers for remark in work.remarks)
-        return [*self.pools.messages(), *remarks]
+        return self.pools.messages()
 
     def close(self) -> None:
         """Stop the threads in the middle of their batches, end the actors, leave the cluster."""

@@ -170,7 +170,7 @@ class Document(msgspec.Struct, frozen=True):
     setup: what was gated against what.
     problems: why the run is incomplete; empty where it is complete.
     infrastructure: problems of machines that the run recovered from: workers that died and what
-    happened to their work, memory that ran out, tests that ran again after an error.
+    happened to their work, tests that ran again after an error.
     deaths: workers that died; nothing is accepted from a run with any.
     provenance: which models were compared, and where, when and how the run was made.
     effort: of the whole run, including work that workers did for the cases of others.

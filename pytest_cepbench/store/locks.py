@@ -1,9 +1,9 @@
-"""Locks of the processes that use a store: which one computes what, and turns for the memory.
+"""Locks of the processes that use a store: which one computes what.
 
 A work lock keeps two processes from computing the same; it guards no data, and reading and writing
 never wait for it. All are locks of the operating system on files beside the store, so they end with
 the process, however it ends. The holder touches its files from time to time, and a waiting process
-looks at their age, so that it never waits without end.
+says their age.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Self
 
-from pytest_cepbench.errors import StoreError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.store.database import INDEX, store_errors
-
-PATIENCE = 1800.0
-"""Seconds that a process waits for others that store nothing and request nothing: one batch of a
-large model, or loading it, may take as long."""
 
 QUIET_SECONDS = 3.0
 """Seconds that a process waits for one of another run before it says for whom."""
@@ -35,7 +30,7 @@ _POLL_SECONDS = 0.05
 _STARTER = "exec(eval(sys.stdin.readline()))"
 """In the command line of a worker of xdist: the parent is the run."""
 
-_HEARTBEAT_SECONDS = 5.0  # far below the patience of others; a system call for each lock
+_HEARTBEAT_SECONDS = 5.0  # a system call for each lock
 
 _UNKNOWN = "process:"
 
@@ -180,53 +175,6 @@ class WorkLocks:
                 )
             return who
         return ""
-
-    @contextmanager
-    def shared(self, make_room: Callable[[], None]) -> Iterator[None]:
-        """Work at the same time as others.
-
-        make_room: called before waiting for a process that works exclusively.
-        """
-        with self._turn("wanted") as wanted:
-            if not _try_lock(wanted, fcntl.LOCK_SH):
-                make_room()
-                self._wait(wanted, fcntl.LOCK_SH)
-            with self._turn("working") as working:
-                self._wait(working, fcntl.LOCK_SH)
-                fcntl.flock(wanted, fcntl.LOCK_UN)
-                yield
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Work while no other process on this store does; not from inside `shared`."""
-        with self._turn("wanted") as wanted:
-            self._wait(wanted, fcntl.LOCK_EX)
-            with self._turn("working") as working:
-                self._wait(working, fcntl.LOCK_EX)
-                yield
-
-    @contextmanager
-    def _turn(self, name: str) -> Iterator[int]:
-        with store_errors(_index(self._folder)):
-            file = _open(self._folder / f"{name}.turn")
-        try:
-            yield file
-        finally:
-            _release(file)
-
-    def _wait(self, file: int, how: int) -> None:
-        """Lock a file; wait as long as the heartbeats of others go on."""
-        started = time.monotonic()
-        while not _try_lock(file, how):
-            waited = time.monotonic() - started
-            self.say_who(waited)
-            if min(waited, self.since_heartbeat()) > PATIENCE:
-                raise StoreError(
-                    f"another process has kept this one from working on the store "
-                    f"{self._folder.parent} for {waited / 60:.0f} minutes, and has stored nothing: "
-                    "end that process, or give another store (--cep-store)"
-                )
-            time.sleep(_POLL_SECONDS)
 
 
 def _index(folder: Path) -> Path:

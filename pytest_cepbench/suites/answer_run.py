@@ -156,7 +156,6 @@ class AnswerRun(SuiteRun):
         identities = [remember(bound) for bound in models] or [self.assignments.subject]
         plan = self.data.plan
         prompts = [str(plan), plan.system, plan.image, plan.edit]
-        prompts += [plan.reference] if plan.reference else []
         return digest_json([prompts, identities, self.suite.name, dict(self.dataset.identity)])
 
     def show(self, case: Case, sample_id: str, *, anchor: bool = False) -> AnswerExcerpt | None:
@@ -338,8 +337,6 @@ class AnswerRun(SuiteRun):
         }
         if "writer" in self.assignments.roles:
             identity["system prompt"] = short_prompt(plan.system)
-            if plan.reference:
-                identity["reference prompt"] = short_prompt(plan.reference)
             identity["image prompt"] = short_prompt(plan.image)
         if "editor" in self.assignments.roles:
             identity["edit prompt"] = short_prompt(plan.edit)

@@ -13,7 +13,6 @@ import msgspec
 from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.chains.answers.answer_plan import (
-    REFERENCE_PLACEHOLDER,
     STEP_PLACEHOLDER,
     AnswerPlan,
     BattleRules,
@@ -108,13 +107,13 @@ class AnswerTable(_Strict, frozen=True):
     """The interleaved answers that a suite asks for, in place of `[chain]`; see `AnswerPlan`.
 
     steps: "free" where the model decides how many, "gold" where it is told the reference answer's
-    number, as OpenING's published scripts do, or the number that it is told.
+    number, as OpenING's published scripts do.
     most: steps that an answer may have.
     seed: what every step's seed is derived from.
     seeds: how often each question is asked, each time with seeds of its own.
     """
 
-    steps: Literal["free", "gold"] | int = "free"
+    steps: Literal["free", "gold"] = "free"
     most: int = MOST_STEPS
     seed: int = 0
     seeds: int = 1
@@ -145,8 +144,6 @@ class PromptsTable(_Strict, frozen=True):
     system: the writer's system prompt, of interleaved answers.
     image, edit: what generator and editor draw a step from, holding `{step}`; `{question}` stands
     for the question's texts.
-    reference: what the writer is told after the question, holding `{reference}`, the reference
-    answer: for answers that judges are trained on, never for a gate.
     """
 
     describe: str = ""
@@ -156,7 +153,6 @@ class PromptsTable(_Strict, frozen=True):
     system: str = ""
     image: str = STEP_PLACEHOLDER
     edit: str = STEP_PLACEHOLDER
-    reference: str = ""
 
 
 class RolesTable(_Strict, frozen=True):
@@ -303,7 +299,6 @@ class Suite(msgspec.Struct, frozen=True):
             prompts.system,
             prompts.image,
             prompts.edit,
-            prompts.reference,
         )
 
     @property
@@ -396,14 +391,8 @@ def _answer_problems(table: SuiteTable) -> Iterator[str]:
     assert answer is not None
     if not 1 <= answer.most <= MOST_STEPS:
         yield f"answer.most = {answer.most}: 1 to {MOST_STEPS} steps are expected"
-    if isinstance(answer.steps, int) and not 1 <= answer.steps <= answer.most:
-        yield f"answer.steps = {answer.steps}: 1 to answer.most = {answer.most} is expected"
     if answer.seeds < 1:
         yield f"answer.seeds = {answer.seeds}: at least 1 is expected"
-    if prompts.reference and prompts.reference.count(REFERENCE_PLACEHOLDER) != 1:
-        yield (
-            f"prompts.reference = {prompts.reference!r} does not hold {REFERENCE_PLACEHOLDER} once"
-        )
     for key in ("image", "edit"):
         prompt = getattr(prompts, key)
         if STEP_PLACEHOLDER not in prompt:

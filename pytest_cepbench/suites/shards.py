@@ -19,7 +19,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
+from pytest_cepbench.errors import CepError, MeasurementError
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.suite_run import SuiteRun
@@ -62,9 +62,7 @@ class WorkQueue:
     folder: where they note for one another what is done.
     processes: how many they are.
     stopped: whether to compute no more for other cases.
-    release_models: takes all models off their devices.
     swap: whether models take turns there, so that each should do all it can before the next.
-    remarks: what had to be done about memory, for people.
     cases: of the run: the suite's file, the case, and the samples of each category that it looks
     at first.
     """
@@ -75,10 +73,8 @@ class WorkQueue:
     folder: Path
     processes: int = 1
     stopped: Callable[[], bool] = lambda: False
-    release_models: Callable[[], None] = lambda: None
     swap: bool = False
     progress: Progress = field(default_factory=Progress)
-    remarks: list[str] = field(default_factory=list)
     cases: list[tuple[Path, Case, int | None]] = field(default_factory=list)
     _tasks: list[ShardTask] | None = field(default=None)
     _done: set[str] = field(default_factory=set)
@@ -94,11 +90,6 @@ class WorkQueue:
         self._tasks = None
         self._done.clear()
         self._given_up.clear()
-
-    def take_remarks(self) -> list[str]:
-        """What had to be done about memory since this was asked last."""
-        remarks, self.remarks[:] = list(self.remarks), []
-        return remarks
 
     def compute(self, path: Path, case: Case, most: int | None = None) -> None:
         """Have all made that a case needs and the store does not hold, by this process or another.
@@ -167,34 +158,12 @@ class WorkQueue:
                 lock.keep = True
                 raise MeasurementError(
                     f"infrastructure: {lock.crashes} processes of this run died while they worked "
-                    f"on {len(task.samples)} samples from {task.samples[0].id!r} on, the last one "
-                    "alone: give them more memory, or smaller batches (batch_size=)"
+                    f"on {len(task.samples)} samples from {task.samples[0].id!r} on: give them "
+                    "more memory, or smaller batches (batch_size=)"
                 )
-            self._do(task, alone=lock.crashes > 0)
+            task.run.read(task.case, task.samples)
         self._note_done(task)
         return True
-
-    def _do(self, task: ShardTask, *, alone: bool) -> None:
-        """Grow and read; where not even one input fits, once more with the machine for itself."""
-        locks = self.store.locks
-        try:
-            with locks.exclusive() if alone else locks.shared(self.release_models):
-                task.run.read(task.case, task.samples)
-        except DeviceMemoryError as error:
-            if alone:
-                raise
-            problem = str(error)
-        else:
-            return
-        self.release_models()  # not before the error and the tensors in its traceback are gone
-        try:
-            with locks.exclusive():
-                task.run.read(task.case, task.samples)
-        except DeviceMemoryError as error:
-            raise DeviceMemoryError(f"infrastructure, tried once more alone: {error}") from error
-        self.remarks.append(
-            f"infrastructure: {problem}; it went well alone, with the models off their devices"
-        )
 
     def _compute_one(self) -> bool:
         """Do one task of another case that no process has locked; False where there is none."""
@@ -237,17 +206,16 @@ class WorkQueue:
                 lock = self.store.locks.acquire(name, self.run_id)
                 if lock is not None:
                     stack.enter_context(lock)
-                    lock.keep = lock.crashes > 0  # left to `_take`, which does it alone
+                    lock.keep = lock.crashes > 0  # left to `_take`, which does no other with it
                     if not lock.crashes:
                         locked.add(name)
             mine = [task for task in tasks.values() if task.name in locked]
             try:
-                with self.store.locks.shared(self.release_models):
-                    for run in dict.fromkeys(task.run for task in mine):
-                        run.grow([(task.case, task.samples) for task in mine if task.run is run])
-                    for task in sorted(mine, key=lambda task: task.case.key.metric):
-                        task.run.read(task.case, task.samples)
-                        self._note_done(task)
+                for run in dict.fromkeys(task.run for task in mine):
+                    run.grow([(task.case, task.samples) for task in mine if task.run is run])
+                for task in sorted(mine, key=lambda task: task.case.key.metric):
+                    task.run.read(task.case, task.samples)
+                    self._note_done(task)
             except CepError:
                 return  # met again, shard by shard, by the case that needs it
 

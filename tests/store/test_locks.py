@@ -1,22 +1,19 @@
-"""Claims on work, and turns: locks that end with the process that holds them."""
+"""Claims on work: locks that end with the process that holds them."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import resource
-import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
 
-from pytest_cepbench.errors import StoreError, StoreFullError
+from pytest_cepbench.errors import StoreFullError
 from pytest_cepbench.store.locks import WorkLocks
 
 PATIENCE = 10.0
@@ -129,62 +126,6 @@ def test_a_process_elsewhere_is_named_by_its_host(locks: WorkLocks, tmp_path: Pa
     assert "end that process there" in said[0]
 
 
-def test_who_works_alone_waits_for_the_others_and_they_for_it(
-    locks: WorkLocks, tmp_path: Path
-) -> None:
-    """Those who come meanwhile make room before they wait."""
-    order: list[str] = []
-    started, asked, room = threading.Event(), threading.Event(), threading.Event()
-
-    def alone() -> None:
-        started.set()
-        with locks.exclusive():
-            order.append("alone begins")
-            assert room.wait(PATIENCE)
-            order.append("alone ends")
-
-    def another() -> None:
-        def make_room() -> None:
-            order.append("room is made")
-            room.set()
-
-        asked.set()
-        with locks.shared(make_room):
-            order.append("another works")
-
-    first = threading.Thread(target=alone)
-    second = threading.Thread(target=another)
-    with locks.shared(lambda: None):
-        first.start()
-        assert started.wait(PATIENCE)
-        while not _is_wanted(tmp_path / "claims"):
-            time.sleep(0.01)
-        second.start()
-        assert room.wait(PATIENCE)
-        order.append("the first is done")
-    first.join(PATIENCE)
-    second.join(PATIENCE)
-    assert order == [
-        "room is made", "the first is done", "alone begins", "alone ends", "another works",
-    ]  # fmt: skip
-
-
-def _is_wanted(folder: Path) -> bool:
-    """Whether a process waits to work alone."""
-    with (folder / "wanted.turn").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-def test_many_work_together(locks: WorkLocks) -> None:
-    """No process waits where none wants to be alone."""
-    with locks.shared(pytest.fail), locks.shared(pytest.fail):
-        pass
-
-
 def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(locks: WorkLocks) -> None:
     """A process that forked while it had work and died: its death is known, and none waits."""
     reading, writing = os.pipe()
@@ -215,7 +156,7 @@ def test_what_was_given_back_is_free_although_a_child_lives(locks: WorkLocks) ->
     for keep in (True, False):
         mine = locks.acquire("a", "run")
         assert mine is not None
-        with mine, locks.shared(pytest.fail):
+        with mine:
             mine.keep = keep
             child = os.fork()
             if child == 0:
@@ -224,7 +165,7 @@ def test_what_was_given_back_is_free_although_a_child_lives(locks: WorkLocks) ->
                 os._exit(0)
         again = locks.acquire("a", "run")
         assert again is not None
-        with again, locks.exclusive():
+        with again:
             pass
     os.close(reading)
     os.close(writing)
@@ -253,60 +194,6 @@ def test_signs_of_life(locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.Mon
     with other:
         locks.heartbeat()  # no word of what was given back
         assert locks.since_heartbeat("a") == float("inf")
-
-
-def test_no_process_waits_for_ever_for_a_turn(
-    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process stopped while it works, alone or beside others, is waited for until a limit."""
-    monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.2)
-    reading, writing = os.pipe()
-    for alone in (True, False):
-        child = os.fork()
-        if child == 0:
-            with locks.exclusive() if alone else locks.shared(lambda: None):
-                os.write(writing, b"x")
-                os.kill(os.getpid(), signal.SIGSTOP)
-            os._exit(0)
-        os.read(reading, 1)
-        made_room: list[bool] = []
-        turn = (
-            locks.shared(lambda: made_room.append(True))  # noqa: B023 - called at once
-            if alone
-            else locks.exclusive()
-        )
-        with pytest.raises(StoreError, match="has stored nothing: end that process, or"), turn:
-            pytest.fail("it was not waited for")
-        assert bool(made_room) == alone
-        os.kill(child, signal.SIGCONT)
-        assert os.waitpid(child, 0)[1] == 0
-    os.close(reading)
-    os.close(writing)
-
-
-@pytest.mark.slow
-def test_a_wait_goes_on_while_there_are_signs_of_life(
-    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that works alone for long, and stores what it makes, is waited for."""
-    monkeypatch.setattr("pytest_cepbench.store.locks.PATIENCE", 0.3)
-    monkeypatch.setattr("pytest_cepbench.store.locks._HEARTBEAT_SECONDS", 0.0)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        own = WorkLocks(tmp_path / "claims")
-        held = own.acquire("a", "run")
-        assert held is not None
-        with held, own.exclusive():
-            os.write(writing, b"x")
-            for _ in range(20):
-                own.heartbeat()
-                time.sleep(0.05)
-        os._exit(0)
-    os.read(reading, 1)
-    with locks.shared(lambda: None):
-        pass
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_claim_that_cannot_be_noted_is_not_kept(tmp_path: Path) -> None:

@@ -153,41 +153,6 @@ def test_a_stopped_run_is_not_helped(tmp_path: Path) -> None:
     assert not TELLER.seen
 
 
-def test_out_of_memory_is_tried_once_more_alone(tmp_path: Path) -> None:
-    """All models leave their devices before; a remark says that it happened."""
-    left: list[str] = []
-
-    def short_of_memory(_: Sequence[Image.Image]) -> None:
-        if not left:
-            raise MemoryError
-
-    TELLER.before = short_of_memory
-    with at_work(tmp_path, release_models=lambda: left.append("all")) as (queue, staged):
-        assert judged(queue, staged, tmp_path, "overall-gc") > 0
-        assert left == ["all"]
-        (remark,) = queue.take_remarks()
-        assert not queue.take_remarks()
-    assert remark.startswith(
-        "infrastructure: python:tests.suites.test_shards:teller runs out of mem"
-    )
-
-
-def test_out_of_memory_alone_is_the_error(tmp_path: Path) -> None:
-    """A second time nothing is tried any more."""
-
-    def short_of_memory(_: Sequence[Image.Image]) -> None:
-        raise MemoryError
-
-    TELLER.before = short_of_memory
-    with (
-        at_work(tmp_path) as (queue, staged),
-        pytest.raises(
-            DeviceMemoryError, match=r"infrastructure, tried once more alone: .* runs out"
-        ),
-    ):
-        queue.compute(tmp_path, staged.cases["overall-gc"])
-
-
 def test_a_shard_that_kills_twice_is_left_alone(tmp_path: Path) -> None:
     """The third process says what happened, and so does every one after it."""
     for _ in range(2):

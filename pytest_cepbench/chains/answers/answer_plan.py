@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 STEP_PLACEHOLDER, QUESTION_PLACEHOLDER = "{step}", "{question}"
 
-REFERENCE_PLACEHOLDER = "{reference}"
-
 TOLD = "The number of generated text-image pairs can be {number}: "
 """Stands before a question whose answer's number of steps is told. Source: OpenING's scripts."""
 
@@ -38,23 +36,19 @@ class AnswerPlan:
     """How the questions of a suite are asked.
 
     steps: "free", the model decides how many; "gold", it is told the reference answer's number, as
-        OpenING's published scripts do; or the number that it is told.
+        OpenING's published scripts do.
     most: an answer is cut after so many steps.
     seed: the run's seed, from which every step's seed is derived.
     system: the writer's system prompt.
     image, edit: what generator and editor draw a step from.
-    reference: what a writer is told after the question, its placeholder being the reference answer;
-        empty tells nothing. Answers written so win the battles that judges are trained on. Source:
-        OpenING, section 4.3 (reference-augmented generation).
     """
 
-    steps: Literal["free", "gold"] | int = "free"
+    steps: Literal["free", "gold"] = "free"
     most: int = MOST_STEPS
     seed: int = 0
     system: str = ""
     image: str = STEP_PLACEHOLDER
     edit: str = STEP_PLACEHOLDER
-    reference: str = ""
 
     def limit(self, sample: Sample) -> StepLimit:
         """How many steps the answer to a sample's question may have.
@@ -63,13 +57,12 @@ class AnswerPlan:
         """
         if self.steps == "free":
             return StepLimit(None, self.most)
-        if self.steps == "gold" and not sample.gold:
+        if not sample.gold:
             raise DatasetError(
                 f"{sample.id}: has no reference answer, whose number of steps is to be told: use "
                 'a data set that has them, or steps = "free" under [answer]'
             )
-        told = len(sample.gold) if self.steps == "gold" else self.steps
-        return StepLimit(min(told, self.most), self.most)
+        return StepLimit(min(len(sample.gold), self.most), self.most)
 
     def preface(self, sample: Sample) -> str:
         """What a writer is told before the question; empty where nothing is told."""

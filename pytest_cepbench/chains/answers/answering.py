@@ -20,11 +20,9 @@ from pytest_cepbench.artifacts.answer import (
     steps_without_reasoning,
 )
 from pytest_cepbench.chains.answers.answer_plan import (
-    REFERENCE_PLACEHOLDER,
     AnswerPlan,
     PieceRefs,
     parts_of,
-    refer_to_gold,
     refer_to_question,
 )
 from pytest_cepbench.chains.chain import derive_seed
@@ -248,26 +246,8 @@ class _Draft:
 
 
 def writer_step(plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner) -> Step:
-    """The step that writes the texts of an answer.
-
-    Raises DatasetError where a reference answer is to be told and there is none.
-    """
+    """The step that writes the texts of an answer. Raises DatasetError as `AnswerPlan.limit`."""
     preface, store = plan.preface(sample), runner.store
-    if plan.reference:
-        gold = refer_to_gold(sample, store)
-        if gold is None:
-            raise DatasetError(
-                f"{sample.id}: has no reference answer, which prompts.reference is to tell"
-            )
-        # The prompt stands after the question, the reference answer in its placeholder's place.
-        before, _, after = plan.reference.partition(REFERENCE_PLACEHOLDER)
-        first, last = ([text] if text.strip() else [] for text in (before, after))
-        digests = [[("text", digest_text(text)) for text in own] for own in (first, last)]
-        question = PieceRefs(
-            question.name,
-            (*question.pieces, *first, *gold.pieces, *last),
-            (*question.inputs, *digests[0], *gold.inputs, *digests[1]),
-        )
     seed = derive_seed(plan.seed, sample.id, 0)
     inputs = [["text", digest_text(preface)]] if preface else []
     key = key_of(runner.bound, plan.system, seed, [*inputs, *map(list, question.inputs)])

@@ -115,23 +115,6 @@ def test_the_reference_answers_number_is_told(store: Store) -> None:
     assert _with_image(own) == [True, True, False]
 
 
-def test_the_reference_answer_is_told_where_the_prompt_asks_for_it(store: Store) -> None:
-    """Its texts and images stand in the placeholder's place, after the question; another key."""
-    writer = SmallWriter()
-    plan = AnswerPlan(reference="Follow this answer: {reference} Improve it.")
-    (told,) = make_answers(plan, [question(0, gold=2)], pipeline(store, writer, SmallGenerator()))
-    (free,) = make_answers(FREE, [question(0, gold=2)], pipeline(store, writer, SmallGenerator()))
-    first, second = writer.asked
-
-    assert first.startswith(second)
-    rest = first.removeprefix(second)
-    assert rest.index("Follow this answer: ") < rest.index("gold 0") < rest.index("gold 1")
-    assert rest.endswith(" Improve it.")
-    assert told.keys[0] != free.keys[0]
-    with pytest.raises(DatasetError, match=r"q00: has no .*, which prompts\.reference"):
-        make_answers(plan, [question(0)], pipeline(store, writer, SmallGenerator()))
-
-
 def test_no_reference_answer_no_number(store: Store) -> None:
     """A data set without reference answers cannot tell their steps: it is said, not made up."""
     with pytest.raises(DatasetError, match="q00: has no reference answer"):
