@@ -49,7 +49,6 @@ _ADAPTERS = {
     "judge": "models.api.parameters:JudgeParams",
     "vqa": "models.api.parameters:VqaParams",
     "writer": "models.api.parameters:WriterParams",
-    "interleaver": "models.api.parameters:InterleaverParams",
     "human": "models.people:PeopleParams",
     "describer": "models.rule_based.scene_models:DescriberKnobs",
     "generator": "datasets.shapes.degrade:Degradation",

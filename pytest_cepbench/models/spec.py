@@ -8,6 +8,7 @@ Without a scheme the target is a folder or a hub id.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import types
 import typing
@@ -74,7 +75,7 @@ SCHEMES: Mapping[str, Scheme] = {
         Scheme(
             "openai",
             "a model behind an OpenAI-compatible server",
-            ("describer", "generator", "judge", "writer", "interleaver", "vqa"),
+            ("describer", "generator", "judge", "writer", "vqa"),
             f"{_HERE}.api.provider",
             served=True,
         ),
@@ -118,12 +119,6 @@ _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
 )
 
 P = TypeVar("P")
-
-
-def check_reasoning(value: str) -> None:
-    """Raise ValueError for a value of the parameter `reasoning` that does not exist."""
-    if value not in ("strip", "keep"):
-        raise ValueError(f"reasoning must be strip or keep, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -221,6 +216,25 @@ def check_at_least(params: object, least: int, *names: str) -> None:
             raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
+def check_number(
+    params: object, *names: str, least: float = 0.0, above: bool = False, most: float = math.inf
+) -> None:
+    """Raise ValueError naming a parameter that is given and no number from `least` to `most`.
+
+    above: whether `least` itself is too small.
+    """
+    for name in names:
+        value = getattr(params, name)
+        if value is None:
+            continue
+        low = value <= least if above else value < least
+        if low or value > most or not math.isfinite(value):
+            bounds = [f"{'above' if above else 'at least'} {least:g}"] * math.isfinite(least)
+            bounds += [f"at most {most:g}"] * math.isfinite(most)
+            wanted = " and ".join(bounds) or "finite"
+            raise ValueError(f"{name} must be a number, {wanted}, got {value}")
+
+
 def check_choice(params: object, name: str, choices: Sequence[str], of: str = "") -> None:
     """Raise ValueError naming a parameter that is given and none of its choices; of: what."""
     value = getattr(params, name)
@@ -243,6 +257,12 @@ def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[Mo
         dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
         for part in parts
     ]
+
+
+def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...]:
+    """Read a spec's parameters as dataclasses that share no name; raises as `parse_params`."""
+    own = split_params(spec, what, *({f.name for f in dataclasses.fields(kind)} for kind in kinds))
+    return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
 
 
 def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:

@@ -17,7 +17,6 @@ from pytest_cepbench.models.protocols import (
     Battle,
     Piece,
     RoleName,
-    StepLimit,
     VqaQuestion,
 )
 from tests.golden.frozen import assert_frozen
@@ -51,7 +50,6 @@ GENERATE: Call = lambda m: m.generate(["a red circle"], [7])  # noqa: E731
 WRITE: Call = lambda m: m.write([QUESTION], "Answer in steps.", [7])  # noqa: E731
 JUDGE: Call = lambda m: m.judge([BATTLE], [7])  # noqa: E731
 SCORE: Call = lambda m: m.score_answers([ANSWERED], [7])  # noqa: E731
-INTERLEAVE: Call = lambda m: m.interleave([QUESTION], [StepLimit()], [7])  # noqa: E731
 ASK: Call = lambda m: m.answer(  # noqa: E731
     [RED, "a red cat"], [[VqaQuestion("Is it red?", ("Yes",))], [VqaQuestion("How many?", ("1",))]]
 )
@@ -67,22 +65,17 @@ CALLS: tuple[tuple[str, RoleName, str, Call], ...] = (
      lambda m: m.describe_json([RED], ["which?"], SCHEMA, [7])),
     ("generate", "generator", "", GENERATE),
     ("generate with all", "generator",
-     "size=64x32&quality=high&num_inference_steps=4&guidance_scale=2.5&negative_prompt=blur",
+     "width=64&height=32&quality=high&num_inference_steps=4&guidance_scale=2.5&negative_prompt=blur",
      GENERATE),
     ("write", "writer", "", WRITE),
     ("write sampled", "writer", SAMPLED, WRITE),
     ("write json", "writer", "", lambda m: m.write_json([["?"]], "", {"type": "object"}, [7])),
     ("judge criteria", "judge", "", JUDGE),
     ("judge letters", "judge", "prompt=letters", JUDGE),
-    ("judge letters with probabilities", "judge",
-     "prompt=letters&logprobs=true", JUDGE),
     ("judge opening-gpt", "judge", "prompt=opening-gpt", JUDGE),
     ("judge opening-intjudge", "judge", f"prompt=opening-intjudge&{SAMPLED}", JUDGE),
     ("score criteria", "judge", "", SCORE),
     ("score opening-gpt", "judge", "prompt=opening-gpt&max_tokens=9", SCORE),
-    ("interleave", "interleaver", "", INTERLEAVE),
-    ("interleave two steps", "interleaver", SAMPLED,
-     lambda m: m.interleave([QUESTION], [StepLimit(2, 2)], [7])),
     ("vqa", "vqa", "", ASK),
     ("vqa in words", "vqa", "logprobs=false&system_prompt=be brief", ASK),
 )  # fmt: skip
@@ -91,7 +84,7 @@ CALLS: tuple[tuple[str, RoleName, str, Call], ...] = (
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     """A server that answers every request; no key is around."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     with serving() as fake:
         yield fake

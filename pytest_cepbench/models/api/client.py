@@ -8,13 +8,12 @@ which is imported in a fifth of the time that OpenAI's takes, and reads answers 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -24,25 +23,24 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ApiError, MissingDependencyError
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.models.api.endpoint import Endpoint
-from pytest_cepbench.models.api.faults import (
+from pytest_cepbench.models.api.parameters import RequestLimits
+from pytest_cepbench.models.api.responses import (
+    SERVED,
+    SYSTEM,
     check_document,
     classify_response,
     describe_body,
     is_web_page,
     read_json,
+    read_models,
     server_error,
 )
-from pytest_cepbench.models.api.parameters import RequestLimits
-from pytest_cepbench.models.api.responses import SERVED, SYSTEM, read_models
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
 
 T = TypeVar("T")
 
 CHAT, IMAGES, _MODELS = "chat/completions", "images/generations", "models"
 """Paths below an address."""
-
-_ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-"""Headers that say which account pays, and the variables that OpenAI's client takes them from."""
 
 _LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
 
@@ -105,9 +103,12 @@ class ApiClient:
             raise MissingDependencyError(
                 'an openai: model needs httpx2: pip install "pytest-cepbench[openai]"'
             ) from error
+        headers = {"User-Agent": "pytest-cepbench"}
+        if endpoint.key is not None:
+            headers["Authorization"] = f"Bearer {endpoint.key}"
         self._client = client = httpx2.AsyncClient(
             base_url=endpoint.url,
-            headers=_headers(endpoint),
+            headers=headers,
             timeout=limits.timeout,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
             # A redirect would send the image and the prompt wherever the server says.
@@ -146,9 +147,6 @@ class ApiClient:
         self._limits = limits
         self._prices = prices
         self._slots = asyncio.Semaphore(limits.concurrency)
-        # A server that is too busy is so for all requests: fewer are on the way together.
-        self._turns, self._sending = asyncio.Condition(), 0
-        self._most_sending, self._lowered_at = float(limits.concurrency), 0.0
         self._paused_until = 0.0
         self._models: tuple[str, ...] = ()  # that the server lists
         self._has_answered = False
@@ -230,24 +228,22 @@ class ApiClient:
             body = await asyncio.to_thread(request.body)
             tries, waited, usage = 0, 0.0, Usage()
             while True:
-                async with self._turn():
-                    while (held := self._paused_until - time.monotonic()) > 0:
-                        await asyncio.sleep(held)
-                    optional = {
-                        self._renamed.get(name, name): value
-                        for name, value in request.optional.items()
-                        if self._renamed.get(name, name) not in self._dropped
-                    }
-                    usage += Usage(requests=1, retries=min(1, usage.requests))
-                    begun = time.monotonic()
-                    try:
-                        reply = await self._send_once(request, body, optional)
-                        return self._completed(reply, usage, images=request.path == IMAGES)
-                    except ApiError as error:
-                        fault = error
-                    if fault.kind == "throttled" and begun >= self._lowered_at:
-                        self._most_sending = max(1.0, self._most_sending / 2)
-                        self._lowered_at = time.monotonic()
+                # A server that is too busy is so for all requests.
+                while (held := self._paused_until - time.monotonic()) > 0:
+                    await asyncio.sleep(held)
+                optional = {
+                    self._renamed.get(name, name): value
+                    for name, value in request.optional.items()
+                    if self._renamed.get(name, name) not in self._dropped
+                }
+                usage += Usage(requests=1, retries=min(1, usage.requests))
+                begun = time.monotonic()
+                try:
+                    document = await self._ask(request.path, body, optional)
+                    reply = await asyncio.to_thread(request.read, document)
+                    return self._completed(reply, usage, images=request.path == IMAGES)
+                except ApiError as error:
+                    fault = error
                 if self._own is not None:
                     self._own.check()
                 if fault.parameter in _NEEDED:
@@ -268,7 +264,7 @@ class ApiClient:
                     longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
                     # Random, so that requests which failed together are not repeated together.
                     pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - not for a secret
-                waited += time.monotonic() - begun + pause  # without that for a turn
+                waited += time.monotonic() - begun + pause
                 if tries >= self._retries or waited > self._limits.patience:
                     words = f"after {usage.requests} requests: {words}"
                     return Reply(Failure("unanswered", words), usage, passing=True)
@@ -278,24 +274,9 @@ class ApiClient:
                 else:
                     await asyncio.sleep(pause)
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Wait until a request may be sent, as many together as the server works on."""
-        async with self._turns:
-            await self._turns.wait_for(lambda: self._sending < int(self._most_sending))
-            self._sending += 1
-        try:
-            yield
-        finally:
-            self._sending -= 1
-            async with self._turns:
-                self._turns.notify_all()
-
-    async def _send_once(
-        self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> Reply:
-        """The reply to a request. Raises ApiError."""
-        content = await self._fetch(request.path, body, optional)
+    async def _ask(self, path: str, body: Mapping[str, Any], optional: Mapping[str, Any]) -> Any:
+        """The document that answers a request. Raises ApiError."""
+        content = await self._fetch(path, body, optional)
         document = read_json(content)
         if document is None:
             words = describe_body(content)
@@ -303,7 +284,7 @@ class ApiClient:
                 raise ApiError("fatal", words, cause="web page")
             raise ApiError("again", f"not JSON but {words}", 200)
         check_document(document)
-        return await asyncio.to_thread(request.read, document)
+        return document
 
     async def _fetch(
         self, path: str, body: Mapping[str, Any] | None, optional: Mapping[str, Any]
@@ -354,13 +335,13 @@ class ApiClient:
     def _completed(self, reply: Reply, usage: Usage, *, images: bool) -> Reply:
         """A reply with what its requests cost, and what they reveal of the server."""
         self._has_answered, self._retries = True, self._limits.retries
-        # One more after four times as many answers as requests are on the way.
-        more = self._most_sending + 0.25 / self._most_sending
-        self._most_sending = min(self._limits.concurrency, more)
-        value = self._without_key(reply.value)
+        # A server may say anything, also what it was sent.
+        value = reply.value
+        if isinstance(value, str):
+            value = mask_secrets(value, {"KEY": self._endpoint.key or ""})
+        elif isinstance(value, Failure):
+            value = Failure(value.kind, self._endpoint.clean(value.detail))
         drawn = int(images)
-        if isinstance(value, list):
-            drawn = sum(step.image is not None for step in value)
         tokens, (price_in, price_out, price_image) = reply.usage, self._prices
         cost = (tokens.input_tokens * price_in + tokens.output_tokens * price_out) / 1e6
         usage += replace(tokens, images=drawn, cost=cost + drawn * price_image)
@@ -390,24 +371,3 @@ class ApiClient:
         if self._own is not None:
             provenance |= self._own.provenance
         return Reply(value, usage, provenance, remarks=tuple(remarks))
-
-    def _without_key(self, value: Any) -> Any:
-        """A result without the key: a server may say anything, also what it was sent."""
-        if isinstance(value, str):
-            return mask_secrets(value, {"KEY": self._endpoint.key or ""})
-        if isinstance(value, Failure):
-            return Failure(value.kind, self._endpoint.clean(value.detail))
-        if isinstance(value, list):
-            return [replace(step, text=self._without_key(step.text)) for step in value]
-        return value
-
-
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    """What every request says of who asks; a server of the run learns of no account."""
-    headers = {"User-Agent": "pytest-cepbench"}
-    if endpoint.own is None:
-        values = {name: os.environ.get(variable, "").strip() for name, variable in _ACCOUNT.items()}
-        headers |= {name: value for name, value in values.items() if value.isascii() and value}
-    if endpoint.key is not None:
-        headers["Authorization"] = f"Bearer {endpoint.key}"
-    return headers

@@ -27,7 +27,6 @@ _LOOKS_LIKE_KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk|gsk|xai|nvapi)-[A-Za-z0-9_*.-]{6,}|hf_[A-Za-z0-9*.]{16,})"
 )
 _FREE_TEXTS = ("base_url", "weights", "system_prompt", "negative_prompt")
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 OFFICIAL = "https://api.openai.com/v1"
@@ -93,7 +92,6 @@ def without_secrets(
     """
     text = mask_secrets(text, {**environment, "CEPBENCH_MODEL_KEY": key} if key else environment)
     text = _LOOKS_LIKE_KEY.sub(HIDDEN, text)
-    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _USERINFO.sub("", text)
     return one_line(text[: 20 * _LONGEST], _LONGEST)
 

@@ -11,24 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.models.spec import (
-    ModelSpec,
-    check_at_least,
-    check_reasoning,
-    parse_params,
-    split_params,
-)
-from pytest_cepbench.models.text_model.interleaver import PROMPTS
-from pytest_cepbench.models.text_model.judge_prompts import (
-    DEFAULT_PROMPT,
-    JUDGE_PROMPTS,
-    check_prompt,
-)
-
-MODALITIES = ("text", "image")
-"""Kinds of content that an interleaver is asked for."""
-
-_SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
+from pytest_cepbench.models.spec import check_at_least, check_choice, check_number
+from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 
 @dataclass(frozen=True)
@@ -93,20 +77,6 @@ class ServerParams(RequestLimits):
             )
 
 
-def check_number(params: object, *names: str, least: float = 0.0, above: bool = False) -> None:
-    """Raise ValueError naming a parameter that is given and no finite number from `least` on.
-
-    above: whether `least` itself is too small.
-    """
-    for name in names:
-        value = getattr(params, name)
-        if value is None:
-            continue
-        if not math.isfinite(value) or value < least or (above and value == least):
-            wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
-            raise ValueError(f"{name} must be {wanted}, got {value}")
-
-
 @dataclass(frozen=True)
 class ChatParams:
     """Parameters of a request for a text; each can change the answer.
@@ -131,7 +101,7 @@ class ChatParams:
     dtype: str | None = None
 
     def __post_init__(self) -> None:
-        check_reasoning(self.reasoning)
+        check_choice(self, "reasoning", ("strip", "keep"))
         check_number(self, "temperature")
         check_number(self, "top_p", above=True)
         check_at_least(self, 1, "max_tokens", "max_pixels")
@@ -152,26 +122,8 @@ class ChatParams:
 
 
 @dataclass(frozen=True)
-class LikelihoodParams(ChatParams):
-    """Parameters of a request whose answer may come with the probabilities of its tokens.
-
-    logprobs: whether the server is asked for them.
-    Raises ValueError for a value outside its range.
-    """
-
-    logprobs: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.reasoning != "strip":
-            raise ValueError(
-                "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
-            )
-
-
-@dataclass(frozen=True)
-class JudgeParams(LikelihoodParams):
-    """Parameters of a judge's request; `logprobs` only where the prompt's verdicts are letters.
+class JudgeParams(ChatParams):
+    """Parameters of a judge's request.
 
     prompt: criteria, letters, opening-gpt or opening-intjudge: what it is shown, and how its
         verdicts are worded.
@@ -182,28 +134,22 @@ class JudgeParams(LikelihoodParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_prompt(self.prompt)
-        if self.logprobs and not JUDGE_PROMPTS[self.prompt].letters:
-            letters = " or ".join(name for name, prompt in JUDGE_PROMPTS.items() if prompt.letters)
-            raise ValueError(
-                f"logprobs=true reads the probabilities of one token, and several verdicts of "
-                f"prompt={self.prompt} begin with the same one: add prompt={letters}"
-            )
+        _refuse_reasoning(self)
+        check_choice(self, "prompt", tuple(JUDGE_PROMPTS))
 
     @property
     def decisive(self) -> dict[str, Any]:
         """With the version of the prompt."""
-        decisive = {**super().decisive, "prompt": JUDGE_PROMPTS[self.prompt].version}
-        if not self.logprobs:
-            del decisive["logprobs"]  # as in keys from before there was the parameter
-        return decisive
+        return {**super().decisive, "prompt": JUDGE_PROMPTS[self.prompt].version}
 
 
 @dataclass(frozen=True)
-class VqaParams(LikelihoodParams):
-    """Parameters of a VQA model's request; without `logprobs` an answer is right or wrong.
+class VqaParams(ChatParams):
+    """Parameters of a VQA model's request.
 
     max_tokens: longest answer: a word, and room for what some models write before it.
+    logprobs: whether the server is asked for the probabilities of tokens; without them an answer is
+        right or wrong.
     Raises ValueError for a value outside its range.
     """
 
@@ -212,11 +158,19 @@ class VqaParams(LikelihoodParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _refuse_reasoning(self)
         if self.sampled:
             raise ValueError(
                 "temperature of a VQA model must be 0, since its answers have no seed, got "
                 f"{self.temperature}"
             )
+
+
+def _refuse_reasoning(params: ChatParams) -> None:
+    if params.reasoning != "strip":
+        raise ValueError(
+            "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
+        )
 
 
 @dataclass(frozen=True)
@@ -229,34 +183,16 @@ class WriterParams(ChatParams):
 
 
 @dataclass(frozen=True)
-class InterleaverParams(ChatParams):
-    """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
-    goes in the place of the built-in one, and the server says how long an answer may be and how it
-    is sampled: greedy images are poor ones.
-    """
-
-    temperature: float | None = None
-    max_tokens: int | None = None
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """With what is asked for."""
-        return {**super().decisive, "prompt": PROMPTS, "modalities": ",".join(MODALITIES)}
-
-
-@dataclass(frozen=True)
 class ImageParams:
     """Parameters of a generator's request; each can change the image.
 
-    size: WIDTHxHEIGHT or auto.
-    height, width: the same in two numbers.
+    height, width: pixels; both or none.
     quality: as in the API.
     num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
     dtype: that the server was started with; it is not sent.
     Raises ValueError for a value outside its range.
     """
 
-    size: str | None = None
     height: int | None = None
     width: int | None = None
     quality: str | None = None
@@ -268,17 +204,8 @@ class ImageParams:
     def __post_init__(self) -> None:
         check_at_least(self, 1, "height", "width", "num_inference_steps")
         check_number(self, "guidance_scale", least=-math.inf)
-        if self.size is not None and not _SIZE.fullmatch(self.size):
-            raise ValueError(f"size must be WIDTHxHEIGHT or auto, got {self.size!r}")
         if (self.height is None) != (self.width is None):
-            raise ValueError("height and width go together: give both, or size=WIDTHxHEIGHT")
-        if self.size is not None and self.height is not None:
-            raise ValueError("size and height say the same: give one of them")
-
-    @property
-    def wanted_size(self) -> str | None:
-        """The size as the API expects it."""
-        return self.size if self.height is None else f"{self.width}x{self.height}"
+            raise ValueError("height and width go together: give both")
 
     @property
     def sampled(self) -> bool:
@@ -291,13 +218,3 @@ class ImageParams:
         sent = {"response_format": "b64_json", "send_seed": "auto"}
         given = {**dataclasses.asdict(self), **sent}
         return {name: value for name, value in given.items() if value is not None}
-
-
-def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...]:
-    """Read a spec's parameters as dataclasses that share no name.
-
-    Raises SpecError naming the parameter that is unknown or wrong.
-    """
-    names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
-    own = split_params(spec, what, *names)
-    return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import util
 from pathlib import Path
@@ -21,22 +21,13 @@ from pytest_cepbench.models.api.endpoint import (
 from pytest_cepbench.models.api.parameters import (
     ChatParams,
     ImageParams,
-    InterleaverParams,
     JudgeParams,
     ServerParams,
     VqaParams,
     WriterParams,
-    parse_parts,
 )
 from pytest_cepbench.models.api.responses import SERVED
-from pytest_cepbench.models.api.roles import (
-    ApiDescriber,
-    ApiGenerator,
-    ApiInterleaver,
-    ApiJudge,
-    ApiVqa,
-    ApiWriter,
-)
+from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
@@ -47,19 +38,18 @@ from pytest_cepbench.models.binding import (
 )
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.models.spec import ModelSpec
+from pytest_cepbench.models.spec import ModelSpec, parse_parts
 
 ADAPTER = "openai-api/1"
 
-ROLES: Mapping[RoleName, tuple[type[ChatParams | ImageParams], Callable[..., Model]]] = {
-    "describer": (ChatParams, ApiDescriber),
-    "generator": (ImageParams, ApiGenerator),
-    "judge": (JudgeParams, ApiJudge),
-    "writer": (WriterParams, ApiWriter),
-    "interleaver": (InterleaverParams, ApiInterleaver),
-    "vqa": (VqaParams, ApiVqa),
+ROLES: Mapping[RoleName, type[ChatParams | ImageParams]] = {
+    "describer": ChatParams,
+    "generator": ImageParams,
+    "judge": JudgeParams,
+    "writer": WriterParams,
+    "vqa": VqaParams,
 }
-"""The parameters of a request, and the model."""
+"""The parameters of a request."""
 
 _SHOWN_NAMES = 3
 
@@ -99,9 +89,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(ROLES)}"
         )
     check_installed(spec)
-    kind, model = ROLES[role]
     server: ServerParams
-    server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
+    server, request = parse_parts(spec, f"the {role} over the API", ServerParams, ROLES[role])
 
     def identify(hash_file: HashFile) -> str:
         """The weights, or the revision that the user names; a server elsewhere is the same."""
@@ -124,7 +113,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         prices = (server.price_in, server.price_out, server.price_image)
         client = ApiClient(endpoint, server, prices)
         client.check(listed=server.weights is not None)
-        return model(client, spec.target, request)
+        return ApiModel(client, spec.target, request)
 
     files = CoveredFiles(server.weights or what, context.hash_file, identify)
     return bound_server(

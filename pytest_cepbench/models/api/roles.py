@@ -17,13 +17,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import after_reasoning, only_reasoning
 from pytest_cepbench.models.api.client import CHAT, IGNORED, IMAGES, ApiClient, ApiRequest
-from pytest_cepbench.models.api.parameters import MODALITIES
-from pytest_cepbench.models.api.responses import (
-    read_chat,
-    read_image,
-    read_likelihoods,
-    read_steps,
-)
+from pytest_cepbench.models.api.responses import read_chat, read_image, read_likelihoods
 from pytest_cepbench.models.protocols import (
     CUT,
     AnsweredQuestion,
@@ -31,11 +25,9 @@ from pytest_cepbench.models.protocols import (
     Piece,
     Question,
     Reply,
-    StepLimit,
     Usage,
     VqaQuestion,
 )
-from pytest_cepbench.models.text_model.interleaver import INTERLEAVE, step_count_text
 from pytest_cepbench.models.text_model.judge_prompts import (
     JSON_CLOSING,
     JUDGE_PROMPTS,
@@ -52,12 +44,10 @@ _JSON_TOKENS = 2048
 """Room that a reply in JSON has at least: a limit that suits a description cuts objects."""
 
 _TOP_LOGPROBS = 20
-"""Most tokens whose probabilities OpenAI's API gives; a letter is often among them twice."""
+"""Most tokens whose probabilities OpenAI's API gives; a word is often among them twice."""
 
-_AROUND_LETTER = " \t\r\n*_.:()[]\"'`\u2581\u0120"
-_AROUND_WORD = _AROUND_LETTER + ",;!"
-"""Characters around a letter or word in a token; the last two of the first are tokenizers' marks of
-a space."""
+_AROUND_WORD = " \t\r\n*_.:()[]\"'`\u2581\u0120,;!"
+"""Characters around a word in a token, tokenizers' marks of a space (U+2581, U+0120) among them."""
 
 _SPACES = {0x2581: " ", 0x120: " ", 0x10A: "\n"}
 """Marks of tokenizers, and what they stand for."""
@@ -65,7 +55,7 @@ _SPACES = {0x2581: " ", 0x120: " ", 0x10A: "\n"}
 
 @dataclass(frozen=True)
 class ApiModel:
-    """A model behind a server.
+    """A model behind a server, in the role of its parameters.
 
     Its methods return one reply for each input: a result, or the failure that the reply amounts to.
     They raise ModelError where the server answers no request at all.
@@ -79,15 +69,137 @@ class ApiModel:
     model: str
     params: Any
 
-    def chat(
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[Reply]:
+        """One text for each image."""
+        return self.describe_json(images, [prompt] * len(images), None, seeds)
+
+    def describe_json(
+        self,
+        images: Sequence[Image.Image],
+        prompts: Sequence[str],
+        schema: Mapping[str, Any] | None,
+        seeds: Sequence[int],
+    ) -> list[Reply]:
+        """As `describe`; the server is asked to hold its model to the schema."""
+        pairs = zip(images, prompts, strict=True)
+        shown: list[Question] = [[i, prompt] if prompt else [i] for i, prompt in pairs]
+        return self._texts(shown, self.params.system_prompt, schema, seeds)
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[Reply]:
+        """One text for each question."""
+        return self.write_json(questions, prompt, None, seeds)
+
+    def write_json(
+        self,
+        questions: Sequence[Question],
+        prompt: str,
+        schema: Mapping[str, Any] | None,
+        seeds: Sequence[int],
+    ) -> list[Reply]:
+        """As `write`; the server is asked to hold its model to the schema."""
+        system = _encodable("\n\n".join(filter(None, [self.params.system_prompt, prompt])))
+        return self._texts(questions, system, schema, seeds)
+
+    def _texts(
+        self,
+        questions: Sequence[Question],
+        system: str | None,
+        schema: Mapping[str, Any] | None,
+        seeds: Sequence[int],
+    ) -> list[Reply]:
+        # The reasoning beside a text is read where the spec leaves it to be taken out.
+        read = partial(read_chat, beside=self.params.reasoning == "strip")
+        form = None if schema is None else ("reply", schema, _JSON_TOKENS)
+        pairs = zip(questions, seeds, strict=True)
+        return self.client.send_all(
+            [self._chat(question, system, seed, read, form) for question, seed in pairs]
+        )
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
+        """One image for each text, (height, width, 3) uint8."""
+        params = self.params
+        wanted = None if params.height is None else f"{params.width}x{params.height}"
+
+        def read(document: Any) -> Reply:
+            response = read_image(document)
+            if wanted is None or isinstance(response.value, Failure):
+                return response
+            height, width, _ = response.value.shape
+            if (size := f"{width}x{height}") == wanted:
+                return response
+            deviation = {IGNORED: f"size {size} instead of {wanted}"}
+            return replace(response, provenance={**response.provenance, **deviation})
+
+        names = ("quality", "num_inference_steps", "guidance_scale", "negative_prompt")
+        given = {name: getattr(params, name) for name in names}
+        settings = _without_none(size=wanted, response_format="b64_json", **given)
+        return self.client.send_all(
+            [
+                ApiRequest(
+                    IMAGES,
+                    partial(dict, model=self.model, prompt=_encodable(text)),
+                    read,
+                    {**settings, "seed": seed},
+                )
+                for text, seed in zip(texts, seeds, strict=True)
+            ]
+        )
+
+    def answer(
+        self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
+    ) -> list[Reply]:
+        """For each piece a probability for each of its questions, or the first failure."""
+        read = partial(read_vqa_answer, likelihoods=self.params.logprobs)
+        system = self.params.system_prompt
+        requests = [
+            self._chat([piece, each.text], system, 0, partial(read, question=each))
+            for piece, own in zip(pieces, questions, strict=True)
+            for each in own
+        ]
+        replies = iter(self.client.send_all(requests))
+        return [_together(list(islice(replies, len(own)))) for own in questions]
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
+        """The winner of each battle."""
+        prompt, own = JUDGE_PROMPTS[self.params.prompt], self.params.system_prompt
+        system = prompt.system if own is None else own
+        read = partial(read_verdict, prompt=prompt)
+        pairs = zip(battles, seeds, strict=True)
+        return self.client.send_all(
+            [self._chat(prompt.show(battle), system, seed, read) for battle, seed in pairs]
+        )
+
+    def score_answers(
+        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
+    ) -> list[Reply]:
+        """The `CriteriaScores` of each answer; a failure of a reply that cannot be read."""
+        prompt = JUDGE_PROMPTS[self.params.prompt]
+        system = score_system(numbered=prompt.numbered)
+        form = ("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS)
+        read = partial(read_chat, beside=False)
+        replies = self.client.send_all(
+            [
+                self._chat(prompt.show_answer(answered, JSON_CLOSING), system, seed, read, form)
+                for answered, seed in zip(answers, seeds, strict=True)
+            ]
+        )
+        # Read when keys are out of the texts, of which the scores keep some.
+        return [
+            replace(own, value=read_scores(own.value)) if isinstance(own.value, str) else own
+            for own in replies
+        ]
+
+    def _chat(
         self,
         pieces: Sequence[Piece],
         system: str | None,
         seed: int,
         read: Callable[[Any], Reply],
-        *,
         form: tuple[str, Mapping[str, Any], int] | None = None,
-        **optional: Any,
     ) -> ApiRequest:
         """One message of the user, behind a system prompt where there is one.
 
@@ -98,7 +210,6 @@ class ApiModel:
         read: as of `ApiRequest`.
         form: of structured output: its name, the JSON schema of the object that is wanted, and the
             tokens that a reply has at least.
-        optional: further settings.
         """
         params = self.params
         settings = _without_none(
@@ -124,25 +235,7 @@ class ApiModel:
                 "messages": [*before, {"role": "user", "content": content}],
             }
 
-        return ApiRequest(CHAT, body, read, settings | optional)
-
-    def texts(
-        self,
-        questions: Sequence[Question],
-        system: str | None,
-        schema: Mapping[str, Any] | None,
-        seeds: Sequence[int],
-    ) -> list[Reply]:
-        """A text for each message: an object of a JSON schema where one is given.
-
-        The reasoning beside it is read where the spec leaves it to be taken out.
-        """
-        read = partial(read_chat, beside=self.params.reasoning == "strip")
-        form = None if schema is None else ("reply", schema, _JSON_TOKENS)
-        pairs = zip(questions, seeds, strict=True)
-        return self.client.send_all(
-            [self.chat(question, system, seed, read, form=form) for question, seed in pairs]
-        )
+        return ApiRequest(CHAT, body, read, settings)
 
 
 def _without_none(**optional: Any) -> dict[str, Any]:
@@ -174,127 +267,13 @@ def _is_closed(schema: Any) -> bool:
     return not open_object and all(_is_closed(value) for value in schema.values())
 
 
-class ApiDescriber(ApiModel):
-    """A describer behind a server."""
-
-    def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[Reply]:
-        """One text for each image."""
-        return self.describe_json(images, [prompt] * len(images), None, seeds)
-
-    def describe_json(
-        self,
-        images: Sequence[Image.Image],
-        prompts: Sequence[str],
-        schema: Mapping[str, Any] | None,
-        seeds: Sequence[int],
-    ) -> list[Reply]:
-        """As `describe`; the server is asked to hold its model to the schema."""
-        pairs = zip(images, prompts, strict=True)
-        shown: list[Question] = [[i, prompt] if prompt else [i] for i, prompt in pairs]
-        return self.texts(shown, self.params.system_prompt, schema, seeds)
-
-
-class ApiWriter(ApiModel):
-    """A writer behind a server."""
-
-    def write(
-        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
-    ) -> list[Reply]:
-        """One text for each question."""
-        return self.write_json(questions, prompt, None, seeds)
-
-    def write_json(
-        self,
-        questions: Sequence[Question],
-        prompt: str,
-        schema: Mapping[str, Any] | None,
-        seeds: Sequence[int],
-    ) -> list[Reply]:
-        """As `write`; the server is asked to hold its model to the schema."""
-        system = _encodable("\n\n".join(filter(None, [self.params.system_prompt, prompt])))
-        return self.texts(questions, system, schema, seeds)
-
-
-class ApiGenerator(ApiModel):
-    """A generator behind a server."""
-
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
-        """One image for each text, (height, width, 3) uint8."""
-        params, wanted = self.params, self.params.wanted_size
-
-        def read(document: Any) -> Reply:
-            response = read_image(document)
-            if wanted in (None, "auto") or isinstance(response.value, Failure):
-                return response
-            height, width, _ = response.value.shape
-            size = f"{width}x{height}"
-            deviation = {} if size == wanted else {IGNORED: f"size {size} instead of {wanted}"}
-            return replace(response, provenance={**response.provenance, **deviation})
-
-        names = ("quality", "num_inference_steps", "guidance_scale", "negative_prompt")
-        given = {name: getattr(params, name) for name in names}
-        settings = _without_none(size=wanted, response_format="b64_json", **given)
-        return self.client.send_all(
-            [
-                ApiRequest(
-                    IMAGES,
-                    partial(dict, model=self.model, prompt=_encodable(text)),
-                    read,
-                    {**settings, "seed": seed},
-                )
-                for text, seed in zip(texts, seeds, strict=True)
-            ]
-        )
-
-
-class ApiInterleaver(ApiModel):
-    """An interleaver behind a server."""
-
-    def interleave(
-        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
-    ) -> list[Reply]:
-        """The steps of an answer to each question.
-
-        All steps are returned: what a limit cuts off is for the caller to count.
-        """
-        params = self.params
-        system = INTERLEAVE if params.system_prompt is None else params.system_prompt
-        read = partial(read_steps, beside=params.reasoning == "strip")
-        requests = []
-        for question, limit, seed in zip(questions, limits, seeds, strict=True):
-            told = [] if limit.told is None else [step_count_text(limit.told)]
-            pieces = [*question, *told]
-            requests.append(self.chat(pieces, system, seed, read, modalities=MODALITIES))
-        return self.client.send_all(requests)
-
-
-class ApiVqa(ApiModel):
-    """A VQA model behind a server."""
-
-    def answer(
-        self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
-    ) -> list[Reply]:
-        """For each piece a probability for each of its questions, or the first failure."""
-        read = partial(read_vqa_answer, likelihoods=self.params.logprobs)
-        system = self.params.system_prompt
-        requests = [
-            self.chat([piece, each.text], system, 0, partial(read, question=each))
-            for piece, own in zip(pieces, questions, strict=True)
-            for each in own
-        ]
-        replies = iter(self.client.send_all(requests))
-        return [_together(list(islice(replies, len(own)))) for own in questions]
-
-
 def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> Reply:
     """The probability of the answer that a question looks for, from a chat completion.
 
     likelihoods: whether it is the summed probability of the tokens that begin this answer, as the
     first of the reply that is a word; else 1 where the first words of the reply are the answer's,
     and 0 where not. Reasoning is no part of the reply. Tokens that the server does not list count
-    0. Raises ApiError as `read_completion`, and where there are no probabilities.
+    0. Raises ApiError as `read_chat`, and where there are no probabilities.
     """
     response = read_chat(document, beside=False)
     if not isinstance(response.value, str):
@@ -350,75 +329,10 @@ def _together(replies: Sequence[Reply]) -> Reply:
     return Reply([reply.value for reply in replies], usage, provenance, remarks=remarks)
 
 
-class ApiJudge(ApiModel):
-    """A judge behind a server."""
-
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
-        """The winner of each battle."""
-        params = self.params
-        prompt = JUDGE_PROMPTS[params.prompt]
-        system = prompt.system if params.system_prompt is None else params.system_prompt
-        read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
-        pairs = zip(battles, seeds, strict=True)
-        return self.client.send_all(
-            [self.chat(prompt.show(battle), system, seed, read) for battle, seed in pairs]
-        )
-
-    def score_answers(
-        self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
-    ) -> list[Reply]:
-        """The `CriteriaScores` of each answer; a failure of a reply that cannot be read."""
-        prompt = JUDGE_PROMPTS[self.params.prompt]
-        ask = partial(
-            self.chat,
-            system=score_system(numbered=prompt.numbered),
-            read=partial(read_chat, beside=False),
-            form=("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS),
-        )
-        replies = self.client.send_all(
-            [
-                ask(prompt.show_answer(answered, JSON_CLOSING), seed=seed)
-                for answered, seed in zip(answers, seeds, strict=True)
-            ]
-        )
-        return [
-            replace(reply, value=read_scores(reply.value))
-            if isinstance(reply.value, str)
-            else reply
-            for reply in replies
-        ]
-
-
-def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Reply:
-    """The verdict of a chat completion.
-
-    likelihoods: whether it is the likeliest of the prompt's letters; tokens that the server does
-    not list have no probability. Raises ApiError where there is no message, and where a verdict has
-    no probabilities.
-    """
-    response = read_chat(document, beside=False)
-    if not isinstance(response.value, str):
-        return response
-    cut = response.provenance.items() >= CUT.items()
-    winner = read_named(prompt, response.value, cut=cut)
-    if not likelihoods or isinstance(winner, Failure):
-        return replace(response, value=winner)
-    letter = prompt.phrases[winner]
-    # The last one: what stands before it may be reasoning.
-    logarithms = [
-        others
-        for token, others in read_likelihoods(document)
-        if token.strip(_AROUND_LETTER) == letter
-    ]
-    if not logarithms:
-        failure = Failure("no-verdict", f"no token of the answer is the letter {letter}")
-        return replace(response, value=failure)
-    masses = dict.fromkeys(prompt.phrases.values(), 0.0)
-    for text, logarithm in logarithms[-1].items():
-        if (other := text.strip(_AROUND_LETTER)) in masses:  # "A" and " A" are two tokens
-            masses[other] += math.exp(logarithm)
-    if not any(masses.values()):
-        failure = Failure("no-verdict", f"the letter {letter} has no probability")
-        return replace(response, value=failure)
-    likeliest = max(prompt.phrases, key=lambda verdict: masses[prompt.phrases[verdict]])
-    return replace(response, value=likeliest)
+def read_verdict(document: Any, prompt: JudgePrompt) -> Reply:
+    """The verdict of a chat completion. Raises ApiError as `read_chat`."""
+    reply = read_chat(document, beside=False)
+    if not isinstance(reply.value, str):
+        return reply
+    cut = reply.provenance.items() >= CUT.items()
+    return replace(reply, value=read_named(prompt, reply.value, cut=cut))

@@ -138,7 +138,6 @@ class ClassesDetector:
                     candidates,
                     classes,
                     threshold=params.threshold,
-                    nms=params.nms,
                     most_per_class=params.max_per_class,
                 )
                 for candidates, classes in zip(proposed, wanted, strict=True)

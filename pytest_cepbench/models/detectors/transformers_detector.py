@@ -39,7 +39,7 @@ from pytest_cepbench.models.checkpoints.loading import (
 )
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.protocols import FloatArray
-from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.spec import check_at_least, check_number
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 
@@ -48,31 +48,25 @@ class DetectorParams(TransformersParams):
     """Parameters of every detector's spec, with those of `TransformersParams`.
 
     threshold: a box is kept when its score is above it.
-    nms: of two boxes for one query that overlap by more than this (intersection over union, in
-        (0, 1]) the less confident is dropped; None drops none.
     """
 
     threshold: float = 0.1
-    nms: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 <= self.threshold <= 1.0:
-            raise ValueError(f"threshold must lie in [0, 1], got {self.threshold}")
-        if self.nms is not None and not 0.0 < self.nms <= 1.0:
-            raise ValueError(f"nms must lie in (0, 1], or be none, got {self.nms}")
+        check_number(self, "threshold", most=1)
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What decides which boxes are kept, besides how the model is run."""
-        return {**super().decisive, "threshold": self.threshold, "nms": self.nms}
+        """What decides which boxes are kept; "nms" is in keys since boxes could be suppressed."""
+        return {**super().decisive, "threshold": self.threshold, "nms": None}
 
 
 @dataclass(frozen=True)
 class OwlParams(DetectorParams):
     """Parameters of a detector that is asked in free text.
 
-    The defaults of threshold and nms are those of Semantic Drift's `mgg.py`.
+    The default of threshold is that of Semantic Drift's `mgg.py`.
     """
 
     @property
@@ -145,15 +139,12 @@ def keep(
     names: Mapping[int, tuple[str, ...]],
     *,
     threshold: float,
-    nms: float | None = None,
     most_per_class: int | None = None,
 ) -> Detections | Failure:
     """The candidates that count, most confident first; ties as they were found.
 
     names: label -> the queries that it answers; others are passed over.
     threshold: kept is what scores above it.
-    nms: a box is dropped when a more confident one of the same label overlaps it by more than this
-        (intersection over union).
     most_per_class: how many of a label are left at the end.
     A failure of kind "bad-boxes" where a score is NaN or a box is none.
     """
@@ -166,19 +157,6 @@ def keep(
         for i in np.argsort(-scores, kind="stable").tolist()
         if scores[i] > threshold and int(candidates.labels[i]) in names
     ]
-    if nms is not None:
-        import torch
-        from torchvision.ops import nms as suppress
-
-        survivors: set[int] = set()
-        # Not by batched_nms: it moves labels apart by the largest coordinate, and boxes that reach
-        # over the left edge would meet those of another label.
-        for label in {int(candidates.labels[i]) for i in order}:
-            own = [i for i in order if candidates.labels[i] == label]
-            ranks = torch.arange(len(own), 0, -1, dtype=torch.float64)  # ties as they were found
-            left_over = suppress(torch.from_numpy(boxes[own].astype(np.float64)), ranks, nms)
-            survivors |= {own[index] for index in left_over.tolist()}
-        order = [i for i in order if i in survivors]
     left: Counter[int] = Counter()
     detections: list[Detection] = []
     for i in order:
@@ -295,5 +273,4 @@ class OwlDetector:
             candidates,
             {label: (query,) for label, query in enumerate(asked)},
             threshold=self.params.threshold,
-            nms=self.params.nms,
         )

@@ -35,6 +35,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 )
 from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
+from pytest_cepbench.models.spec import check_choice, check_number
 from pytest_cepbench.models.torch_runtime import dtype_option, to_torch_dtype
 
 # The order in which open_clip 3 picks its weights from a folder; other names come after these.
@@ -97,8 +98,6 @@ OPEN_CLIP = adapter(
     check=_check_choice,
 )
 
-_INTERPOLATIONS = ("bilinear", "bicubic")
-
 
 @dataclass(frozen=True)
 class TimmEncoderParams(EncoderParams):
@@ -115,11 +114,8 @@ class TimmEncoderParams(EncoderParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.crop_pct is not None and not 0 < self.crop_pct <= 1:
-            raise ValueError(f"crop_pct must be above 0 and at most 1, got {self.crop_pct}")
-        if self.interpolation not in (None, *_INTERPOLATIONS):
-            known = ", ".join(_INTERPOLATIONS)
-            raise ValueError(f"interpolation must be {known}, got {self.interpolation!r}")
+        check_number(self, "crop_pct", above=True, most=1)
+        check_choice(self, "interpolation", ("bilinear", "bicubic"))
 
     @property
     def decisive(self) -> dict[str, Any]:

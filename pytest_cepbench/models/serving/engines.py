@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -17,21 +16,16 @@ from pathlib import Path
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.escapes import is_secret_name
-from pytest_cepbench.models.api.parameters import RequestLimits, check_number
+from pytest_cepbench.models.api.parameters import RequestLimits
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
-from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.spec import check_at_least, check_number
 
 HOST = "127.0.0.1"
-
-_LIMITS = re.compile(r"[a-z_]+=[0-9]+(?:,[a-z_]+=[0-9]+)*")
 
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")  # in a URL, of a proxy or a database
 
 _DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
-
-_NOT_KEYED = ("tensor_parallel_size", "gpu_memory_utilization", "max_num_seqs")
-"""Parameters that say where and how fast a model works, as `device` and `batch_size` elsewhere."""
 
 _REFUSED = (
     # Set by the run, or by a parameter of the spec.
@@ -60,8 +54,6 @@ class ServeParams(RequestLimits):
     revision: commit, tag or branch of a hub id.
     allow_pickle: whether pickled weights may be read where there are no others.
     trust_remote_code: whether the engine runs the checkpoint's Python files.
-    max_model_len: most tokens of a question and its answer.
-    limit_mm_per_prompt: most inputs of a kind in a question: image=10.
     quantization: as the engine names its methods.
     tensor_parallel_size: devices that the model is divided among.
     gpu_memory_utilization: part of a device's memory, in (0, 1].
@@ -80,8 +72,6 @@ class ServeParams(RequestLimits):
     trust_remote_code: bool = False
     timeout: float = 600.0
     patience: float = 900.0
-    max_model_len: int | None = None
-    limit_mm_per_prompt: str | None = None
     quantization: str | None = None
     tensor_parallel_size: int | None = None
     gpu_memory_utilization: float | None = None
@@ -92,17 +82,11 @@ class ServeParams(RequestLimits):
         if self.engine not in ENGINES:
             raise ValueError(unknown_name("engine", self.engine, ENGINES))
         check_number(self, "start_timeout", above=True)
-        check_at_least(self, 1, "max_model_len", "tensor_parallel_size", "max_num_seqs")
-        part = self.gpu_memory_utilization
-        if part is not None and not 0 < part <= 1:
-            raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, got {part}")
+        check_at_least(self, 1, "tensor_parallel_size", "max_num_seqs")
+        check_number(self, "gpu_memory_utilization", above=True, most=1)
         if self.devices is not None and not all(map(_DEVICE.fullmatch, self.devices.split(","))):
             raise ValueError(
                 f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"
-            )
-        if self.limit_mm_per_prompt is not None and not _LIMITS.fullmatch(self.limit_mm_per_prompt):
-            raise ValueError(
-                f"limit_mm_per_prompt must be as image=10,video=0, got {self.limit_mm_per_prompt!r}"
             )
         flags = ENGINES[self.engine].flags
         for name in self.given:
@@ -140,25 +124,20 @@ class ServeParams(RequestLimits):
 
     @property
     def given(self) -> dict[str, object]:
-        """The parameters of the engine that are given, limits as engines expect them: as JSON."""
-        values: dict[str, object] = {name: getattr(self, name) for name in _OF_ENGINES}
-        if self.limit_mm_per_prompt is not None:
-            pairs = (pair.split("=") for pair in self.limit_mm_per_prompt.split(","))
-            limits = json.dumps({name: int(count) for name, count in pairs}, sort_keys=True)
-            values["limit_mm_per_prompt"] = limits
+        """The parameters of the engine that are given."""
+        values = {name: getattr(self, name) for name in _OF_ENGINES}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
     def decisive(self) -> dict[str, object]:
-        """What can change an answer and is in no file."""
-        given = {name: value for name, value in self.given.items() if name not in _NOT_KEYED}
+        """What can change an answer and is in no file, not where and how fast a model works."""
+        quantized = {} if self.quantization is None else {"quantization": self.quantization}
         further = {"engine_args": self.engine_args} if self.engine_args.strip() else {}
-        return {"engine": self.engine, **given, **further}
+        return {"engine": self.engine, **quantized, **further}
 
 
 _OF_ENGINES = (
-    "max_model_len", "limit_mm_per_prompt", "quantization", "tensor_parallel_size",
-    "gpu_memory_utilization", "max_num_seqs",
+    "quantization", "tensor_parallel_size", "gpu_memory_utilization", "max_num_seqs",
 )  # fmt: skip
 
 
@@ -203,16 +182,12 @@ ENGINES: Mapping[str, Engine] = {
         model_flag=("--model-path",),
         key_variable="",
         install='pip install "sglang[all]"',
-        flags=dict(
-            zip(
-                _OF_ENGINES,
-                (
-                    "--context-length", "--limit-mm-data-per-request", "--quantization",
-                    "--tp-size", "--mem-fraction-static", "--max-running-requests",
-                ),
-                strict=True,
-            )
-        ),
+        flags={
+            "quantization": "--quantization",
+            "tensor_parallel_size": "--tp-size",
+            "gpu_memory_utilization": "--mem-fraction-static",
+            "max_num_seqs": "--max-running-requests",
+        },
     ),
     "transformers": Engine(
         title="transformers serve",
@@ -223,7 +198,7 @@ ENGINES: Mapping[str, Engine] = {
         flags={"quantization": "--quantization"},
         maps_files=True,
     ),
-}  # fmt: skip
+}
 """By the name that `engine=` has, which is that of the Python package too."""
 
 

@@ -16,7 +16,7 @@ from pytest_cepbench.models.api.endpoint import (
     refuse_secrets,
     without_secrets,
 )
-from pytest_cepbench.models.api.parameters import parse_parts
+from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
@@ -35,7 +35,7 @@ from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, ServeParams, ServerPlan, find_program
 from pytest_cepbench.models.serving.run_servers import own_servers
-from pytest_cepbench.models.spec import SCHEMES, ModelSpec
+from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_parts
 
 ADAPTER = f"serve/1+{api.ADAPTER}"
 
@@ -98,9 +98,9 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"--cep-role={role}"
         )
     api.check_installed(spec)
-    kind, model = api.ROLES[role]
     serve: ServeParams
-    serve, request = parse_parts(spec, f"the {role} served by {engine.title}", ServeParams, kind)
+    what = f"the {role} served by {engine.title}"
+    serve, request = parse_parts(spec, what, ServeParams, api.ROLES[role])
     if serve.engine == "transformers" and "@" in str(checkpoint.path):
         raise SpecError(
             f"{checkpoint.path}: transformers serve takes what follows @ for a revision: rename it"
@@ -148,7 +148,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         server: OwnServer = (context.servers or own_servers)().running(plan)
         key = None if server.key is None else Secret(server.key)
         endpoint = Endpoint(plan.served_name, role, server.url, key, own=server)
-        return model(ApiClient(endpoint, serve), plan.served_name, request)
+        return ApiModel(ApiClient(endpoint, serve), plan.served_name, request)
 
     return api.bound_server(
         spec,

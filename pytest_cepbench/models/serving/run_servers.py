@@ -29,8 +29,7 @@ from pytest_cepbench.errors import CepError, ModelError, WriteError
 from pytest_cepbench.escapes import HIDDEN, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.models.api.endpoint import OwnServer
-from pytest_cepbench.models.api.faults import read_json
-from pytest_cepbench.models.api.responses import read_models
+from pytest_cepbench.models.api.responses import read_json, read_models
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.engines import HOST, ServerPlan
 from pytest_cepbench.models.serving.supervisor import (

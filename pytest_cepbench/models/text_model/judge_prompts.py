@@ -41,7 +41,6 @@ from pytest_cepbench.artifacts.outcome import (
     Winner,
     read_score,
 )
-from pytest_cepbench.errors import unknown_name
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Piece
 
 SCORE_PROMPT = "criteria-scores/1"
@@ -308,12 +307,6 @@ JUDGE_PROMPTS: Mapping[str, JudgePrompt] = {
 """By the name that a spec's `prompt` has; the first is the default."""
 
 DEFAULT_PROMPT = "criteria"
-
-
-def check_prompt(name: str) -> None:
-    """Raise ValueError for a name that is none of `JUDGE_PROMPTS`."""
-    if name not in JUDGE_PROMPTS:
-        raise ValueError(unknown_name("prompt of a judge", name, JUDGE_PROMPTS))
 
 
 # -- replies ---------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,12 +13,8 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.sounds.feature_extractor import check_extractor
-from pytest_cepbench.models.spec import check_at_least, check_reasoning
-from pytest_cepbench.models.text_model.judge_prompts import (
-    DEFAULT_PROMPT,
-    JUDGE_PROMPTS,
-    check_prompt,
-)
+from pytest_cepbench.models.spec import check_at_least, check_choice, check_number
+from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
@@ -31,28 +27,6 @@ _GENERATION = (
 
 SPEECH = ("language", "task")
 """Parameters of models that write speech of several languages down."""
-
-_Range = tuple[Callable[[float], bool], str]
-_ABOVE_ZERO: _Range = (lambda value: value > 0, "a number above 0")
-_SHARE: _Range = (lambda value: 0 < value <= 1, "above 0 and at most 1")
-
-_RANGES: Mapping[str, _Range] = {
-    "temperature": (lambda value: value >= 0, "a number from 0 upwards"),
-    "top_p": _SHARE,
-    "repetition_penalty": _ABOVE_ZERO,
-    "length_penalty": (lambda _: True, "a finite number"),
-    "guidance_scale": (lambda value: value >= 1, "a number from 1 (no guidance) upwards"),
-    "image_temperature": _ABOVE_ZERO,
-    "image_top_p": _SHARE,
-}
-
-
-def _check_numbers(params: object) -> None:
-    """Raise ValueError naming a number out of its range."""
-    for name, (valid, expected) in _RANGES.items():
-        value = getattr(params, name, None)
-        if value is not None and not (math.isfinite(value) and valid(value)):
-            raise ValueError(f"{name} must be {expected}, got {value}")
 
 
 def _refuse_sampling(params: object, names: Iterable[str], remedy: str) -> None:
@@ -117,9 +91,13 @@ class GenerationParams(TextModelParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_reasoning(self.reasoning)
-        check_at_least(self, 0, "top_k")
-        _check_numbers(self)
+        check_choice(self, "reasoning", ("strip", "keep"))
+        check_at_least(self, 0, "top_k", "min_new_tokens", "no_repeat_ngram_size")
+        check_at_least(self, 1, "max_new_tokens", "num_beams")
+        check_number(self, "temperature")
+        check_number(self, "top_p", above=True, most=1)
+        check_number(self, "repetition_penalty", above=True)
+        check_number(self, "length_penalty", least=-math.inf)
         if self.do_sample and self.temperature == 0:
             raise ValueError(
                 "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
@@ -127,8 +105,6 @@ class GenerationParams(TextModelParams):
         if not self.do_sample:
             names = [name for name in _SAMPLING if name != "temperature" or self.temperature]
             _refuse_sampling(self, names, "add do_sample=true, or leave it out")
-        check_at_least(self, 1, "max_new_tokens", "num_beams")
-        check_at_least(self, 0, "min_new_tokens", "no_repeat_ngram_size")
         if (self.min_new_tokens or 0) > (self.max_new_tokens or math.inf):
             least, most = self.min_new_tokens, self.max_new_tokens
             raise ValueError(f"min_new_tokens={least} is above max_new_tokens={most}")
@@ -281,7 +257,7 @@ class LocalJudgeParams(ConversationParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_prompt(self.prompt)
+        check_choice(self, "prompt", tuple(JUDGE_PROMPTS))
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -340,7 +316,9 @@ class UnifiedParams:
     def __post_init__(self) -> None:
         check_at_least(self, 1, "image_batch_size", "image_area")
         check_at_least(self, 0, "image_top_k")
-        _check_numbers(self)
+        check_number(self, "guidance_scale", least=1)
+        check_number(self, "image_temperature", above=True)
+        check_number(self, "image_top_p", above=True, most=1)
         if self.image_ratio is not None and not re.fullmatch(
             r"[1-9]\d*:[1-9]\d*", self.image_ratio
         ):

@@ -56,7 +56,7 @@ def test_the_served_weights_are_the_identity(tmp_path: Path) -> None:
         ("temperature=0.5", "describer", False),
         ("system_prompt=be brief", "judge", False),
         ("dtype=bfloat16", "describer", False),
-        ("size=64x64", "generator", False),
+        ("height=64&width=64", "generator", False),
     ],
 )
 def test_what_can_change_an_answer_is_in_its_key_and_nothing_else(
@@ -92,11 +92,14 @@ def test_binding_needs_neither_server_nor_key() -> None:
         ("openai:m?revision=1", "encoder", "has no encoder; it can be the describer or generator"),
         ("openai:m?revision=1&base_url=localhost:8000", "judge", "base_url must begin with http"),
         ("openai:m?revision=1&concurrency=0", "describer", "concurrency must be at least 1"),
-        ("openai:m?revision=1&timeout=0", "describer", "timeout must be above 0"),
+        ("openai:m?revision=1&timeout=0", "describer", "timeout must be a number, above 0"),
         ("openai:m?revision=1&retries=-1", "describer", "retries must be at least 0"),
-        ("openai:m?revision=1&patience=nan", "describer", "patience must be a number from 0"),
-        ("openai:m?revision=1&temperature=-1", "describer", "temperature must be a number from 0"),
-        ("openai:m?revision=1&size=big", "generator", "size must be WIDTHxHEIGHT"),
+        ("openai:m?revision=1&patience=nan", "describer", "patience must be a number, at least 0"),
+        (
+            "openai:m?revision=1&temperature=-1",
+            "describer",
+            "temperature must be a number, at least 0",
+        ),
         ("openai:m?revision=1&height=9", "generator", "height and width go together"),
         ("shapes:", "editor", "the shapes world has no editor"),
     ],

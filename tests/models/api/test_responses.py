@@ -13,40 +13,23 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ApiError
-from pytest_cepbench.models.api.faults import (
+from pytest_cepbench.models.api.responses import (
     check_document,
     classify_response,
     describe_body,
+    read_chat,
+    read_image,
     read_json,
+    read_models,
 )
-from pytest_cepbench.models.api.responses import read_chat, read_image, read_models, read_steps
 
 _NAMES = st.sampled_from(
     [
-        "choices",
-        "message",
-        "content",
-        "refusal",
-        "finish_reason",
-        "usage",
-        "prompt_tokens",
-        "completion_tokens",
-        "model",
-        "data",
-        "b64_json",
-        "url",
-        "error",
-        "detail",
-        "code",
-        "type",
-        "param",
-        "loc",
-        "msg",
-        "id",
-        "system_fingerprint",
-        "text",
+        "choices", "message", "content", "refusal", "finish_reason", "usage", "prompt_tokens",
+        "completion_tokens", "model", "data", "b64_json", "url", "error", "detail", "code", "type",
+        "param", "loc", "msg", "id", "system_fingerprint", "text",
     ]
-)
+)  # fmt: skip
 _LEAVES = (
     st.none()
     | st.booleans()
@@ -76,10 +59,10 @@ DRAWINGS = st.fixed_dictionaries(
 @given(DOCUMENTS | CHATS | DRAWINGS)
 def test_any_document_is_an_answer_or_none(document: Any) -> None:
     """What comes out is a text, pixels or a failure; counts are counts, and reports are texts."""
-    for read in (read_chat, read_image, read_steps):
+    for read in (read_chat, read_image):
         with contextlib.suppress(ApiError):
             answer = read(document)
-            assert isinstance(answer.value, str | list | Failure | np.ndarray)
+            assert isinstance(answer.value, str | Failure | np.ndarray)
             counts = answer.usage.input_tokens, answer.usage.output_tokens
             assert all(type(count) is int and count >= 0 for count in counts)
             assert all(isinstance(text, str) for text in answer.provenance.values())

@@ -1,21 +1,120 @@
-"""Writers, VQA models and describers over the API: what is asked, and what is read."""
+"""The roles over the API: what each asks, what it reads, and what stands in for answers."""
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
+from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.construction.patterns import pattern_schema, summary_schema
-from pytest_cepbench.errors import ModelError, SpecError
-from pytest_cepbench.models.protocols import Reply, Vqa, VqaQuestion
+from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, Usage, VqaQuestion
+from pytest_cepbench.models.text_model.judge_prompts import SCORE_SCHEMA
+from pytest_cepbench.store import Store
+from tests.chains.roles import verdicts_of
 from tests.models.api.conftest import Load
-from tests.models.api.fake_server import FakeServer, chat_answer, fault, likely
-from tests.models.binding import bind_text
+from tests.models.api.fake_server import (
+    Answer,
+    FakeServer,
+    chat_answer,
+    document,
+    drawn,
+    fault,
+    likely,
+)
 
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
+
+BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
+
+
+def test_a_drawing_is_asked_for_with_text_seed_and_settings(server: FakeServer, load: Load) -> None:
+    """A preset's own names of settings go to the servers that know them."""
+    query = (
+        "num_inference_steps=50&guidance_scale=3.5&height=48&width=64&dtype=float16&price_image=2"
+    )
+    model = load("generator", query)
+    server.answer = lambda _: drawn(Image.new("RGB", (64, 48), "blue"))
+
+    (reply,) = model.generate(["a red circle"], [2**32 - 1])
+
+    (seen,) = server.seen
+    assert seen.path == "/v1/images/generations"
+    assert seen.body == {
+        "model": "tiny",
+        "prompt": "a red circle",
+        "seed": 2**32 - 1,
+        "size": "64x48",
+        "num_inference_steps": 50,
+        "guidance_scale": 3.5,
+        "response_format": "b64_json",
+    }
+    assert np.array_equal(reply.value, np.full((48, 64, 3), (0, 0, 255), np.uint8))
+    assert reply.usage == Usage(1, images=1, cost=2.0)
+    assert reply.remarks == ()
+
+
+def test_what_is_no_image_is_a_failure(server: FakeServer, load: Load) -> None:
+    """It is what the model drew: counted as a bad image and stored, not asked for again."""
+    text = b64encode(b"I cannot draw").decode()
+    server.in_turn(*(drawn(data=data) for data in ("%%%", text, "iVBORw0KGgo=", "é")))
+
+    replies = load("generator", "concurrency=1").generate(["a"] * 4, [0] * 4)
+
+    assert [(reply.value.kind, reply.passing) for reply in replies] == [("bad-image", False)] * 4
+
+
+def test_an_answer_without_an_image_is_asked_for_again(server: FakeServer, load: Load) -> None:
+    """Lists of nothing, and of something else."""
+    odd = [{"data": []}, {"data": [None]}, {"data": [{"b64_json": 3}]}, {"data": "x"}, []]
+    server.in_turn(*map(document, odd), chat_answer(), drawn())
+
+    (reply,) = load("generator").generate(["a"], [0])
+
+    assert (reply.usage.retries, reply.value.shape) == (6, (8, 8, 3))
+
+
+def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(
+    server: FakeServer, load: Load
+) -> None:
+    """A server could name any address of the local network; that is refused before any request."""
+    data = drawn().body.decode().split('"b64_json": "')[1].split('"')[0]
+    server.in_turn(document({"data": [{"url": f"data:image/png;base64,{data}"}]}))
+    model = load("generator")
+    (reply,) = model.generate(["a"], [0])
+    assert reply.value.shape == (8, 8, 3)
+    assert reply.usage == Usage(1, images=1)  # without a price it costs nothing
+
+    server.answer = lambda _: document({"data": [{"url": f"{server.url}/secret.png"}]})
+    with pytest.raises(ModelError, match=r"gives the address of an image .* are not fetched"):
+        model.generate(["a"], [0])
+    assert not [seen for seen in server.seen if "secret" in seen.path]
+
+
+def test_what_is_drawn_otherwise_than_asked_is_recorded(server: FakeServer, load: Load) -> None:
+    """An image of another size, and a seed that was not used."""
+    server.answer = lambda seen: (
+        fault(400, "Unknown parameter: 'seed'.", "unknown_parameter", "seed")
+        if "seed" in seen.body
+        else drawn()
+    )
+
+    replies = load("generator", "width=16&height=16&concurrency=1").generate(["a", "b"], [7, 8])
+
+    result = [reply.provenance["not honoured"] for reply in replies]
+    assert result == ["seed, size 8x8 instead of 16x16"] * 2
+    remarks = " ".join(sorted({remark for reply in replies for remark in reply.remarks}))
+    assert "does not take seed" in remarks
+    assert "gave size 8x8 instead of 16x16" in remarks
 
 
 def test_a_question_keeps_the_order_of_its_parts(server: FakeServer, load: Load) -> None:
@@ -34,28 +133,20 @@ def test_a_question_keeps_the_order_of_its_parts(server: FakeServer, load: Load)
     assert seen.body["max_tokens"] == 2048
 
 
-SCHEMA = pattern_schema(["Count"])
-
-
-def describe_both(model: Any) -> list[Any]:
-    """Ask about two images, with a prompt for each."""
-    replies = model.describe_json([RED, BLUE], ["first?", "second?"], SCHEMA, [0, 1])
-    return [reply.value for reply in replies]
-
-
 def test_the_schema_is_sent_with_a_prompt_for_each_image(server: FakeServer, load: Load) -> None:
     """Strictly, with room for an object; descriptions are asked for as before."""
     server.answer = lambda _: chat_answer('{"image_pattern": []}')
-    model = load("describer")
+    model, schema = load("describer"), pattern_schema(["Count"])
 
-    assert describe_both(model) == ['{"image_pattern": []}'] * 2
+    replies = model.describe_json([RED, BLUE], ["first?", "second?"], schema, [0, 1])
+    assert [reply.value for reply in replies] == ['{"image_pattern": []}'] * 2
     model.describe([RED], "plain", [0])
     first, second, plain = sorted(
         (seen.body for seen in server.seen), key=lambda body: str(body["messages"][0]["content"][1])
     )
     assert first["messages"][0]["content"][1]["text"] == "first?"
     form = first["response_format"]["json_schema"]
-    assert (form["schema"], form["strict"]) == (SCHEMA, True)
+    assert (form["schema"], form["strict"]) == (schema, True)
     assert first["max_tokens"] == 2048
     assert plain["messages"][0]["content"][1]["text"] == "second?"
     assert "response_format" not in second
@@ -73,24 +164,15 @@ def test_an_open_schema_is_not_strict(server: FakeServer, load: Load) -> None:
     assert strict == [False, True]
 
 
-def test_a_server_without_structured_output_is_asked_without(
-    server: FakeServer, load: Load
-) -> None:
-    """The prompt says all that the schema says."""
-
-    def answer(seen: Any) -> Any:
-        if "response_format" in seen.body:
-            return fault(400, "Unknown parameter: 'response_format'.", param="response_format")
-        return chat_answer("{}")
-
-    server.answer = answer
-
-    assert describe_both(load("describer")) == ["{}"] * 2
-
-
 FOUR = VqaQuestion("How many cats are in the image?", ("four", "Four", "4"))
 
 YES = VqaQuestion("Is it red?", ("Yes", "yes"))
+
+
+def _with_tokens(tokens: Any) -> Answer:
+    message = {"role": "assistant", "content": "Yes"}
+    choice = {"message": message, "finish_reason": "stop", "logprobs": {"content": tokens}}
+    return document({"model": "tiny", "choices": [choice]})
 
 
 def _ask(load: Load, *questions: VqaQuestion, query: str = "", piece: object = RED) -> Reply:
@@ -134,7 +216,6 @@ def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: L
     first, second = model.answer([RED, "a cat"], [[YES, FOUR], [FOUR]])
     assert (first.value, second.value) == ([1.0, 1.0], [1.0])
     assert (first.usage.requests, second.usage.requests) == (2, 1)
-    assert isinstance(model, Vqa)
 
 
 @pytest.mark.parametrize(
@@ -149,25 +230,35 @@ def test_an_answer_without_a_word_is_not_right_whatever_is_said(
     assert _ask(load, question, query="logprobs=false").value == [right]
 
 
-def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load: Load) -> None:
-    """Its answers in words are another measurement, which the spec has to ask for."""
-    server.answer = lambda _: chat_answer("Yes")
-    with pytest.raises(ModelError, match=r"gives no probabilities of tokens.*logprobs=false"):
-        _ask(load, YES)
-
-
 @pytest.mark.parametrize(
-    ("query", "message"),
+    "answer",
     [
-        ("temperature=1", "temperature of a VQA model must be 0"),
-        ("max_pixels=0", "max_pixels must be at least 1, got 0"),
-        ("prompt=letters", "unknown parameter for the vqa over the API 'prompt'"),
+        fault(400, "logprobs is not supported by this model", param="logprobs"),
+        fault(400, "Unrecognized request argument: top_logprobs"),
+        chat_answer("Yes"),
+        *(_with_tokens(tokens) for tokens in (None, "x", [None], [{"token": 3}], [{"token": "A"}])),
     ],
 )
-def test_wrong_parameters_are_refused(server: FakeServer, query: str, message: str) -> None:
-    """At binding, with what is expected."""
-    with pytest.raises(SpecError, match=message):
-        bind_text(server.spec(query), "vqa")
+def test_a_server_without_probabilities_says_what_to_do(
+    server: FakeServer, load: Load, answer: Answer
+) -> None:
+    """Whether it refuses the parameter, ignores it or writes anything where they should be: its
+    answers in words are another measurement, which the spec has to ask for.
+    """
+    server.answer = lambda _: answer
+    with pytest.raises(ModelError, match=r"gives no probabilities of tokens \(.*logprobs=false"):
+        _ask(load, YES)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("value", [None, "high", 3.0])
+def test_impossible_probabilities_count_nothing(
+    server: FakeServer, load: Load, value: object
+) -> None:
+    """Missing, no numbers, above 1."""
+    token = {"token": "Yes", "logprob": value}
+    server.answer = lambda _: _with_tokens([token | {"top_logprobs": [token, 4]}])
+    assert _ask(load, YES).value == [0.0]
 
 
 def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
@@ -201,3 +292,118 @@ def test_tokens_that_are_not_those_of_the_answer_are_no_answer(
     failure = _ask(load, YES).value
     assert isinstance(failure, Failure)
     assert failure.kind == "bad-answer"
+
+
+# -- judges ----------------------------------------------------------------------------------------
+
+
+def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Load) -> None:
+    """Every text and image, in the order of reading, under its heading; first is A, second B."""
+    server.answer = lambda _: chat_answer("B is better")
+
+    (reply,) = load("judge").judge([BATTLE], [0])
+
+    (seen,) = server.seen
+    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
+    assert reply.value == "B"
+    assert shown[:8] == [
+        "Question:", "draw a circle", "Answer A:", "here:", "an image", "Answer B:", "an image",
+        "done",
+    ]  # fmt: skip
+    assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
+    assert seen.body["messages"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize("query", ["prompt=criteria", "prompt=letters"])
+@pytest.mark.parametrize("text", ["A", "I weigh both.\nTie (A", "Both are good.\nA", "A is better"])
+def test_a_verdict_that_was_cut_is_none(
+    server: FakeServer, load: Load, query: str, text: str
+) -> None:
+    """What was to follow can turn it; but for a letter that was asked for."""
+    server.answer = lambda _: chat_answer(text, ended="length")
+    (reply,) = load("judge", query).judge([BATTLE], [0])
+    if (query, text) == ("prompt=letters", "A"):
+        assert reply.value == "A"
+    else:
+        assert isinstance(reply.value, Failure)
+        assert reply.value.kind == "no-verdict"
+
+
+ANSWERED = AnsweredQuestion(["draw a circle", RED], ["here:", BLUE, "done"])
+
+SCORES = {name: {"score": 7, "justification": f"for {name}"} for name in CRITERIA}
+
+
+def _values(reply: Reply) -> list[float | None]:
+    assert isinstance(reply.value, CriteriaScores), reply.value
+    return [reply.value.value(name) for name in CRITERIA]
+
+
+def test_structured_output_is_asked_for(server: FakeServer, load: Load) -> None:
+    """With the schema of all seven criteria; question and answer stand under their headings."""
+    server.answer = lambda _: chat_answer(json.dumps(SCORES))
+
+    judge = load("judge")
+    (reply,) = judge.score_answers([ANSWERED], [0])
+
+    (seen,) = server.seen
+    form = seen.body["response_format"]
+    assert (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
+    assert form["json_schema"]["schema"] == SCORE_SCHEMA
+    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
+    assert shown[:-1] == [
+        "Question:", "draw a circle", "an image", "Answer:", "here:", "an image", "done",
+    ]  # fmt: skip
+    assert _values(reply) == [7.0] * 7
+    assert reply.value.by_criterion["quality"].justification == "for quality"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        fault(400, "Unsupported parameter: 'response_format'", param="response_format"),
+        fault(400, "'response_format.type' : must be 'json_object' or 'text'"),
+        fault(400, "This response_format type is unavailable now"),
+        fault(400, "Invalid schema: 'enum' is not permitted", param="response_format"),
+        fault(422, "guided_json is not allowed with this model"),
+    ],
+)
+def test_a_server_without_structured_output_is_asked_by_the_prompt(
+    server: FakeServer, load: Load, refusal: Any
+) -> None:
+    """Once refused it is not sent again; nothing is remarked, since the prompt says the form."""
+    server.in_turn(refusal, chat_answer(f"Here you are: {json.dumps(SCORES)}"))
+
+    judge = load("judge")
+    replies = [judge.score_answers([ANSWERED], [0])[0] for _ in range(2)]
+
+    assert [_values(reply) for reply in replies] == [[7.0] * 7] * 2
+    assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]
+    assert replies[1].remarks == ()
+
+
+def test_there_is_room_for_seven_scores(server: FakeServer, load: Load) -> None:
+    """A limit that suits a verdict would cut them; a larger one is kept, as is none."""
+    server.answer = lambda _: chat_answer(json.dumps(SCORES))
+    for query, expected in (("max_tokens=8", 1024), ("max_tokens=4000", 4000)):
+        load("judge", query).score_answers([ANSWERED], [0])
+        assert server.seen[-1].body["max_tokens"] == expected
+    load("judge", "max_tokens=none").score_answers([ANSWERED], [0])
+    assert "max_tokens" not in server.seen[-1].body
+
+
+class Longest:
+    """A judge of the user's own: the answer with more pieces."""
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
+        """One verdict for each battle."""
+        return ["A" if len(verdict.first) > len(verdict.second) else "draw" for verdict in battles]
+
+
+def test_every_judge_is_held_to_the_four_verdicts(store: Store) -> None:
+    """A word that no policy of ties knows would be counted as a win of neither."""
+    bound = BoundRole("judge", "own", "own", "own/1", "own/1", Longest)  # type: ignore[arg-type]
+    longer = Battle([], ["a", "b"], ["c"])
+    assert verdicts_of(RoleRunner(bound, store), [longer], [0]) == ["A"]
+    with pytest.raises(ModelError, match=r"one of 'A', 'Tie\(A\)', 'Tie\(B\)', 'B' .*'draw'"):
+        verdicts_of(RoleRunner(bound, store), [BATTLE], [0])

@@ -204,7 +204,7 @@ def test_masks_are_the_same_alone_and_in_a_batch(images: list[Image.Image], tmp_
 def test_settings_leave_out_what_they_say(
     folders: dict[str, Path], images: list[Image.Image]
 ) -> None:
-    """Threshold, objects per class and suppression."""
+    """Threshold and objects per class."""
     (everything,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
     scores = [detection.score for detection in everything.found]
     (above,) = detect(
@@ -219,8 +219,6 @@ def test_settings_leave_out_what_they_say(
     firsts = {detection.query: detection for detection in reversed(everything.found)}
     assert {detection.query: detection for detection in best.found} == firsts
     assert len(best.found) == len(firsts)
-    (apart,) = detect(load(f"{folders['mask2former']}{EVERYTHING}&nms=0.5"), images[:1], [ALL])
-    assert 0 < len(apart.found) < len(everything.found)
 
 
 def test_a_pixel_at_one_half_is_outside() -> None:
@@ -263,17 +261,6 @@ def kept(rows: list[tuple[tuple[float, ...], float, int]], **rules: Any) -> Dete
     return detections
 
 
-def plain_overlap(box: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """Intersection over union by counting unit squares; boxes have whole-number corners."""
-
-    def squares(box: tuple[float, ...]) -> set[tuple[int, int]]:
-        left, top, right, bottom = map(int, box)
-        return {(x, y) for x in range(left, right) for y in range(top, bottom)}
-
-    union = squares(box) | squares(other)
-    return len(squares(box) & squares(other)) / len(union) if union else 0.0
-
-
 @given(ROWS, st.sampled_from((0.0, 0.1, 0.3, 0.6)))
 def test_kept_is_what_scores_above_the_threshold_and_was_asked_for(
     rows: list[Any], threshold: float
@@ -285,26 +272,6 @@ def test_kept_is_what_scores_above_the_threshold_and_was_asked_for(
     assert [(detection.box, detection.score, (detection.query,)) for detection in detections] == [
         (box, score, NAMES[label]) for box, score, label in wanted
     ]
-
-
-@given(ROWS, st.sampled_from((0.1, 0.5, 1.0)))
-def test_no_two_kept_boxes_of_a_query_overlap_and_each_dropped_one_had_a_better(
-    rows: list[Any], nms: float
-) -> None:
-    """Suppression is greedy by confidence, and never between different queries."""
-    everything = kept(rows, threshold=0.0).found
-    survivors = kept(rows, threshold=0.0, nms=nms).found
-    for index, detection in enumerate(survivors):
-        for other in survivors[:index]:
-            assert detection.query != other.query or plain_overlap(detection.box, other.box) <= nms
-    for detection in everything:
-        if detection not in survivors:
-            assert any(
-                better.query == detection.query
-                and better.score >= detection.score
-                and plain_overlap(better.box, detection.box) > nms
-                for better in survivors
-            )
 
 
 @given(ROWS, st.integers(1, 3))

@@ -30,12 +30,11 @@ COMMON = ("--host", "--port", "--served-model-name", "--dtype", "--quantization"
 
 FLAGS = {
     "vllm.entrypoints.cli.main": (
-        "--max-model-len", "--limit-mm-per-prompt", "--tensor-parallel-size",
-        "--gpu-memory-utilization", "--max-num-seqs", "--generation-config",
+        "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs",
+        "--generation-config",
     ),
     "sglang.launch_server": (
-        "--model-path", "--context-length", "--limit-mm-data-per-request", "--tp-size",
-        "--mem-fraction-static", "--max-running-requests", "--api-key",
+        "--model-path", "--tp-size", "--mem-fraction-static", "--max-running-requests", "--api-key",
     ),
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ from pytest_cepbench.errors import (
     SpecError,
     WriteError,
 )
-from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
+from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.devices import DEVICE_VARIABLES
 from pytest_cepbench.models.protocols import AnsweredQuestion
@@ -40,7 +40,7 @@ RED = Image.new("RGB", (4, 4), (200, 10, 10))
 def describe(bound: BoundRole) -> Any:
     """Have one image described."""
     model = bound.load()
-    assert isinstance(model, ApiDescriber)
+    assert isinstance(model, ApiModel)
     (reply,) = model.describe([RED], "what is shown?", [0])
     return reply
 
@@ -51,8 +51,7 @@ def test_vllm_is_started_with_the_flags_of_the_spec(
     """It serves on this machine alone, with a key that no process list shows."""
     monkeypatch.setenv("PYTHONPATH", "/of/this/interpreter")
     query = (
-        "dtype=bfloat16&max_model_len=4096&limit_mm_per_prompt=image=10"
-        "&quantization=fp8&gpu_memory_utilization=0.5"
+        "dtype=bfloat16&quantization=fp8&gpu_memory_utilization=0.5"
         "&trust_remote_code=true&devices=3,4&tensor_parallel_size=2"
         "&engine_args=--generation-config vllm"
     )
@@ -67,8 +66,6 @@ def test_vllm_is_started_with_the_flags_of_the_spec(
     assert flags == {
         "--host": "127.0.0.1",
         "--dtype": "bfloat16",
-        "--max-model-len": "4096",
-        "--limit-mm-per-prompt": '{"image": 10}',
         "--quantization": "fp8",
         "--gpu-memory-utilization": "0.5",
         "--trust-remote-code": "",
@@ -87,10 +84,7 @@ def test_vllm_is_started_with_the_flags_of_the_spec(
 
 def test_sglang_is_started_with_flags_of_its_own(stand_in: StandIn, bind_served: Bind) -> None:
     """Of the same parameters."""
-    query = (
-        "dtype=float16&max_model_len=4096&limit_mm_per_prompt=image=10"
-        "&gpu_memory_utilization=0.5&tensor_parallel_size=2&max_num_seqs=8"
-    )
+    query = "dtype=float16&gpu_memory_utilization=0.5&tensor_parallel_size=2&max_num_seqs=8"
     reply = describe(bind_served(stand_in.spec(query, "sglang")))
 
     flags = stand_in.flags()
@@ -101,8 +95,6 @@ def test_sglang_is_started_with_flags_of_its_own(stand_in: StandIn, bind_served:
         "--model-path": str(stand_in.checkpoint),
         "--host": "127.0.0.1",
         "--dtype": "float16",
-        "--context-length": "4096",
-        "--limit-mm-data-per-request": '{"image": 10}',
         "--mem-fraction-static": "0.5",
         "--tp-size": "2",
         "--max-running-requests": "8",
@@ -118,7 +110,7 @@ def test_roles_of_one_checkpoint_share_a_server_that_ends_with_the_run(
     """What differs in the requests alone needs no second server. Its log stays."""
     describer = bind_served(stand_in.spec("max_tokens=9"))
     judge = bind_served(stand_in.spec("prompt=letters"), "judge").load()
-    assert isinstance(judge, ApiJudge)
+    assert isinstance(judge, ApiModel)
     judge.score_answers([AnsweredQuestion(["a", RED], ["red"])], [0])
     assert describe(describer).value == "200 10 10"
     assert len(stand_in.starts) == 1
@@ -190,7 +182,7 @@ def test_a_server_that_dies_ends_the_work_at_once(stand_in: StandIn, bind_served
     """No retry can help, and no input counts as a failure of the checkpoint."""
     stand_in.behave(die_after=2)
     model = bind_served(stand_in.spec("max_retry_wait=60&patience=600")).load()
-    assert isinstance(model, ApiDescriber)
+    assert isinstance(model, ApiModel)
     for _ in range(2):
         with pytest.raises(ModelError) as raised:
             model.describe([RED] * 8, "what is shown?", [0] * 8)
@@ -206,7 +198,7 @@ def test_a_server_that_dies_over_the_last_inputs_is_an_error_too(
     """Also without any retry: inputs that nobody looked at are no failures of the checkpoint."""
     stand_in.behave(die_after=3)
     model = bind_served(stand_in.spec("retries=0&concurrency=1")).load()
-    assert isinstance(model, ApiDescriber)
+    assert isinstance(model, ApiModel)
     with pytest.raises(ModelError, match="ended while the run needed it"):
         model.describe([RED] * 4, "what is shown?", [0] * 4)
 
@@ -220,7 +212,7 @@ def test_a_server_whose_supervisor_was_killed_dies_with_it(
     kill(int(lock.read_text()))
     stand_in.wait_for_end()
 
-    assert isinstance(model, ApiDescriber)
+    assert isinstance(model, ApiModel)
     with pytest.raises(ModelError, match="its supervisor was killed"):
         model.describe([RED], "what is shown?", [0])
 

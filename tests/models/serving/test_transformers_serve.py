@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import IdentityError
-from pytest_cepbench.models.api.roles import ApiDescriber
+from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.protocols import (
     Describer,
@@ -61,7 +61,7 @@ def test_a_served_checkpoint_says_what_it_says_here(checkpoint: Path, servers: R
     images = pictures(((64, 64), (48, 80), (96, 40)))
     models = here.load(), served.load()
     assert isinstance(models[0], Describer)
-    assert isinstance(models[1], ApiDescriber)
+    assert isinstance(models[1], ApiModel)
 
     own = models[0].describe(images, "describe", [0] * 3)
     replies = models[1].describe(images, "describe", [0] * 3)
@@ -77,7 +77,7 @@ def test_weights_that_change_while_they_are_served_stop_the_case(
 ) -> None:
     """It maps them into memory, where it has no accelerator: another file is another model."""
     model = _served(checkpoint, servers).load()
-    assert isinstance(model, ApiDescriber)
+    assert isinstance(model, ApiModel)
     (image,) = pictures(((64, 64),))
     (weights,) = checkpoint.glob("*.safetensors")
     content = weights.read_bytes()
