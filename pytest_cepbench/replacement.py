@@ -1,8 +1,8 @@
 """Replacement of several files at once: whenever it ends, all of them are new, or all are old.
 
-New contents are written to temporary files and synced before the first name changes. A journal in
-the folder lists the changes: an error is undone at once, and `recover` undoes what a killed process
-left behind. Standard library only.
+A journal in the folder has the old contents before the first name changes, and new ones are written
+to temporary files: an error is undone at once, and `recover` undoes what a killed process left
+behind. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,15 +20,14 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from pytest_cepbench.errors import UnfitFileError, WriteError
-from pytest_cepbench.files import MOST_TEXT, parse_json, read_regular
+from pytest_cepbench.files import parse_json, read_regular
 
 JOURNAL = ".cepbench-replacing"
 """The journal until all names have changed: `recover` undoes what it lists."""
 
-DONE = ".cepbench-replaced"
-"""The journal after that: the copies of old files that it lists are to be removed."""
-
 _BEGUN = f"{JOURNAL}.new"
+
+_MOST = 2**30  # bytes of a file, and of a journal
 
 _PATIENCE = 10.0  # seconds for another process to replace files there, which needs far less
 
@@ -41,24 +40,35 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EINVA
 class _Change:
     """The change of one file.
 
-    target: the file.
     digest: of its new content; None where the file is removed.
-    existed: whether the file existed before.
+    old: its content before; None where it did not exist.
     """
 
     target: Path
     digest: str | None
-    existed: bool
+    old: bytes | None
 
-    @property
-    def new(self) -> Path:
-        """Temporary file with the new content."""
-        return self.target.with_name(f".{self.target.name}.new")
+    def beside(self, suffix: str) -> Path:
+        """A temporary file: `new` for the new content, `old` for an old one that is put back."""
+        return self.target.with_name(f".{self.target.name}.{suffix}")
 
-    @property
-    def old(self) -> Path:
-        """Second name of the old file."""
-        return self.target.with_name(f".{self.target.name}.old")
+    def restore(self) -> None:
+        """Put the old content back, unless others have changed the file since. Raises OSError."""
+        new, old = self.beside("new"), self.beside("old")
+        try:
+            data = _read(self.target)
+            digest = None if data is None else sha256(data).hexdigest()
+        except UnfitFileError:
+            digest = ""
+        if digest == self.digest and not os.path.lexists(new):
+            if self.old is None:
+                self.target.unlink(missing_ok=True)
+            else:
+                _write(old, self.old)
+                old.replace(self.target)
+        for path in (new, old):
+            if path.is_symlink() or not path.is_dir():  # a folder stood there before
+                path.unlink(missing_ok=True)
 
 
 def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
@@ -68,7 +78,11 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
     contents: by path; None removes the file.
     Raises WriteError, after everything was restored.
     """
-    wanted = {path: data for path, data in contents.items() if not _has_content(path, data)}
+    wanted = dict(contents)
+    for path, data in contents.items():
+        with suppress(OSError):  # what cannot be read is named when it is replaced
+            if _read(path) == data:
+                del wanted[path]
     if not wanted:
         return
     folders = sorted({path.parent for path, data in wanted.items() if data is not None})
@@ -78,7 +92,7 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
             with _write_errors(folder):
                 _make_folder(folder, created)
         with _locked(root):
-            _finish_earlier(root)
+            _undo_earlier(root)
             _replace(root, wanted)
     except BaseException:
         for folder in reversed(created):
@@ -93,48 +107,46 @@ def recover(root: Path) -> str | None:
     Returns a sentence about it; None where there was nothing to do.
     Raises WriteError where it cannot be undone, or another process goes on replacing files there.
     """
-    if not any(os.path.lexists(root / name) for name in (_BEGUN, JOURNAL, DONE)):
+    if not any(os.path.lexists(root / name) for name in (_BEGUN, JOURNAL)):
         return None
     with _locked(root):
-        return _finish_earlier(root)
-
-
-# -- replacement -----------------------------------------------------------------------------------
+        return _undo_earlier(root)
 
 
 def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
-    changes = [
-        _Change(path, None if data is None else sha256(data).hexdigest(), os.path.lexists(path))
-        for path, data in contents.items()
-    ]
+    changes: list[_Change] = []
     path = root  # of the current step, for the error
     try:
-        files = [
-            [change.target.relative_to(root).as_posix(), change.digest, change.existed]
-            for change in changes
-        ]
-        _write(root / _BEGUN, json.dumps({"format": 1, "files": files}).encode())
+        files = []
+        for path, data in contents.items():
+            digest = None if data is None else sha256(data).hexdigest()
+            changes.append(_Change(path, digest, _read(path)))
+            old = changes[-1].old
+            kept = None if old is None else b64encode(old).decode()
+            files.append([path.relative_to(root).as_posix(), digest, kept])
+        path = root
+        _write(root / _BEGUN, json.dumps({"format": 2, "files": files}).encode())
         (root / _BEGUN).rename(root / JOURNAL)
         _sync(root)
-        for change in changes:
-            path = change.target
-            _prepare(change, contents[path])
+        for path, data in contents.items():
+            if data is not None:
+                _write(_Change(path, None, None).beside("new"), data)
         _sync_folders(changes)
         for change in changes:
             path = change.target
             if change.digest is None:
-                change.target.rename(change.old)
+                path.unlink()
             else:
-                change.new.replace(change.target)
+                change.beside("new").replace(path)
         _sync_folders(changes)
         path = root
-        (root / JOURNAL).rename(root / DONE)
+        (root / JOURNAL).unlink()
     except BaseException as error:
         failed = _undo(root, changes)
         if not isinstance(error, OSError):
             raise
-        unchanged = f"none of the {len(changes)} files was changed"
-        rest = "it was not changed" if len(changes) == 1 else unchanged
+        unchanged = f"none of the {len(contents)} files was changed"
+        rest = "it was not changed" if len(contents) == 1 else unchanged
         if failed is not None:
             changed, reason = failed
             rest = (
@@ -142,65 +154,36 @@ def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
                 f"({changed}: {_reason(reason)}): the next run that can write there restores them"
             )
         raise WriteError(f"{path} could not be written: {_reason(error)}; {rest}") from error
-    with suppress(OSError):  # all are new, and the next process that writes here cleans up
-        # Without it, a power cut could bring back the journal, without the files that it lists.
+    with suppress(OSError):  # all are new; a power cut could bring the journal back, and all be old
         _sync(root)
-        _clean(root, changes)
 
 
-def _prepare(change: _Change, data: bytes | None) -> None:
-    """Write the new content to a temporary file; give the old file a second name."""
-    if change.target.is_dir() and not change.target.is_symlink():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    for path in (change.new, change.old):  # of an earlier version, or made by hand
-        path.unlink(missing_ok=True)
-    if data is None:
-        return
-    _write(change.new, data)
-    if change.existed:
-        try:
-            os.link(change.target, change.old, follow_symlinks=False)
-        except (OSError, NotImplementedError):
-            # A file system without links, or a platform that cannot link a symbolic link itself.
-            shutil.copy2(change.target, change.old, follow_symlinks=False)
-            if not change.old.is_symlink():
-                with change.old.open("rb") as stream:
-                    os.fsync(stream.fileno())  # a power cut must not lose what it restores
-
-
-def _write(path: Path, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with os.fdopen(file, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(file)
-
-
-# -- undoing ---------------------------------------------------------------------------------------
-
-
-def _finish_earlier(root: Path) -> str | None:
+def _undo_earlier(root: Path) -> str | None:
     """Undo what a killed process began; see `recover`."""
-    if os.path.lexists(root / DONE):
-        with _write_errors(root / DONE):
-            _clean(root, _read_journal(root / DONE, root))
     with _write_errors(root / _BEGUN):
         (root / _BEGUN).unlink(missing_ok=True)  # nothing has changed before it is renamed
-    if not os.path.lexists(root / JOURNAL):
+    journal = root / JOURNAL
+    if not os.path.lexists(journal):
         return None
-    changes = _read_journal(root / JOURNAL, root)
+    try:
+        changes = [
+            _Change(_below(root, name), digest, None if old is None else b64decode(old))
+            for name, digest, old in parse_json((_read(journal) or b"").decode())["files"]
+        ]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise WriteError(
+            f"{journal} is no journal of replaced files ({error}): restore the folder from version "
+            "control and delete it"
+        ) from error
+    what = f"a process ended while it replaced {len(changes)} files below {root}"
     failed = _undo(root, changes)
     if failed is not None:
-        path, error = failed
+        path, reason = failed
         raise WriteError(
-            f"a process ended while it replaced {len(changes)} files below {root}, and they cannot "
-            f"be restored ({path}: {_reason(error)}): fix that, or restore the folder from version "
-            f"control and delete {root / JOURNAL}"
-        ) from error
-    return (
-        f"a process ended while it replaced {len(changes)} files below {root}: all of them are as "
-        "they were before"
-    )
+            f"{what}, and they cannot be restored ({path}: {_reason(reason)}): fix that, or "
+            f"restore the folder from version control and delete {journal}"
+        ) from reason
+    return f"{what}: all of them are as they were before"
 
 
 def _undo(root: Path, changes: Iterable[_Change]) -> tuple[Path, OSError] | None:
@@ -208,7 +191,7 @@ def _undo(root: Path, changes: Iterable[_Change]) -> tuple[Path, OSError] | None
     failed = None
     for change in changes:
         try:
-            _restore(change)
+            change.restore()
         except OSError as error:
             failed = failed or (change.target, error)
     if failed is None:
@@ -220,49 +203,6 @@ def _undo(root: Path, changes: Iterable[_Change]) -> tuple[Path, OSError] | None
     return failed
 
 
-def _restore(change: _Change) -> None:
-    """Restore one file, unless it has been changed by others since."""
-    if not change.existed:
-        if not change.new.exists() and _is_new(change):
-            change.target.unlink()
-    elif os.path.lexists(change.old) and _is_new(change):
-        change.old.replace(change.target)
-    for path in (change.old, change.new):
-        if path.is_symlink() or not path.is_dir():  # a folder stood there before
-            path.unlink(missing_ok=True)
-
-
-def _is_new(change: _Change) -> bool:
-    """True where the file has its new content, or is removed as planned."""
-    if change.digest is None:
-        return not os.path.lexists(change.target)
-    try:
-        data = read_regular(change.target, MOST_TEXT, links=False)
-    except (FileNotFoundError, UnfitFileError):
-        return False
-    return sha256(data).hexdigest() == change.digest
-
-
-def _clean(root: Path, changes: Iterable[_Change]) -> None:
-    for change in changes:
-        change.old.unlink(missing_ok=True)
-    (root / DONE).unlink(missing_ok=True)
-
-
-def _read_journal(path: Path, root: Path) -> list[_Change]:
-    try:
-        journal = parse_json(read_regular(path, MOST_TEXT, links=False).decode())
-        return [
-            _Change(_below(root, name), digest, bool(existed))
-            for name, digest, existed in journal["files"]
-        ]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise WriteError(
-            f"{path} is no journal of replaced files ({error}): restore the folder from version "
-            "control and delete it"
-        ) from error
-
-
 def _below(root: Path, name: str) -> Path:
     inner = PurePosixPath(name)
     if inner.is_absolute() or ".." in inner.parts or not inner.parts:
@@ -270,17 +210,24 @@ def _below(root: Path, name: str) -> Path:
     return root / inner
 
 
-# -- folders, locks, errors ------------------------------------------------------------------------
+# -- files, folders, locks, errors -----------------------------------------------------------------
 
 
-def _has_content(path: Path, data: bytes | None) -> bool:
-    """True where a file has this content already; None for absence."""
-    if data is None:
-        return not os.path.lexists(path)
+def _read(path: Path) -> bytes | None:
+    """The content of a file; None where there is none. Raises OSError, also for what is no file."""
     try:
-        return read_regular(path, len(data), links=False) == data
-    except OSError:
-        return False
+        return read_regular(path, _MOST, links=False)
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.unlink(missing_ok=True)  # of an earlier version, or made by hand
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(file)
 
 
 def _make_folder(folder: Path, created: list[Path]) -> None:
@@ -317,31 +264,26 @@ def _locked(root: Path) -> Iterator[None]:
     with _write_errors(root):
         file = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        until = time.monotonic() + _PATIENCE
         with _write_errors(root):
-            until = time.monotonic() + _PATIENCE
-            while not _try_lock(file):
-                if time.monotonic() > until:
-                    raise WriteError(
-                        f"another process is replacing files below {root} and has not finished "
-                        f"within {_PATIENCE:g} s: wait for it, or end it, and try again"
-                    )
-                time.sleep(_POLL_SECONDS)
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise WriteError(
+                            f"another process is replacing files below {root} and has not finished "
+                            f"within {_PATIENCE:g} s: wait for it, or end it, and try again"
+                        ) from None
+                    time.sleep(_POLL_SECONDS)
+                    continue
+                except OSError as error:
+                    if error.errno not in _NO_LOCKS:  # some network file systems have no locks
+                        raise
+                break
         yield
     finally:
         os.close(file)
-
-
-def _try_lock(file: int) -> bool:
-    """Lock without waiting; False where another process has the lock."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return True  # some network file systems cannot lock folders
-    return True
 
 
 @contextmanager

@@ -223,14 +223,3 @@ def test_nothing_behind_a_symbolic_link_is_touched(
     assert prune(full, measured, "--delete", "--suite=other").code == 2
     assert contents(away) == before
     assert (root / "toy" / f"{stem}.toml").is_symlink()
-
-
-def test_one_that_cannot_be_deleted_keeps_all(full: Home, measured: Measured) -> None:
-    """A folder in the way of what is kept for undoing: named, and every file is still there."""
-    before = contents(full.path / "baselines")
-    path = baseline_path(full.path / "baselines", gone(measured).key)
-    (path.parent / f".{path.name}.old").mkdir()
-    ended = prune(full, measured, "--delete")
-    assert (ended.code, len(ended.err.splitlines())) == (1, 1)
-    assert f"{path.name} could not be written: Is a directory" in ended.err
-    assert contents(full.path / "baselines") == before
