@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ ROOT_CATEGORY = "images"
 """Category of images that lie in the folder itself."""
 
 _LARGEST_CAPTION = 1_000_000  # bytes; a caption file larger than this is no caption
-
-
-_SEEDS: Mapping[Modality, Callable[[Path], FileImage | FileSound]] = {
-    "image": FileImage,
-    "sound": FileSound,
-}
 
 
 def load_folder(path: Path, *, captions: bool = False) -> Dataset:
@@ -57,18 +50,15 @@ def load_sounds(path: Path, *, captions: bool = False) -> Dataset:
 
 def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
     require_folder(path, f"a folder of {kind}s", "data folder ")
-    samples: dict[str, Sample] = {}
+    seed = {"image": FileImage, "sound": FileSound}[kind]
     unread: Counter[str] = Counter()
+    samples = []
     for file in walk_files(path, unread, kind):
         name = sample_name(path, file)
         category = name.rpartition("/")[0] or f"{kind}s"
         text = _caption(file) if captions else None
-        if name in samples:
-            raise DatasetError(
-                f"two files in {str(path)!r} are both named {name!r} once normalized"
-            )
-        seed: dict[str, Any] = {kind: _SEEDS[kind](file)}
-        samples[name] = Sample(name, (category,), text=text, **seed)
+        own: dict[str, Any] = {kind: seed(file)}
+        samples.append(Sample(name, (category,), text=text, **own))
     note = passed_over(unread, kind)
     if not samples:
         suffixes = ", ".join(sorted(FILES[kind][1]))
@@ -79,7 +69,7 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
     return Dataset(
         name=path.name,
         identity={"loader": FILES[kind][0], "version": VERSION},
-        samples=tuple(samples[name] for name in sorted(samples)),
+        samples=tuple(samples),
         notes=(f"{str(path)!r}: {note}",) if note else (),
     )
 
@@ -152,8 +142,4 @@ def load_mme(path: Path) -> Dataset:
             f"categories: {', '.join(empty)} (each is a folder with images, or with images in "
             "images/)"
         )
-    return Dataset(
-        name="mme",
-        identity={"loader": "mme", "version": MME_VERSION},
-        samples=tuple(sorted(samples, key=lambda sample: sample.id)),
-    )
+    return Dataset("mme", {"loader": "mme", "version": MME_VERSION}, tuple(samples))

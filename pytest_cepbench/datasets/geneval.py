@@ -8,40 +8,36 @@ The published suite is read from `geneval_published.jsonl` beside this module.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import asdict
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.questions import (
-    VERSION as QUESTIONS_VERSION,
-)
-from pytest_cepbench.datasets.questions import (
+    METADATA,
+    QUESTIONS,
+    YES,
     FactQuestion,
     Text,
     attach_questions,
 )
+from pytest_cepbench.datasets.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import sample_scene
+from pytest_cepbench.datasets.shapes.questions import scene_questions
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.metrics.geneval_prompts import (
     Prompt,
+    PromptAtom,
     parse_prompt,
+    prompt_atoms,
     prompt_metadata,
 )
-
-
-def with_article(words: str) -> str:
-    """The words with "a" or "an" before them, by the first letter."""
-    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
-
-
-def plural(name: str) -> str:
-    """GenEval's plural: "es" after an s, "s" otherwise, so "buses" but also "benchs", "knifes"."""
-    return f"{name}es" if name.endswith("s") else f"{name}s"
-
 
 VERSION = 1
 
@@ -95,37 +91,9 @@ def load_geneval(
             "the built-in GenEval prompts have no detailed captions: give the metadata file of "
             "GenEval-Rewritten as the data set's path"
         )
-    entries = _read(path or PUBLISHED_FILE, _LINES[captions])
-    samples = [
-        Sample(name, (prompt.task,), text=text, metadata=prompt_metadata(prompt), cluster=cluster)
-        for index, (text, prompt) in entries.items()
-        for name, cluster in _drawings(index, images_per_prompt)
-    ]
-    content = [[index, text, prompt_metadata(prompt)] for index, (text, prompt) in entries.items()]
-    identity = {
-        "loader": "geneval",
-        "version": VERSION,
-        "captions": captions,
-        "images_per_prompt": images_per_prompt,
-        "prompts": digest_json(content)[:16],
-    }
-    return Dataset("geneval", identity, tuple(sorted(samples, key=lambda sample: sample.id)))
-
-
-def _drawings(index: str, images_per_prompt: int) -> list[tuple[str, str | None]]:
-    """Id and cluster of each sample of a prompt. Raises DatasetError for an impossible number."""
-    if not 1 <= images_per_prompt <= 100:
-        raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
-    if images_per_prompt == 1:
-        return [(index, None)]
-    return [(f"{index}-{number}", index) for number in range(images_per_prompt)]
-
-
-def _read(path: Path, kind: type[_PromptLine]) -> dict[str, tuple[str, Prompt]]:
-    """Text and clauses of each prompt by its index, five digits."""
-    places: dict[str, str] = {}
-    entries: dict[str, tuple[str, Prompt]] = {}
-    for number, (place, fields) in enumerate(read_json_lines(path)):
+    samples: list[Sample] = []
+    content: list[object] = []
+    for number, (place, fields) in enumerate(read_json_lines(path or PUBLISHED_FILE)):
         try:
             prompt = parse_prompt(fields)
         except ValueError as error:
@@ -136,15 +104,33 @@ def _read(path: Path, kind: type[_PromptLine]) -> dict[str, tuple[str, Prompt]]:
                     f"{place}: include[{clause_number}]: color: {clause.color!r} is none of "
                     f"{', '.join(COLORS)}"
                 )
-        line = convert_record(place, fields, kind)
+        line = convert_record(place, fields, _LINES[captions])
         index = f"{number if line.index is None else int(line.index):05d}"
-        if index in places:
-            raise DatasetError(f"{place}: index: {index!r} is taken by {places[index]}")
-        places[index] = place
-        entries[index] = line.text, prompt
-    if not entries:
+        metadata = prompt_metadata(prompt)
+        content.append([index, line.text, metadata])
+        for name, cluster in _drawings(index, images_per_prompt):
+            samples.append(
+                Sample(name, (prompt.task,), text=line.text, metadata=metadata, cluster=cluster)
+            )
+    if not samples:
         raise DatasetError(f"{str(path)!r} has no prompts: one JSON object per line is expected")
-    return entries
+    identity = {
+        "loader": "geneval",
+        "version": VERSION,
+        "captions": captions,
+        "images_per_prompt": images_per_prompt,
+        "prompts": digest_json(content)[:16],
+    }
+    return Dataset("geneval", identity, tuple(samples))
+
+
+def _drawings(index: str, images_per_prompt: int) -> list[tuple[str, str | None]]:
+    """Id and cluster of each sample of a prompt. Raises DatasetError for an impossible number."""
+    if not 1 <= images_per_prompt <= 100:
+        raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
+    if images_per_prompt == 1:
+        return [(index, None)]
+    return [(f"{index}-{number}", index) for number in range(images_per_prompt)]
 
 
 GENEVAL2_VERSION = 1
@@ -221,6 +207,74 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
         "images_per_prompt": images_per_prompt,
         "prompts": digest_json(content)[:16],
     }
-    with_questions = attach_questions(asked, [questions for _, questions in asked])
-    samples = sorted(with_questions, key=lambda sample: sample.id)
-    return Dataset("geneval2", identity, tuple(samples))
+    samples = attach_questions(asked, [questions for _, questions in asked])
+    return Dataset("geneval2", identity, samples)
+
+
+# -- questions made of what samples' metadata say of them: clauses, or a generated scene -----------
+
+_COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def prompt_questions(prompt: Prompt) -> tuple[FactQuestion, ...]:
+    """A question for each of `prompt_atoms`, in their order.
+
+    Color and number of what is not there, and where it stands, depend on its being there.
+    """
+    atoms = prompt_atoms(prompt)
+    present = {atom.clause.name: str(i) for i, atom in enumerate(atoms) if atom.kind == "object"}
+    return tuple(_question(str(i), atom, present) for i, atom in enumerate(atoms))
+
+
+def _question(own_id: str, atom: PromptAtom, present: dict[str, str]) -> FactQuestion:
+    name, count = atom.clause.name, atom.clause.count
+    if atom.kind == "object":
+        article = "an" if name[0] in "aeiou" else "a"
+        return FactQuestion(own_id, f"Is there {article} {name} in the image?", "object", YES)
+    parents: tuple[str, ...] = (present[name],)
+    # GenEval's plural: "buses", but also "benchs" and "knifes".
+    plural = f"{name}es" if name.endswith("s") else f"{name}s"
+    noun = f"Is the {name}" if count == 1 else f"Are the {plural}"
+    if atom.kind == "count":
+        number = _COUNTS[count - 1] if count <= len(_COUNTS) else str(count)
+        text = f"How many {plural} are in the image?"
+        return FactQuestion(own_id, text, "count", number, parents)
+    if atom.kind == "color":
+        return FactQuestion(own_id, f"{noun} {atom.clause.color}?", "color", YES, parents)
+    assert atom.clause.position is not None
+    assert atom.target is not None
+    text = f"{noun} {atom.clause.position.relation} the {atom.target.name}?"
+    parents = tuple(dict.fromkeys((*parents, present[atom.target.name])))
+    return FactQuestion(own_id, text, "relation", YES, parents)
+
+
+METADATA_VERSION = 1
+
+
+def with_metadata_questions(dataset: Dataset) -> Dataset:
+    """The data set with questions made of each sample's metadata, which its identity names.
+
+    Raises DatasetError for a sample whose metadata holds neither GenEval's clauses nor a scene.
+    """
+    asked = [(sample, _questions(sample)) for sample in dataset.samples]
+    content = [[sample.id, [asdict(question) for question in own]] for sample, own in asked]
+    identity = {
+        **dataset.identity,
+        QUESTIONS: {METADATA: METADATA_VERSION, "content": digest_json(content)[:16]},
+    }
+    samples = attach_questions(asked, [own for _, own in asked])
+    return replace(dataset, identity=identity, samples=samples)
+
+
+def _questions(sample: Sample) -> tuple[FactQuestion, ...]:
+    """GenEval's clauses go first: they are what the prompt asks for, and a scene says more."""
+    clauses = "tag" in sample.metadata
+    try:
+        if clauses or "scene" not in sample.metadata:
+            return prompt_questions(parse_prompt(sample.metadata))
+        return scene_questions(sample_scene(sample))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f'sample {sample.id!r}: questions = "{METADATA}" makes questions of GenEval\'s clauses '
+            f"or of a generated scene: {error}"
+        ) from error

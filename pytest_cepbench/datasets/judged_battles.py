@@ -69,24 +69,16 @@ class JudgedBattleLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_judged_battles(path: Path) -> Dataset:
     """Battles as samples: the first answer is the sample's own, the second its reference.
 
-    path: the table, or the folder that has it as battles.jsonl. Ids are sorted; the metadata has
-    the stored verdict. Raises DatasetError, naming file and line, for a field that is missing,
+    path: the table, or the folder that has it as battles.jsonl. The metadata has the
+    stored verdict. Raises DatasetError, naming file and line, for a field that is missing,
     unknown or of the wrong type, an id that is there twice, an empty question or answer, an image
     outside the folder, and a drawing that is no caption.
     """
     table = path / FILE_NAME if path.is_dir() else path
-    samples: dict[str, Sample] = {}
-    for place, value in read_json_lines(table):
-        sample = _sample(place, value, table.parent)
-        if sample.id in samples:
-            raise DatasetError(f"{place}: the id {sample.id!r:.60} is there twice")
-        samples[sample.id] = sample
-    contents = {name: sample.metadata for name, sample in sorted(samples.items())}
-    return Dataset(
-        "judged-battles",
-        {"loader": "judged-battles", "version": VERSION, "digest": digest_json(contents)[:16]},
-        tuple(samples[name] for name in sorted(samples)),
-    )
+    samples = tuple(_sample(place, own, table.parent) for place, own in read_json_lines(table))
+    digest = digest_json({sample.id: sample.metadata for sample in samples})[:16]
+    identity = {"loader": "judged-battles", "version": VERSION, "digest": digest}
+    return Dataset("judged-battles", identity, samples)
 
 
 def _sample(place: str, value: Mapping[str, Any], root: Path) -> Sample:

@@ -53,7 +53,7 @@ def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None =
     return Dataset(
         name="mmgenbench",
         identity={"loader": "mmgenbench", "version": VERSION, "labels": labels is not None},
-        samples=tuple(sorted(samples, key=lambda sample: sample.id)),
+        samples=tuple(samples),
     )
 
 

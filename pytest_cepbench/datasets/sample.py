@@ -162,7 +162,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples sorted by id, and what they depend on.
+    """Samples, which are kept sorted by id, and what they depend on.
 
     identity: loader, its version and options as built-in types; enters baselines, so that numbers
     over other samples are never compared.
@@ -181,11 +181,11 @@ class Dataset:
     def __post_init__(self) -> None:
         if not self.samples:
             raise DatasetError(f"data set {self.name!r} has no samples")
-        ids = [sample.id for sample in self.samples]
-        for before, after in pairwise(ids):
-            if before >= after:
-                what = "twice" if before == after else "out of order"
-                raise DatasetError(f"data set {self.name!r}: sample id {after!r} is there {what}")
+        ordered = tuple(sorted(self.samples, key=lambda sample: sample.id))
+        for before, after in pairwise(ordered):
+            if before.id == after.id:
+                raise DatasetError(f"data set {self.name!r}: sample id {after.id!r} is there twice")
+        object.__setattr__(self, "samples", ordered)
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class Dataset:
         """
         chosen: dict[str, list[str]] = {}
         for category, samples in self._by_category.items():
-            ranked = sorted(samples, key=_rank)
+            ranked = sorted(samples, key=lambda s: (s.replicate, digest_text(s.id), s.id))
             for sample in ranked[:most]:
                 chosen.setdefault(sample.id, []).append(category)
         kept = tuple(
@@ -225,13 +225,17 @@ class Dataset:
         """Every sample so many times: itself and replicates with ids, hence seeds, of their own."""
         if times == 1:
             return self
-        samples: list[Sample] = []
-        for sample in self.samples:
-            for k in range(times):
-                name = f"{sample.id} seed {k}" if k else sample.id
-                samples.append(replace(sample, id=name, cluster=sample.unit, replicate=k))
-        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
-        return replace(self, samples=ordered, whole=self.whole or self)
+        samples = tuple(
+            replace(
+                sample,
+                id=f"{sample.id} seed {k}" if k else sample.id,
+                cluster=sample.unit,
+                replicate=k,
+            )
+            for sample in self.samples
+            for k in range(times)
+        )
+        return replace(self, samples=samples, whole=self.whole or self)
 
     @cached_property
     def _by_category(self) -> Mapping[str, tuple[Sample, ...]]:
@@ -244,11 +248,6 @@ class Dataset:
     @cached_property
     def _by_id(self) -> Mapping[str, Sample]:
         return {sample.id: sample for sample in self.samples}
-
-
-def _rank(sample: Sample) -> tuple[int, str, str]:
-    """First seeds first, then by the digest of the id."""
-    return sample.replicate, digest_text(sample.id), sample.id
 
 
 def load_seed(sample: Sample, modality: Modality) -> Artifact:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, load_link
 from pytest_cepbench.chains.chain import naming_damage
-from pytest_cepbench.datasets.metadata_questions import prompt_questions
+from pytest_cepbench.datasets.geneval import prompt_questions
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,

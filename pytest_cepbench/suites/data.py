@@ -125,7 +125,7 @@ def _extended(
     """
     name = suite.table.data.questions
     if name == METADATA:
-        from pytest_cepbench.datasets.metadata_questions import with_metadata_questions
+        from pytest_cepbench.datasets.geneval import with_metadata_questions
 
         dataset = with_metadata_questions(dataset)
     elif name is not None:

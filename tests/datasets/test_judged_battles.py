@@ -91,7 +91,7 @@ def test_what_is_wrong_is_named_with_its_line(
 
 def test_an_id_stands_once_and_a_table_has_a_line(tmp_path: Path) -> None:
     """Two battles of one id would be one score."""
-    with pytest.raises(DatasetError, match="line 2: the id 'b/1' is there twice"):
+    with pytest.raises(DatasetError, match="sample id 'b/1' is there twice"):
         load_judged_battles(write(tmp_path, LINE, LINE))
     with pytest.raises(DatasetError, match="no samples"):
         load_judged_battles(write(tmp_path))

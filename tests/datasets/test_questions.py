@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.geneval import load_geneval
-from pytest_cepbench.datasets.metadata_questions import with_metadata_questions
+from pytest_cepbench.datasets.geneval import load_geneval, with_metadata_questions
 from pytest_cepbench.datasets.questions import (
     MOST_CONTROLS,
     FactQuestion,

@@ -7,7 +7,7 @@ section 3, and the authors' repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -248,7 +248,14 @@ def load_opening(path: Path, *, split: str = "test") -> Dataset:
     samples: list[Sample] = []
     missing: list[str] = []
     named = 0
-    for place, record in _records(table):
+    for place, value in read_json_lines(table):
+        record = parse_record(place, value)
+        if record.uid[:4] not in TASKS:
+            raise DatasetError(
+                f"{place}: {record.uid!r} is of a task {record.uid[:4]!r} that OpenING has not"
+            )
+        for side, parts in (("input", record.question), ("output", record.answer)):
+            _check_parts(f"{place}, {side}", parts)
         images = {
             part.image: find_file(table.parent, part.image, place)
             for part in (*record.question, *record.answer)
@@ -264,41 +271,24 @@ def load_opening(path: Path, *, split: str = "test") -> Dataset:
             f"{str(table.parent)!r}: {len(missing):,} of {named:,} images are missing, the first "
             f"{missing[0]}: give the whole archive"
         )
-    return Dataset(
-        name="opening",
-        # Baselines have the last one since sets were read in part, too.
-        identity={"loader": "opening", "version": VERSION, "split": split, "partial": False},
-        samples=tuple(sorted(samples, key=lambda sample: sample.id)),
-    )
+    # Baselines have the last field since sets were read in part, too.
+    identity = {"loader": "opening", "version": VERSION, "split": split, "partial": False}
+    return Dataset("opening", identity, tuple(samples))
 
 
-def _records(table: Path) -> Iterator[tuple[str, OpeningRecord]]:
-    """The questions in a file, each checked, with its markers."""
-    places: dict[str, str] = {}
-    for place, value in read_json_lines(table):
-        record = parse_record(place, value)
-        if record.uid in places:
+def _check_parts(place: str, parts: tuple[RecordedPart, ...]) -> None:
+    """Raise DatasetError for no step, and for one whose markers and images do not agree."""
+    if not parts:
+        raise DatasetError(f"{place} has no step")
+    for number, part in enumerate(parts, 1):
+        markers = part.text.count(IMAGE_MARKER)
+        if markers != (part.image is not None):
             raise DatasetError(
-                f"{place}: {record.uid!r} is there twice, first at {places[record.uid]}"
+                f"{place} {number}: {markers} {IMAGE_MARKER} in the text, and image is "
+                f"{part.image!r:.200}"
             )
-        places[record.uid] = place
-        if record.uid[:4] not in TASKS:
-            raise DatasetError(
-                f"{place}: {record.uid!r} is of a task {record.uid[:4]!r} that OpenING has not"
-            )
-        for side, parts in (("input", record.question), ("output", record.answer)):
-            if not parts:
-                raise DatasetError(f"{place}: {side} has no step")
-            for number, part in enumerate(parts, 1):
-                markers = part.text.count(IMAGE_MARKER)
-                if markers != (part.image is not None):
-                    raise DatasetError(
-                        f"{place}, {side} {number}: {markers} {IMAGE_MARKER} in the text, and "
-                        f"image is {part.image!r:.200}"
-                    )
-                if part.image is None and not _without_markers(part.text):
-                    raise DatasetError(f"{place}, {side} {number}: neither a text nor an image")
-        yield place, record
+        if part.image is None and not _without_markers(part.text):
+            raise DatasetError(f"{place} {number}: neither a text nor an image")
 
 
 def _sample(record: OpeningRecord, images: Mapping[str, Path | None]) -> Sample:
@@ -309,8 +299,7 @@ def _sample(record: OpeningRecord, images: Mapping[str, Path | None]) -> Sample:
     question: list[str | SeedImage] = []
     for part in record.question:
         before, _, after = part.text.partition(IMAGE_MARKER)
-        image = image_of(part)
-        pieces = (_without_markers(before), image, _without_markers(after))
+        pieces = (_without_markers(before), image_of(part), _without_markers(after))
         question += [piece for piece in pieces if piece]
     metadata: dict[str, Any] = {name: getattr(record, name) for name in ID_FIELDS}
     metadata["input"] = [{"image": part.image, "text": part.text} for part in record.question]
