@@ -52,8 +52,8 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.models.roles import check_text
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from pytest_cepbench.metrics.gc import gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
-from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 
 GIB = 2**30
 

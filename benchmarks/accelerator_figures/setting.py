@@ -14,8 +14,8 @@ from pytest_cepbench.chains import ChainPlan, RoleRunner
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 
 REAL: Mapping[RoleName, str] = {
     "describer": "max_new_tokens=64",

@@ -39,9 +39,8 @@ from pytest_cepbench.studies.training_files import (
     write_training,
 )
 from pytest_cepbench.suites import ModelPool, Suite, load_suite
-from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.role_assignment import named_models
+from pytest_cepbench.suites.role_assignment import RoleAssignment, RoleChoices, named_models
 
 POLICIES: dict[TiePolicy, str] = {
     "fdt": "ties forced",

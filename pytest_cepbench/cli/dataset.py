@@ -40,7 +40,7 @@ def patterns(arguments: Namespace) -> int:
     # Freezing needs none of what measures.
     from pytest_cepbench.cli.session import measuring, pool_line
     from pytest_cepbench.suites import RoleChoices
-    from pytest_cepbench.suites.model_options import assigned_role
+    from pytest_cepbench.suites.role_assignment import assigned_role
 
     out: Path = arguments.out
     number, file = _patterns(arguments.patterns)

@@ -33,8 +33,7 @@ from pytest_cepbench.studies.calibration import (
 )
 from pytest_cepbench.suites import RoleChoices, load_suite
 from pytest_cepbench.suites.definition import FILE_NAME, FOLDER, NAME
-from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.role_assignment import expand_preset
+from pytest_cepbench.suites.role_assignment import RoleAssignment, expand_preset
 
 METRIC = "gc"
 """The metric of the suite that is gated with statistics."""

@@ -44,7 +44,7 @@ from pytest_cepbench.studies.panels import (
 )
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card
-from pytest_cepbench.suites.model_options import assigned_role
+from pytest_cepbench.suites.role_assignment import assigned_role
 
 _OF_ASKED = ("on", "order", "samples", "seed", "answers", "data", "partial", "dry_run")
 

@@ -29,7 +29,7 @@ from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
-from pytest_cepbench.suites.model_options import RoleAssignment, possible_roles
+from pytest_cepbench.suites.role_assignment import RoleAssignment, possible_roles
 from pytest_cepbench.suites.shards import WorkQueue
 
 if TYPE_CHECKING:

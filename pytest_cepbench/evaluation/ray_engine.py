@@ -20,7 +20,7 @@ from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
-from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 from pytest_cepbench.suites.shards import WorkQueue
 
 MOST_THREADS = 64

@@ -30,8 +30,12 @@ from pytest_cepbench.suites.gate_config import (
     SettingSource,
     claim_of,
 )
-from pytest_cepbench.suites.model_options import Part, check_data_names, check_presets
-from pytest_cepbench.suites.role_assignment import check_installed
+from pytest_cepbench.suites.role_assignment import (
+    Part,
+    check_data_names,
+    check_installed,
+    check_presets,
+)
 
 
 class SuiteCache:

@@ -42,7 +42,7 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
-from pytest_cepbench.suites.model_options import check_data_names
+from pytest_cepbench.suites.role_assignment import check_data_names
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 Announce = Callable[[str], None]

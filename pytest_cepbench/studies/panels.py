@@ -33,7 +33,7 @@ from pytest_cepbench.ratings.records import Item, Part
 from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
-from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 
 # -- panels: battles that people have judged, with the questions and answers for a judge to see them
 # Answers come from folders in OpenING's layout, one for each model; the reference answers of the

@@ -54,8 +54,8 @@ from pytest_cepbench.suites import (
     prepare_suite,
 )
 from pytest_cepbench.suites.chain_run import refuse_answers
-from pytest_cepbench.suites.model_options import Part, check_data_names
 from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.role_assignment import Part, check_data_names
 from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
 
 StudyName = Literal["seeds", "generators", "encoders"]

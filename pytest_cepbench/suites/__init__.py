@@ -5,14 +5,18 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import FOLDER, Suite, load_suite
-from pytest_cepbench.suites.model_options import RoleChoices, assigned_role
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.prepared_suite import (
     PreparedSuite,
     load_prepared_suite,
     prepare_suite,
 )
-from pytest_cepbench.suites.role_assignment import Assignments, assign_models
+from pytest_cepbench.suites.role_assignment import (
+    Assignments,
+    RoleChoices,
+    assign_models,
+    assigned_role,
+)
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 # For `pytest --pyargs pytest_cepbench.suites.NAME`; see `shipped_suites`.

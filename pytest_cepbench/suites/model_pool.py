@@ -15,7 +15,7 @@ from pytest_cepbench.models.devices import DeviceAssignment
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 
 
 class ModelPool:

@@ -22,10 +22,10 @@ from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
-from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import (
     Assignments,
+    RoleChoices,
     assign_models,
 )
 from pytest_cepbench.suites.suite_run import SuiteRun

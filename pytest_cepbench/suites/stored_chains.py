@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from pytest_cepbench.gate.measurement import Scores, mean_of_scores
 from pytest_cepbench.measures import ChainExcerpt, Measure
 from pytest_cepbench.measures.base import grower, plans_read, readers_of
 from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.measures.chain_data import ChainData, first_difference
+from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.chain_run import ChainRun
@@ -263,7 +262,7 @@ def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -
     What cannot be found out is said, not raised: the verdict stands without it. Raises ValueError
     for an id that is not the case's.
     """
-    data, measure = run.chain_data, run.measures[case.key.metric]
+    data = run.chain_data
     own = {s.id: s for category in case.categories for s in data.dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
     if foreign:
@@ -271,14 +270,11 @@ def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -
             f"{case.key} has no sample {foreign[0]!r}: ids of its own samples are expected"
         )
     samples = [own[name] for name in sorted(set(sample_ids) or own)]
-    roles = list(run.assignments.roles)
     try:
         baseline_models = _baseline_models(data, step)
         if isinstance(baseline_models, str):
             return Attribution(baseline_models)
-        return _attribute(
-            case, measure, data, baseline_models, samples, roles, whole=not sample_ids
-        )
+        return _attribute(run, case, baseline_models, samples, whole=not sample_ids)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
         return Attribution(f"Where the score was lost cannot be said: {error}.")
     except CepError as error:
@@ -313,12 +309,10 @@ def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] 
 
 
 def _attribute(
+    run: ChainRun,
     case: Case,
-    measure: Measure,
-    chain_data: ChainData,
     baseline_models: Mapping[str, RoleRunner],
     samples: Sequence[Sample],
-    roles: Sequence[str],
     *,
     whole: bool,
 ) -> Attribution:
@@ -329,6 +323,7 @@ def _attribute(
     Raises NotInStoreError, and MeasurementError where a hybrid cannot be measured, or only by other
     means than the candidate (sets of images that are smaller).
     """
+    measure = run.measures[case.key.metric]
     plans = plans_read(measure.required_features(case))
     places = [
         (start, grower(plan, generation), generation)
@@ -339,13 +334,19 @@ def _attribute(
 
     def hybrid(swapped: int, own: Sequence[Sample]) -> ChainData:
         first = {(start, at): baseline_models[role] for start, role, at in places[:swapped]}
-        return chain_data.recast(own, plans, first)
+        return run.chain_data.recast(own, plans, first)
 
-    def chains(swapped: int, own: Sequence[Sample]) -> list[Chain]:
-        data = hybrid(swapped, own)
-        return [chain for start in plans for chain in data.chains(start, own).values()]
+    def stored(own: Sequence[Sample]) -> list[Sample]:
+        """Those with the baseline's chains in the store: all at once, else one by one."""
+        try:
+            data = hybrid(len(places), own)
+            for start in plans:
+                data.chains(start, own)
+        except NotInStoreError:
+            return [s for sample in own for s in stored([sample])] if len(own) > 1 else []
+        return list(own)
 
-    known = _in_store(samples, lambda own: chains(len(places), own))
+    known = stored(samples)
     if not known:
         return Attribution(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
@@ -362,47 +363,25 @@ def _attribute(
             "chains that only in part are the baseline's stop at other hops, and sets of "
             "other sizes are not compared"
         )
-    pooled = whole or not measure.per_sample
-    values = [mean_of_scores(own.scores if pooled else _once(own.scores)) for own in measured]
+    values = []
+    for own in measured:
+        scores: Scores = own.scores
+        if measure.per_sample and not whole:  # a sample in several categories counts once
+            scores = {"": {s: score for part in scores.values() for s, score in part.items()}}
+        values.append(mean_of_scores(scores))
     sign = 1.0 if measure.higher_is_better else -1.0
     hops = tuple(
         Hop(*place, cost=tidy(sign * (after - before)))
         for place, before, after in zip(places, values, values[1:], strict=False)
     )
     drop = tidy(sign * (values[-1] - values[0]))
-    ends = (chains(swapped, known) for swapped in (0, len(places)))
-    differences = Counter(first_difference(*pair) for pair in zip(*ends, strict=True))
-    differing = sorted((at, count) for at, count in differences.items() if at is not None)
-    total = sum(differences.values())
-    sentences = [
-        _describe_hops(hops, drop, len(known), both=len(plans) > 1),
-        _describe_roles(roles, list(baseline_models), hops),
-        f"All {total} chains are the baseline's, artifact by artifact.",
-    ]
-    if differing:
-        where = ", ".join(f"generation {at} ({count} of {total})" for at, count in differing)
-        sentences[2] = f"Chains first differ from the baseline's at {where}."
+    said = _describe_hops(hops, drop, len(known), both=len(plans) > 1)
+    if len(baseline_models) > 1:
+        costs = {role: sum(h.cost for h in hops if h.role == role) for role in baseline_models}
+        said += f" By role: {', '.join(f'{role} {cost:.4f}' for role, cost in costs.items())}."
     if left_out := len(samples) - len(known):
-        sentences.append(f"Left out: {left_out} whose chains by the baseline are not in the store.")
-    return Attribution(" ".join(filter(None, sentences)), len(known), hops)
-
-
-def _once(scores: Scores) -> Scores:
-    """A sample in several categories has the same score in each: it counts once."""
-    return {"": {s: score for part in scores.values() for s, score in part.items()}}
-
-
-def _in_store(
-    samples: Sequence[Sample], look: Callable[[Sequence[Sample]], object]
-) -> list[Sample]:
-    """The samples at which looking raises no NotInStoreError: all at once, else one by one."""
-    try:
-        look(samples)
-    except NotInStoreError:
-        if len(samples) == 1:
-            return []
-        return [sample for sample in samples if _in_store([sample], look)]
-    return list(samples)
+        said += f" Left out: {left_out} whose chains by the baseline are not in the store."
+    return Attribution(said, len(known), hops)
 
 
 def tidy(cost: float) -> float:
@@ -429,12 +408,3 @@ def _describe_hops(hops: Sequence[Hop], drop: float, samples: int, *, both: bool
     for hop in others[:_MOST_OTHERS]:
         sentence += f", {hop.cost:.4f} at {where[hop]}"
     return f"{sentence}{', less elsewhere' if len(others) > _MOST_OTHERS else ''}."
-
-
-def _describe_roles(roles: Iterable[str], differing: Sequence[str], hops: Sequence[Hop]) -> str:
-    """The cost of each role where several differ, and the roles with the baseline's own model."""
-    costs = {role: sum(hop.cost for hop in hops if hop.role == role) for role in differing}
-    by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
-    same = ", ".join(role for role in roles if role not in differing)
-    sentences = [f"By role: {by_role}."] if len(costs) > 1 else []
-    return " ".join([*sentences, f"The baseline's own: {same}."] if same else sentences)

@@ -23,7 +23,7 @@ from pytest_cepbench.studies.judge_card import (
 from pytest_cepbench.studies.panels import PANEL_MODELS, choose_battles, opening_panel, shapes_panel
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.judge_cards import identify_judge
-from pytest_cepbench.suites.model_options import RoleAssignment
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.metrics.arena.panels import SWAPPED, panels, simulate
 

@@ -11,8 +11,8 @@ from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
-from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 
 
 def _assign(role: RoleName, spec: str = "shapes:") -> RoleAssignment:

@@ -105,7 +105,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.spec import PRESET
     from pytest_cepbench.suites.definition import ANSWERS_ONLY
-    from pytest_cepbench.suites.model_options import possible_roles
+    from pytest_cepbench.suites.role_assignment import possible_roles
 
     choices = evaluator.suites.choices
     assignments = choices.assigned
