@@ -41,8 +41,6 @@ TRAINING = {
 }
 """Names and knobs of the checkpoints of a training, as in docs/judges.md."""
 
-RANKED = ("step-800", "step-600", "step-400")
-
 BASELINES = ("instrument", "instrument-drift", "instrument-tasks")
 
 BEGAN = 1767600000  # of the training, 2026-01-05 08:00 UTC
@@ -118,13 +116,10 @@ def make_texts(folder: Path) -> dict[str, str]:
     }
     run(folder, (*REPORT, "--cep-history=off"), 1)
     report = page(folder, folder / ".cepbench" / "report.html")
-    ranked = [f"runs/{name}.json" for name in RANKED]
-    cepbench(folder, "compare", *ranked[::-1], "--html=compare.html")
     cepbench(folder, "history", "--html=history.html", "--case=*/overall/gc")
     return terminals | {
         "report": report,
         "history": page(folder, folder / "history.html"),
-        "compare": page(folder, folder / "compare.html"),
     }
 
 
@@ -270,7 +265,6 @@ SCREENS = {
     for text, parts in {
         "report": (),
         "history": (),
-        "compare": (),
         "terminal": ("pre",),
     }.items()
     for width, height in WIDTHS.items()

@@ -166,8 +166,7 @@ _COMPARE = Command(
         runs [NAME=]REPORT|SPEC +
             two or more runs, the first one being compared with: a JSON report (--cep-report), or
             the spec of a model, whose latest report the history knows
-        --html FILE  write a page with plots as well
-        --out DIR    write the ranks there, as JSON, Markdown and SVG
+        --out DIR  write the ranks there, as JSON, Markdown and SVG
         @cases
         --[cep-]alpha X = 0.05  error of all bounds together, in each direction
         @history
@@ -195,21 +194,18 @@ _HISTORY = Command(
 
 _EXPORT = Command(
     "export",
-    "write the report of a run in the format of another tool",
+    "write the cases or samples of a run as a table",
     UNWRITTEN,
     "export",
     options(
         """
         @results
-        --to FORMAT required  csv, parquet, lm-eval or hf-eval-results
         --rows {cases,samples} = cases
-                              what a row of csv and parquet is
-        --out PATH            file or folder to write; default: below .cepbench/exports
-        --name NAME           of the run; default: the report's file name
-        --step N = 0          of the training
-        --dataset ORG/NAME    benchmark on the Hub, for hf-eval-results
+                      what a row of the CSV file is
+        --out PATH    file or folder to write; default: below .cepbench/exports
+        --name NAME   of the run; default: the report's file name
+        --step N = 0  of the training
         """,
-        to={"choices": ("csv", "parquet", "lm-eval", "hf-eval-results")},
         step={"type": number_from(0, "no step of a training; give a number from 0 on")},
     ),
 )

@@ -15,9 +15,9 @@ from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report.case_table import battle_scores
-from pytest_cepbench.report.comparison_page import comparison_page, headline
+from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.history import read_history, when
-from pytest_cepbench.report.number_format import bounds_of, number, p_value
+from pytest_cepbench.report.number_format import bounds_of, change_of, counted, number, p_value
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
     MeasuredRun,
@@ -31,7 +31,7 @@ _MOST_SAMPLES = 3
 
 
 def run(arguments: Namespace) -> int:
-    """Compare and show, and write the page; exit codes as in `main`."""
+    """Compare and show, and write the ranks; exit codes as in `main`."""
     reports = _reports(arguments)
     runs = [_measured_run(name, report, arguments) for name, report in reports.items()]
     alpha = arguments.alpha
@@ -44,23 +44,15 @@ def run(arguments: Namespace) -> int:
     comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
     ranked = len(runs) > 2 or arguments.out is not None
     boards = list(rank_common_cases(runs)) if ranked else []
-    pages: list[str] = []
-    if arguments.html is not None:
-        from pytest_cepbench.report.writers import write_reports
-
-        path: Path = arguments.html
-        page = comparison_page(comparisons, path.absolute().parent)
-        pages = [f"written: {p}" for p in write_reports(path, {path.suffix or ".html": page})]
     suites = ", ".join(dict.fromkeys(CaseKey.parse(board.case).suite for board in boards))
     shown = [_overview(suites, boards)] if boards else []
     shown += [*map(_section, comparisons), *map(_board_section, boards)]
     if arguments.out is None:
-        show(shown, *pages)
+        show(shown)
         return 0
     if not boards:
         raise SpecError("--out: the runs have no case in common by which they could be ranked")
     write_and_show(arguments, {"cases": boards}, shown, "leaderboard")
-    show([], *pages)
     return 0
 
 
@@ -207,11 +199,40 @@ def _section(comparison: RunComparison) -> Section:
         )
     table = Table(head, tuple(rows))
     lines = (
-        headline(comparison),
+        _headline(comparison),
         f"{first.name}: {first.model}" if first.model else first.name,
         f"{second.name}: {second.model}" if second.model else second.name,
     )
     return Section(f"{second.name} against {first.name}", (*lines, table, *_remarks(comparison)))
+
+
+def _headline(comparison: RunComparison) -> str:
+    """The result in a sentence, of the cases that could have failed a run."""
+    first, second = comparison.first.name, comparison.second.name
+    gating = [case for case in comparison.cases if case.second.primary]
+    paired = [case for case in gating if case.judgement is not None]
+    if not paired:
+        return f"nothing was compared: no gating case of {first} and {second} is paired"
+    regressed, undecided, improved = (
+        comparison.of_verdict(verdict)
+        for verdict in (Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.IMPROVED)
+    )
+    of = f"regressed in {len(regressed) or 'none'} of {counted(len(gating), 'gating case')}"
+    changes = [
+        (in_tolerances(case.judgement.difference, case.second.tolerance), case.second.case, change)
+        for case in regressed
+        if case.judgement is not None and (change := change_of(case.judgement))
+    ]
+    missing = sum(comparison.first.cases[case].primary for case in comparison.only_first)
+    parts = [
+        of,
+        *(f"worst {case} {change}" for _, case, change in sorted(changes)[:1]),
+        f"{len(undecided)} undecided" if undecided else "",
+        f"{len(improved)} improved" if improved else "",
+        f"{len(gating) - len(paired)} not compared" if len(paired) < len(gating) else "",
+        f"{missing} more not measured by {second}" if missing else "",
+    ]
+    return f"{second} against {first}: {', '.join(filter(None, parts))}"
 
 
 def _remarks(comparison: RunComparison) -> Iterator[str]:

@@ -1,46 +1,39 @@
-"""`cepbench export`: the report of a run in the formats of other tools."""
+"""`cepbench export`: the report of a run as a table."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from importlib.util import find_spec
 
 from pytest_cepbench.cli.output import HOME, show
-from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
+from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.report.exports import EXPORTERS, ExportedRun
+from pytest_cepbench.report.exports import csv_table
+from pytest_cepbench.report.writers import write_reports
 
 
 def run(arguments: Namespace) -> int:
     """Read the report and write it; exit codes as in `main`."""
-    form, rows, stem = arguments.to, arguments.rows, arguments.results.stem
-    exporter = EXPORTERS[form]
-    if rows != "cases" and not exporter.tables:
-        tables = " or ".join(known for known, other in EXPORTERS.items() if other.tables)
-        raise SpecError(f"--rows {rows} is for tables: give --to {tables}, not {form}")
-    missing = " ".join(package for package in exporter.packages if find_spec(package) is None)
-    if missing:
-        raise MissingDependencyError(
-            f"--to {form} needs {missing}, which is not installed: pip install {missing}"
-        )
+    samples, stem = arguments.rows == "samples", arguments.results.stem
     report = read_report(arguments.results)
-    exported = ExportedRun(
-        name=arguments.name or stem,
-        source=str(arguments.results.absolute()),
-        verdict=report.verdict,
-        problems=report.problems,
-        cases=(*report.cases, *report.suite_verdicts),
-        step=arguments.step,
-        dataset=arguments.dataset or "",
-        rows=rows,
-    )
-    named = stem if rows == "cases" else f"{stem}-{rows}"
-    target = arguments.out or HOME / f"exports/{named}-{form}{exporter.suffix}"
-    if exporter.suffix and not target.suffix:
-        target = target / f"{named}{exporter.suffix}"
+    name = arguments.name or stem
+    said = {
+        "run": name,
+        "run_verdict": report.verdict,
+        "step": arguments.step,
+        "model": next((c.model["spec"] for c in report.cases if "spec" in c.model), name),
+    }
+    table = csv_table((*report.cases, *report.suite_verdicts), said, samples=samples)
+    if samples and table.count("\n") == 1:
+        raise SpecError(
+            f"{arguments.results} has no scores of samples: no case was measured, or all have one "
+            "score of a whole set. --rows=cases exports its cases"
+        )
+    named = f"{stem}{'-samples' * samples}.csv"
+    target = arguments.out or HOME / "exports" / named
+    target = target if target.suffix else target / named
     try:
-        written = exporter.write(exported, target)
+        written = write_reports(target, {target.suffix: table})
         keep_out_of_git(HOME, target)
     except (OSError, WriteError) as error:
         raise WriteError(f"the export could not be written: {error}") from error

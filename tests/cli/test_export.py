@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.report.exports import EXPORTERS
 from tests.cli.conftest import Home
 from tests.cli.reports import Measured, edit_report, result_of, results_of, write_report
 from tests.docs.markdown import DOCS, column, tables
@@ -23,10 +21,10 @@ def report(home: Home, measured: Measured) -> Path:
 
 def test_default_place(home: Home, report: Path) -> None:
     """Below the folder that is kept out of git; the file is named on stdout."""
-    ended = home.command("export", "gate.json", "--to=csv")
-    path = home.path / ".cepbench/exports/gate-csv.csv"
+    ended = home.command("export", "gate.json")
+    path = home.path / ".cepbench/exports/gate.csv"
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == "written: .cepbench/exports/gate-csv.csv\n"
+    assert ended.out == "written: .cepbench/exports/gate.csv\n"
     with path.open(newline="") as stream:
         assert len(list(csv.DictReader(stream))) == 10
     assert (home.path / ".cepbench/.gitignore").exists()
@@ -37,7 +35,7 @@ def test_named_place(home: Home, report: Path) -> None:
     (home.path / "tables").mkdir()
     (home.path / "tables/other.csv").touch()
     for out in ("cases.csv", "tables"):
-        assert home.command("export", "gate.json", "--to=csv", f"--out={out}").code == 0
+        assert home.command("export", "gate.json", f"--out={out}").code == 0
     assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
     assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
 
@@ -45,9 +43,9 @@ def test_named_place(home: Home, report: Path) -> None:
 def test_rows_of_samples(home: Home, report: Path) -> None:
     """The scores of the run, beside the file of its cases; both name the same cases."""
     for rows in ("cases", "samples"):
-        assert home.command("export", "gate.json", "--to=csv", f"--rows={rows}").code == 0
+        assert home.command("export", "gate.json", f"--rows={rows}").code == 0
     tables = []
-    for name in ("gate-csv.csv", "gate-samples-csv.csv"):
+    for name in ("gate.csv", "gate-samples.csv"):
         with (home.path / ".cepbench/exports" / name).open(newline="") as stream:
             tables.append(list(csv.DictReader(stream)))
     cases, samples = tables
@@ -61,27 +59,18 @@ def test_rows_of_samples(home: Home, report: Path) -> None:
 
 
 def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
-    """Its name and its step, the benchmark where the Hub needs one."""
-    home.command("export", "gate.json", "--to=csv", "--out=a.csv", "--name=run 1", "--step=500")
+    """Its name and its step."""
+    home.command("export", "gate.json", "--out=a.csv", "--name=run 1", "--step=500")
     with (home.path / "a.csv").open(newline="") as stream:
         row = next(csv.DictReader(stream))
     assert (row["run"], row["step"]) == ("run 1", "500")
-    arguments = ("export", "gate.json", "--to=hf-eval-results", "--out=repository")
-    assert home.command(*arguments, "--dataset=team/toy").code == 0
-    assert "team/toy" in (home.path / "repository/.eval_results/toy.yaml").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--to=cvs"], "Did you mean 'csv'?"),
-        (["--to=csv", "--step=last"], "--step 'last': no step of a training"),
-        (["--to=csv", "--step=-1"], "--step '-1': no step of a training"),
-        (["--to=hf-eval-results"], "no --dataset was given"),
-        (
-            ["--to=lm-eval", "--rows=samples"],
-            "--rows samples is for tables: give --to csv or parquet",
-        ),
+        (["--step=last"], "--step 'last': no step of a training"),
+        (["--step=-1"], "--step '-1': no step of a training"),
     ],
 )
 def test_mistakes(home: Home, report: Path, arguments: list[str], line: str) -> None:
@@ -96,56 +85,33 @@ def test_a_file_that_is_no_report(home: Home, report: Path) -> None:
     """Nor one that is not there, or of a schema that is not known."""
     (home.path / "other.json").write_text("[]")
     for name in ("other.json", "absent.json"):
-        assert home.command("export", name, "--to=csv").code == 2
+        assert home.command("export", name).code == 2
     edit_report(report, lambda document: document.update(schema=3))
-    ended = home.command("export", "gate.json", "--to=csv")
+    ended = home.command("export", "gate.json")
     ended.refused("have schema 3")
 
 
 def test_an_incomplete_run(home: Home, report: Path) -> None:
-    """Every row of a table says so; measurements are not published."""
+    """Every row says so."""
     edit_report(report, lambda document: document.update(verdict="incomplete", problems=["why"]))
-    assert home.command("export", "gate.json", "--to=csv", "--out=a.csv").code == 0
+    assert home.command("export", "gate.json", "--out=a.csv").code == 0
     with (home.path / "a.csv").open(newline="") as stream:
         assert {row["run_verdict"] for row in csv.DictReader(stream)} == {"incomplete"}
-    ended = home.command("export", "gate.json", "--to=lm-eval")
-    ended.refused("is incomplete (why): run it again")
 
 
 def test_a_place_that_cannot_be_written(home: Home, report: Path) -> None:
     """Exit code 1, and a line that says why."""
     (home.path / "file").touch()
-    ended = home.command("export", "gate.json", "--to=csv", "--out=file/x.csv")
+    ended = home.command("export", "gate.json", "--out=file/x.csv")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-
-
-def test_every_format_is_documented(home: Home) -> None:
-    """In the table and in the command's help."""
-    formats, _ = tables(DOCS / "report.md", "Export")
-    assert column(formats) == [*EXPORTERS]
-    words = " ".join(home.command("export", "--help").out.split())
-    assert all(name in words for name in EXPORTERS)
 
 
 def test_every_column_is_documented() -> None:
     """On the page of the command, and no other."""
     from pytest_cepbench.report.exports import COLUMNS, SAMPLE_COLUMNS
 
-    _, columns = tables(DOCS / "report.md", "Export")
+    (columns,) = tables(DOCS / "report.md", "Export")
     assert set(column(columns)) == {*COLUMNS, *SAMPLE_COLUMNS}
-
-
-def test_the_model_of_the_run_is_named(home: Home, report: Path) -> None:
-    """By the spec that the user typed, which names the folder of the harness's results."""
-    model = {"role": "describer", "spec": "shapes:?miss=0.1", "identity": "x"}
-    edit_report(
-        report,
-        lambda document: [case["measurement"].update(model=model) for case in document["cases"]],
-    )
-    ended = home.command("export", "gate.json", "--to=lm-eval", "--out=results")
-    assert ended.out == "written: results/shapes__miss=0.1/results_gate.json\n"
-    document = json.loads((home.path / "results/shapes__miss=0.1/results_gate.json").read_text())
-    assert document["model_name"] == "shapes:?miss=0.1"
 
 
 def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> None:
@@ -155,7 +121,7 @@ def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> N
         cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
     )
     write_report(home.path / "pooled.json", [*cases, pooled])
-    assert home.command("export", "pooled.json", "--to=csv", "--out=a.csv").code == 0
+    assert home.command("export", "pooled.json", "--out=a.csv").code == 0
     with (home.path / "a.csv").open(newline="") as stream:
         *_, last = csv.DictReader(stream)
     assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")

@@ -70,7 +70,7 @@ def test_pictures_are_small() -> None:
             assert image.width <= 1440, path.name
 
 
-@pytest.mark.parametrize("page", ["report", "history", "compare", "terminal"])
+@pytest.mark.parametrize("page", ["report", "history", "terminal"])
 def test_pages_are_shown_at_three_widths_light_and_dark(page: str) -> None:
     """On a page of their own."""
     shown = {path.name for path in _used()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import BaselineModel, ChainShown, LinkShown, ModelShown
-from pytest_cepbench.report.comparison_page import comparison_page
 from pytest_cepbench.report.history import History, Selection, timelines_of
 from pytest_cepbench.report.history_page import history_page
 from pytest_cepbench.report.pages import html_page
@@ -21,7 +19,6 @@ from pytest_cepbench.report.writers import Provenance, RunFacts, suite_provenanc
 from tests.report.browser import violations
 from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, replace
 from tests.report.runs import judged, recorded
-from tests.report.test_comparison_page import COMPARISON
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +63,7 @@ def _picture(digest: str) -> ImageArtifact:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages of a run with everything, of a comparison and of a history."""
+    """The pages of a run with everything and of a history."""
     folder = tmp_path_factory.mktemp("pages")
     provenance = Provenance(
         "2026-01-01T00:00:00+00:00", 3.5, f"pytest {LONG}", "c" * 40, True, "https://ci.example/1",
@@ -75,13 +72,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     facts = RunFacts(
         "failed", "1", [LONG], ["a worker died"], ["it ran again"], provenance=provenance
     )
-    third = dataclasses.replace(COMPARISON.second, name="third")
-    twice = [COMPARISON, dataclasses.replace(COMPARISON, second=third)]
     runs = [recorded(n, judged(0.7 + n / 50, part=LONG), host=LONG) for n in range(4)]
     timelines = timelines_of(runs, Selection())
     texts = {
         "run": html_page(facts, RESULTS, _picture),
-        "comparison": comparison_page(twice, folder),
         "history": history_page(History(folder, tuple(runs)), runs, timelines, folder),
     }
     for name, text in texts.items():
@@ -101,7 +95,7 @@ def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
     assert errors == []
 
 
-@pytest.mark.parametrize("name", ["run", "comparison", "history"])
+@pytest.mark.parametrize("name", ["run", "history"])
 @pytest.mark.parametrize(("dark", "width"), [(False, 1400), (True, 320)], ids=["light", "dark"])
 def test_no_rule_of_accessibility_is_violated(
     browser: Any, pages: dict[str, Path], name: str, dark: bool, width: int
@@ -110,7 +104,7 @@ def test_no_rule_of_accessibility_is_violated(
     assert violations(browser, pages[name], dark=dark, width=width) == []
 
 
-@pytest.mark.parametrize("name", ["run", "comparison", "history"])
+@pytest.mark.parametrize("name", ["run", "history"])
 def test_nothing_scrolls_sideways_on_a_narrow_screen(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:
