@@ -58,8 +58,7 @@ def _show_history(arguments: Namespace) -> None:
     times = f"{when(runs[0].started)} to {when(latest.started)} UTC"
     lines = (f"{times}; the latest run {latest.verdict}{checkpoint}", *history.remarks)
     rows = []
-    # The times from which cases of a suite are other measurements.
-    changed: dict[tuple[float, str, str], int] = {}
+    changed: dict[tuple[float, str], int] = {}  # from when on cases are other measurements
     for timeline in timelines:
         point = timeline.latest
         rows.append(
@@ -73,8 +72,8 @@ def _show_history(arguments: Namespace) -> None:
                 timeline.sparkline(),
             )
         )
-        for index, fields in timeline.break_reasons(history):
-            place = timeline.runs[index].started, timeline.suite, fields
+        for index in timeline.breaks:
+            place = timeline.runs[index].started, timeline.suite
             changed[place] = changed.get(place, 0) + 1
     head = ("case", "verdict", "latest", "baseline", "change", "runs", "values")
     sections = [
@@ -82,8 +81,8 @@ def _show_history(arguments: Namespace) -> None:
     ]
     if changed:
         changes = [
-            f"{when(started)}: {fields} changed, in {counted(count, 'case')} of {suite}"
-            for (started, suite, fields), count in sorted(changed.items())
+            f"{when(started)}: {counted(count, 'case')} of {suite} measured otherwise"
+            for (started, suite), count in sorted(changed.items())
         ]
         title = "values compare between two breaks (|) only"
         sections.append(Section(title, tuple(changes[-_MOST_CHANGES:])))

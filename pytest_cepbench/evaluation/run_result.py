@@ -216,6 +216,6 @@ def record_run(
         host=host_name(),
         cepbench=__version__,
     )
-    append_run(folder, *run_record(run, results))
+    append_run(folder, run_record(run, results))
     with suppress(OSError):
         keep_out_of_git(context.settings.home, folder)

@@ -1,8 +1,8 @@
 """The history of runs: a folder of `HOST.jsonl`, to which each machine adds its runs, a line each.
 
 Folders of several machines can be copied together: a run counts once, by its id. A line holds no
-scores, texts or images of samples, which are in the report, and no command line. Identities of
-cases are long and seldom change: they lie beside, in `identities/DIGEST.json`, each written once.
+scores, texts or images of samples, which are in the report, no command line, and of what was
+measured a digest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_cepbench.errors import HistoryError, WriteError, did_you_mean
-from pytest_cepbench.files import append_line, read_regular, read_text, replace_small
+from pytest_cepbench.files import append_line, read_regular
 
 if TYPE_CHECKING:
     from pytest_cepbench.report.result import CaseResult
@@ -34,16 +34,9 @@ FORMAT = 2
 
 SUFFIX = ".jsonl"
 
-IDENTITIES = "identities"
-"""The folder of identities in that of the history."""
-
 _DIGITS = 16  # of a digest
 
-_DIGEST = re.compile(r"[0-9a-f]{16}")
-
 _MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 100 MB
-
-_MOST_IDENTITY = 2**20
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -150,16 +143,6 @@ class History:
                 self._digests[path] = ""
         return path if self._digests[path] == run.digest else None
 
-    def identity(self, digest: str) -> dict[str, str] | None:
-        """An identity by its digest; None where its file is gone or cannot be read."""
-        if not _DIGEST.fullmatch(digest):
-            return None
-        try:
-            text = read_text(self.folder / IDENTITIES / f"{digest}.json", _MOST_IDENTITY)
-            return msgspec.json.decode(text, type=dict[str, str])
-        except (OSError, ValueError):  # msgspec's errors and those of decoding are ValueErrors
-            return None
-
 
 def report_digest(data: bytes) -> str:
     """The first 16 digits of the SHA-256 of a report."""
@@ -183,17 +166,14 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 6)
 
 
-def run_record(
-    run: HistoryRun, results: Sequence[CaseResult]
-) -> tuple[HistoryRun, dict[str, dict[str, str]]]:
-    """A run as its line, and the identities of its cases by digest.
+def run_record(run: HistoryRun, results: Sequence[CaseResult]) -> HistoryRun:
+    """A run as its line.
 
     run: without its cases and series, which the results tell.
     results: the judged cases; the verdicts of whole suites, which measure nothing, are left out.
     """
     from pytest_cepbench.measures.cases import POOLED
 
-    identities: dict[str, dict[str, str]] = {}
     cases: list[HistoryCase] = []
     for result in results:
         if (result.part, result.metric) == POOLED:
@@ -202,7 +182,6 @@ def run_record(
         if result.identity:
             identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
             digest = report_digest(json.dumps(identity, sort_keys=True).encode("ascii"))
-            identities[digest] = identity
         cases.append(
             HistoryCase(
                 _encodable(f"{result.suite}/{result.part}/{result.metric}"),
@@ -224,7 +203,7 @@ def run_record(
             )
         )
     series = next((result.series for result in results if result.series is not None), None)
-    line = msgspec.structs.replace(
+    return msgspec.structs.replace(
         run,
         started=round(run.started, 3),
         seconds=round(run.seconds, 1),
@@ -234,7 +213,6 @@ def run_record(
         series="" if series is None else _encodable(series.name),
         look=0 if series is None else series.look,
     )
-    return line, identities
 
 
 def _encodable(text: str) -> str:
@@ -242,21 +220,15 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def append_run(folder: Path, run: HistoryRun, identities: Mapping[str, Mapping[str, str]]) -> Path:
+def append_run(folder: Path, run: HistoryRun) -> Path:
     """Add a run to this machine's file, whole or not at all; returns the file.
 
-    identities: of the run's cases, by digest.
     Safe beside other processes: each locks the file, and its line is one write to the end.
     Raises WriteError where the folder cannot be written, for which no run should fail.
     """
     path = folder / f"{host_name()}{SUFFIX}"
     try:
-        (folder / IDENTITIES).mkdir(parents=True, exist_ok=True)
-        for digest, identity in identities.items():
-            known = folder / IDENTITIES / f"{digest}.json"
-            if not known.exists():
-                text = json.dumps(identity, indent=1, sort_keys=True) + "\n"
-                replace_small(known, text.encode())
+        folder.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as stream:
             with suppress(OSError):  # a file system without locks: a line is one write
                 fcntl.flock(stream, fcntl.LOCK_EX)
@@ -360,18 +332,6 @@ class Timeline:
             else:
                 line += _BARS[round((point.value - low) / step) if step else len(_BARS) // 2]
         return line
-
-    def break_reasons(self, history: History) -> Iterator[tuple[int, str]]:
-        """Each break, and the fields of the identity that changed, where they are known."""
-        for index in self.breaks:
-            earlier = (point.identity for point in reversed(self.points[:index]))
-            before = history.identity(next(filter(None, earlier), ""))
-            now = history.identity(self.points[index].identity)
-            fields: list[str] = []
-            if before is not None and now is not None:
-                names = before.keys() | now.keys()
-                fields = sorted(name for name in names if before.get(name) != now.get(name))
-            yield index, ", ".join(fields) or "identity"
 
 
 def select_runs(history: History, selection: Selection) -> list[HistoryRun]:

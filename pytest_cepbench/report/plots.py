@@ -1,16 +1,15 @@
-"""Plots as SVG inside of pages: axes, changes with their bounds, curves, differences of samples.
+"""Plots as SVG inside of pages: axes, changes with their bounds, curves.
 
-They are made here and not by a plotting library: matplotlib would be 40 MB more to install for
-every user, its SVG has fixed colors (no dark mode) and glyphs in place of text, and Vega-Lite needs
-a script of 500 kB in every page and shows nothing without JavaScript. Shapes have classes, which
-the stylesheet of the pages colors. Texts may come from anywhere: they are escaped, without
+They are made here and not by a plotting library: matplotlib's SVG has fixed colors (no dark mode)
+and glyphs in place of text, and Vega-Lite shows nothing without JavaScript. Shapes have classes,
+which the stylesheet of the pages colors. Texts may come from anywhere: they are escaped, without
 characters that do not show themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -24,8 +23,6 @@ _LONGEST_TEXT = 1000
 
 _LEAST_EXTENT = 1e-290
 """Of a smaller one, as of numbers near 5e-324, the step between ticks would be 0."""
-
-_DOT = 5.0  # diameter of a sample's dot
 
 Point = tuple[float, float]
 
@@ -68,17 +65,17 @@ def titled(title: str, *shapes: str, address: str = "") -> str:
 
 
 def figure(
-    kind: str, size: tuple[float, float], title: str, shapes: Iterable[str], *, role: str = "img"
+    kind: str, size: Point | None, title: str, shapes: Iterable[str], *, role: str = "img"
 ) -> Markup:
     """A plot that is as wide as there is room.
 
-    size: its units across and down.
+    size: its units across and down; None where places are in percent.
     title: what it shows, for those who do not see it.
     role: `group` where parts of it are links.
     """
-    box = f"0 0 {_shown(size[0])} {_shown(size[1])}"
+    box = "" if size is None else f' viewBox="0 0 {_shown(size[0])} {_shown(size[1])}"'
     name = escape(one_line(title, _LONGEST_TEXT))
-    plot = f'<svg class="{kind}" viewBox="{box}" role="{role}" aria-label="{name}">'
+    plot = f'<svg class="{kind}"{box} role="{role}" aria-label="{name}">'
     return Markup(f"{plot}{''.join(shapes)}</svg>")  # noqa: S704 - its texts are escaped
 
 
@@ -226,9 +223,7 @@ def change_plot(change: Change, reach: float, title: str) -> Markup:
                 tip = shape("path", "beyond", d=f"M{inward} -5L0 0L{inward} 5")
                 shapes.append(shape("svg", "", tip, x=edge, y="50%", overflow="visible"))
     shapes.append(shape("circle", cx=f"{_shown(place(change.value))}%", cy="50%", r=4))
-    name = escape(one_line(title, _LONGEST_TEXT))
-    plot = f'<svg class="interval {change.kind}" role="img" aria-label="{name}">'
-    return Markup(f"{plot}{''.join(shapes)}</svg>")  # noqa: S704 - its texts are escaped
+    return figure(f"interval {change.kind}", None, title, shapes)
 
 
 # -- similarity over generations -------------------------------------------------------------------
@@ -283,66 +278,3 @@ def curve_plot(
     if before is not None:
         title += f"; {reference}: {' '.join(map(number, before.mean))}"
     return figure("curves", CURVES, title, shapes)
-
-
-# -- paired differences ----------------------------------------------------------------------------
-
-
-STRIP = (420, 76)
-"""Width and height of a plot of differences, in units of its own."""
-
-
-def strip_plot(
-    differences: Mapping[str, float],
-    change: Change,
-    links: Mapping[str, str],
-    title: str,
-) -> Markup:
-    """The paired differences of a case, each sample a dot; dots of like differences are stacked.
-
-    differences: by sample, in the order of the dots; at least two.
-    change: their mean, and what is tolerated.
-    links: addresses of the samples that are shown, whose dots are larger.
-    title: what it shows, in words.
-    """
-    width, height = STRIP
-    foot = height - 26.0
-    scale = Scale.over([*differences.values(), 0.0, change.value], 14, width - 14)
-    columns: dict[int, list[str]] = {}
-    for sample, difference in differences.items():
-        columns.setdefault(int((scale.place(difference) - 14) // _DOT), []).append(sample)
-    rise = min(_DOT, (foot - 8) / max(map(len, columns.values())))
-    dots = {
-        sample: (14 + (column + 0.5) * _DOT, foot - _DOT / 2 - place * rise)
-        for column, samples in columns.items()
-        for place, sample in enumerate(samples)
-    }
-    left, right = (
-        scale.place(min(scale.high, max(scale.low, sign * change.tolerance))) for sign in (-1, 1)
-    )
-    zero, mean = scale.place(0.0), scale.place(change.value)
-    shapes = [
-        shape("rect", "band", x=left, y=4, width=right - left, height=foot - 4),
-        line((0, foot), (width, foot), "axis"),
-        line((zero, 4), (zero, foot), "zero"),
-        shape(
-            "path",
-            "dots",
-            d="".join(f"M{_shown(dots[s][0])} {_shown(dots[s][1])}h0" for s in differences),
-        ),
-        *(
-            titled(
-                f"{sample}: {number(differences[sample], signed=True)}",
-                shape("circle", cx=dots[sample][0], cy=dots[sample][1], r=4),
-                address=address,
-            )
-            for sample, address in links.items()
-            if sample in dots
-        ),
-        line((mean, 4), (mean, foot), "middle"),
-        *(
-            label(scale.place(tick), foot + 14, scale.show(tick), anchor="middle")
-            for tick in scale.ticks
-        ),
-    ]
-    return figure(f"strip {change.kind}", STRIP, title, shapes, role="group")

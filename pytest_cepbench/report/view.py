@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
 from itertools import zip_longest
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from pytest_cepbench.gate import Judgement, Verdict
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     fact_lines,
     fact_table,
@@ -28,7 +28,7 @@ from pytest_cepbench.report.headline import (
     worst_samples,
 )
 from pytest_cepbench.report.number_format import bounds_of, is_same, number, p_value, word_of
-from pytest_cepbench.report.plots import Change, change_plot, curve_plot, reach_of, strip_plot
+from pytest_cepbench.report.plots import Change, change_plot, curve_plot, reach_of
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.text import cause_lines
 from pytest_cepbench.report.totals import (
@@ -186,20 +186,17 @@ def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def change_of_judgement(judged: Judgement, tolerance: float, kind: str) -> Change | None:
-    """A difference with its bounds; None where nothing was compared. kind: its classes."""
+def change_of_case(result: CaseResult) -> Change | None:
+    """A difference with its bounds; None where nothing was compared."""
+    judged, kind = result.judgement, f"{result.presentation.color} {result.verdict}"
     if judged.difference is None:
         return None
-    return Change(judged.difference, judged.low, judged.high, tolerance, kind)
+    return Change(judged.difference, judged.low, judged.high, result.tolerance, kind)
 
 
-def _change(result: CaseResult) -> Change | None:
-    kind = f"{result.presentation.color} {result.verdict}"
-    return change_of_judgement(result.judgement, result.tolerance, kind)
-
-
-def interval_of(judged: Judgement, change: Change | None, reach: float) -> Markup | str:
+def _interval(result: CaseResult, reach: float) -> Markup | str:
     """The plot of a change; words where model or answers are the accepted ones; else nothing."""
+    change, judged = change_of_case(result), result.judgement
     if change is None:
         return ""
     if is_same(judged):
@@ -237,12 +234,12 @@ def _case(result: CaseResult, reach: float, opened: CaseResult | None) -> dict[s
         "result": result,
         "anchor": case_anchor(result),
         "badge": _badge(result),
-        "interval": interval_of(result.judgement, _change(result), reach),
+        "interval": _interval(result, reach),
         "noteworthy": result.primary and any(remarkable),
         "opened": result is opened,
         "hops": list(hops_of(result)),
         "facts": None if facts is None else (*fact_table(facts), loses_most(facts)),
-        "strip": _strip(result, drawn),
+        "differences": _differences(result, drawn),
         "chains": chains,
         "answers": [(answer, sample_anchor(result, answer.sample)) for answer in shown.answers],
         "replaces_answers": replaces,
@@ -255,24 +252,23 @@ def _badge(result: CaseResult) -> str:
     return f"{color} {result.verdict} {'' if result.primary else 'informational'}".strip()
 
 
-def _strip(result: CaseResult, drawn: Sequence[str]) -> dict[str, Any] | None:
-    """The paired differences: counts in words, the plot, the samples with their addresses."""
-    change, differences = _change(result), result.shown.differences
-    if len(differences) < 2 or change is None:
+def _differences(result: CaseResult, drawn: Collection[str]) -> dict[str, Any] | None:
+    """The paired differences: counts in words, the samples with addresses of those that are drawn.
+
+    None where fewer than two samples were compared.
+    """
+    differences = result.shown.differences.values()
+    if len(differences) < 2:
         return None
-    worse, better = (
-        sum(sign * difference > 0 for difference in differences.values()) for sign in (-1, 1)
-    )
+    worse, better = (sum(sign * each > 0 for each in differences) for sign in (-1, 1))
     same = len(differences) - worse - better
-    counts = f"{len(differences)} samples: {worse} worse, {same} equal, {better} better"
-    links = {sample: f"#{sample_anchor(result, sample)}" for sample in drawn}
-    values = [value for value in sample_values(result) if value.difference is not None]
-    title = f"paired differences of {counts}; mean {number(change.value, signed=True)}"
     return {
-        "counts": counts,
-        "plot": strip_plot(differences, change, links, title),
-        "rows": [(value, links.get(value.sample, "")) for value in values],
-        "linked": bool(drawn),
+        "counts": f"{len(differences)} samples: {worse} worse, {same} equal, {better} better",
+        "rows": [
+            (value, f"#{sample_anchor(result, value.sample)}" if value.sample in drawn else "")
+            for value in sample_values(result)
+            if value.difference is not None
+        ],
     }
 
 
@@ -325,14 +321,14 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
     others = [result for result in cases if result.passes]
     others.sort(key=lambda r: (r.verdict != Verdict.INCONCLUSIVE or r.accepted, drop(r)))
     cases = [*worst_first(cases), *others]
-    reach = reach_of([change for case in cases if (change := _change(case)) is not None])
+    reach = reach_of([change for case in cases if (change := change_of_case(case)) is not None])
     several = len({case.suite for case in cases}) > 1
     return [
         ForestRow(
             f"{case.suite} {case.part} {case.label}" if several else f"{case.part} {case.label}",
             f"details-{case_anchor(case)}",
             _badge(case),
-            interval_of(case.judgement, _change(case), reach),
+            _interval(case, reach),
             word_of(case)
             if case.judgement.difference is None
             else number(case.judgement.difference, signed=True),
@@ -429,7 +425,7 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
         by_suite.setdefault(result.suite, []).append(result)
     suites = []
     for place, (name, own) in enumerate(by_suite.items(), 1):
-        changes = [change for result in own if (change := _change(result)) is not None]
+        changes = [change for result in own if (change := change_of_case(result)) is not None]
         reach = reach_of(changes)
         cases = [_case(result, reach, opened) for result in own]
         rest = [case for case in cases if not case["noteworthy"]]

@@ -44,7 +44,7 @@ def reports(home: Home, measured: Measured) -> Home:
         facts = {"report": f"../../{name}.json"}
         facts |= {"digest": report_digest(data)}
         folder = home.path / ".cepbench" / "history"
-        append_run(folder, *run_record(origin(number, **facts), results))
+        append_run(folder, run_record(origin(number, **facts), results))
     return home
 
 

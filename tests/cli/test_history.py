@@ -21,8 +21,8 @@ def history(home: Home) -> Home:
         judged(0.9, verdict="incomparable", identity={"samples": "60", "prompt": "describe"}),
     ]
     for number, result in enumerate(results):
-        run, identities = run_record(origin(number), [result])
-        append_run(home.path / ".cepbench" / "history", run, identities)
+        run = run_record(origin(number), [result])
+        append_run(home.path / ".cepbench" / "history", run)
     return home
 
 
@@ -40,7 +40,7 @@ def test_the_table(history: Home) -> None:
         "3",
         "▅▁|█",
     ]
-    assert "2026-09-23 14:13: samples changed, in 1 case of toy" in ended.out
+    assert "2026-09-23 14:13: 1 case of toy measured otherwise" in ended.out
 
 
 def test_the_page(history: Home) -> None:

@@ -46,4 +46,4 @@ def judged(value: float | None, **changes: Any) -> CaseResult:
 
 def recorded(number: int, *results: CaseResult, **changes: Any) -> HistoryRun:
     """The line of a run."""
-    return run_record(origin(number, **changes), results or [judged(0.75)])[0]
+    return run_record(origin(number, **changes), results or [judged(0.75)])

@@ -57,7 +57,7 @@ def test_a_row_for_each_sample() -> None:
 
 
 @given(st.lists(RESULTS, max_size=3))
-def test_any_text_comes_back(results: list[CaseResult]) -> None:
+def test_csv_of_any_run_is_read_back(results: list[CaseResult]) -> None:
     """Lines, quotes and commas of names are cells, and none of them is a formula."""
     rows = _read(*results)
     assert [row["part"].removeprefix("'") for row in rows] == [

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_cepbench.errors import HistoryError, WriteError
 from pytest_cepbench.report.history import (
-    IDENTITIES,
     History,
     Selection,
     append_run,
@@ -32,7 +31,7 @@ PROCESSES, RUNS = 4, 25
 def append_some(folder: Path, process: int) -> None:
     """What one of several processes does."""
     for number in range(RUNS):
-        append_run(folder, recorded(process * RUNS + number), {})
+        append_run(folder, recorded(process * RUNS + number))
 
 
 def append_without_room(folder: Path, most: int) -> None:
@@ -40,14 +39,13 @@ def append_without_room(folder: Path, most: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     with pytest.raises(WriteError, match="No space left on device"):
-        append_run(folder, recorded(2), {})
+        append_run(folder, recorded(2))
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Runs come back as they were, in the order of time, with the identities of their cases."""
+    """Runs come back as they were, in the order of time."""
     for number in (2, 1):
-        run, identities = run_record(origin(number), [judged(0.7), judged(None)])
-        append_run(tmp_path, run, identities)
+        append_run(tmp_path, run_record(origin(number), [judged(0.7), judged(None)]))
     history = read_history(tmp_path)
 
     assert [run.run for run in history.runs] == [origin(1).run, origin(2).run]
@@ -56,7 +54,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert (first.low, first.high) == pytest.approx((-0.07, -0.03))
     assert (first.p, first.method) == (0.00042, "Hall")
     assert (second.value, second.verdict, second.low) == (None, "error", None)
-    assert history.identity(first.identity) == {"samples": "50", "prompt": "describe"}
     assert history.runs[0].checkpoint == "runs/a"
     assert history.remarks == ()
 
@@ -77,7 +74,7 @@ def test_processes_at_once(tmp_path: Path) -> None:
 
 def test_folders_of_machines_copied_together(tmp_path: Path) -> None:
     """A run that lies in two files counts once."""
-    append_run(tmp_path, recorded(1), {})
+    append_run(tmp_path, recorded(1))
     own = (tmp_path / f"{host_name()}.jsonl").read_bytes()
     (tmp_path / "other-machine.jsonl").write_bytes(own + msgspec.json.encode(recorded(2)) + b"\n")
 
@@ -86,10 +83,10 @@ def test_folders_of_machines_copied_together(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
     """A killed process spoils no line but its own, neither those before nor those after."""
-    path = append_run(tmp_path, recorded(1), {})
+    path = append_run(tmp_path, recorded(1))
     with path.open("ab") as stream:
         stream.write(msgspec.json.encode(recorded(2))[:40])
-    append_run(tmp_path, recorded(3), {})
+    append_run(tmp_path, recorded(3))
     history = read_history(tmp_path)
 
     assert [run.run for run in history.runs] == [origin(1).run, origin(3).run]
@@ -99,9 +96,9 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
 
 def test_lines_that_are_of_another_version_or_unsound_are_left_out(tmp_path: Path) -> None:
     """What their fields mean is not known here, or no calendar has their time."""
-    append_run(tmp_path, recorded(1), {})
-    append_run(tmp_path, replace(recorded(2), format=3), {})
-    append_run(tmp_path, replace(recorded(3), started=1e30), {})
+    append_run(tmp_path, recorded(1))
+    append_run(tmp_path, replace(recorded(2), format=3))
+    append_run(tmp_path, replace(recorded(3), started=1e30))
     history = read_history(tmp_path)
 
     assert len(history.runs) == 1
@@ -110,7 +107,7 @@ def test_lines_that_are_of_another_version_or_unsound_are_left_out(tmp_path: Pat
 
 def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
     """The system writes a part of it: the part is removed, and the run is told."""
-    path = append_run(tmp_path, recorded(1), {})
+    path = append_run(tmp_path, recorded(1))
     before = path.read_bytes()
     fork = multiprocessing.get_context("fork")
     process = fork.Process(target=append_without_room, args=(tmp_path, len(before) + 100))
@@ -121,29 +118,15 @@ def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_identities_are_looked_up_by_digest_only(tmp_path: Path) -> None:
-    """A damaged line names no other file; an identity that is gone is not known."""
-    run, identities = run_record(origin(1), [judged(0.7)])
-    append_run(tmp_path, run, identities)
-    (tmp_path / "secret.json").write_text('{"key": "value"}')
-    history = read_history(tmp_path)
-    digest = run.cases[0].identity
-
-    assert history.identity("../secret") is None
-    assert history.identity(digest) is not None
-    (tmp_path / IDENTITIES / f"{digest}.json").unlink()
-    assert history.identity(digest) is None
-
-
 def test_a_report_that_a_later_run_replaced(tmp_path: Path) -> None:
     """Only the run whose report lies there has it, also where both are of one size."""
     data = b'{"run": 2}'
     (tmp_path / "report.json").write_bytes(data)
     facts = {"report": "../report.json"}
     folder = tmp_path / "history"
-    append_run(folder, recorded(1, **facts, digest=report_digest(b'{"run": 1}')), {})
-    append_run(folder, recorded(2, **facts, digest=report_digest(data)), {})
-    append_run(folder, recorded(3, report="../gone.json", digest="a"), {})
+    append_run(folder, recorded(1, **facts, digest=report_digest(b'{"run": 1}')))
+    append_run(folder, recorded(2, **facts, digest=report_digest(data)))
+    append_run(folder, recorded(3, report="../gone.json", digest="a"))
     history = read_history(folder)
 
     assert [history.report_of(run) for run in history.runs] == [
@@ -217,24 +200,15 @@ def test_an_empty_history() -> None:
         select_runs(History(Path("history"), ()), Selection())
 
 
-def test_breaks_are_where_the_measurement_became_another(tmp_path: Path) -> None:
-    """The fields that changed are named; a run that measured nothing is no break."""
-    identities = [
-        {"samples": "50", "prompt": "describe"},
-        {},
-        {"samples": "50", "prompt": "describe"},
-        {"samples": "60", "prompt": "tell"},
+def test_breaks_are_where_the_measurement_became_another() -> None:
+    """A run that measured nothing is no break."""
+    same, other = {"samples": "50", "prompt": "describe"}, {"samples": "60", "prompt": "tell"}
+    runs = [
+        recorded(number, judged(0.7 if identity else None, identity=identity))
+        for number, identity in enumerate((same, {}, same, other))
     ]
-    for number, identity in enumerate(identities):
-        result = judged(0.7 if identity else None, identity=identity)
-        append_run(tmp_path, *run_record(origin(number), [result]))
-    history = read_history(tmp_path)
-    (timeline,) = timelines_of(history.runs, Selection())
-
-    assert dict(timeline.break_reasons(history)) == {3: "prompt, samples"}
-    for path in (tmp_path / "identities").iterdir():
-        path.unlink()
-    assert dict(timeline.break_reasons(history)) == {3: "identity"}
+    (timeline,) = timelines_of(runs, Selection())
+    assert timeline.breaks == [3]
 
 
 def test_the_line_of_bars() -> None:

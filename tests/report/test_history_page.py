@@ -81,17 +81,16 @@ def test_the_verdict_of_a_run_has_a_badge(verdict: str) -> None:
     assert html.count(f'<span class="badge {kind}">{verdict}</span>') == 1
 
 
-def test_a_bound_that_leaves_the_plot_has_an_arrow_with_its_number() -> None:
+def test_a_bound_that_leaves_the_plot_has_an_arrow() -> None:
     """No interval is cut without a sign."""
     runs = (recorded(0, judged(0.75)), recorded(1, judged(0.74, low=-8.0, high=0.01)))
     html = page_of(History(Path("history"), runs))
     (plot,) = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
     assert plot.count('class="beyond"') == 1
-    assert ">-7.25</text>" in plot
 
 
-def test_the_page_opens_with_its_runs_and_names_each_point() -> None:
-    """Checkpoint, time, verdict and the case that lost most; the checkpoints stand in the plot."""
+def test_the_page_opens_with_its_runs() -> None:
+    """Checkpoint, time, verdict and the case that lost most."""
     runs = (
         recorded(0, judged(0.75)),
         recorded(1, judged(0.5, verdict="regressed", difference=-0.25), verdict="failed"),
@@ -103,7 +102,7 @@ def test_the_page_opens_with_its_runs_and_names_each_point() -> None:
     rows = " ".join(table.text.split())
     assert rows.startswith("checkpoint began (UTC) run worst case")
     assert "runs/a 2026-09-22 14:13 failed toy/color/gc -0.2500" in rows
-    assert page.texts.count("runs/a") >= 4
+    assert page.texts.count("runs/a") >= 2
 
 
 def test_a_training_has_an_axis_of_its_own() -> None:
@@ -142,7 +141,7 @@ def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:
     report.write_text("{}")
     report.with_suffix(".html").write_text("page")
     facts = {"report": "../my runs/a#1.json", "digest": report_digest(b"{}")}
-    append_run(tmp_path / "history", *run_record(origin(1, **facts), [judged(0.7)]))
+    append_run(tmp_path / "history", run_record(origin(1, **facts), [judged(0.7)]))
     (tmp_path / "pages").mkdir()
     html = page_of(read_history(tmp_path / "history"), tmp_path / "pages")
 
@@ -165,7 +164,7 @@ def test_nothing_is_loaded_and_no_script_runs() -> None:
 @given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(1, 3))
 def test_any_result_gives_a_sound_page(results: list[CaseResult], count: int) -> None:
     """Tags close whatever a model, a part or a verdict is called; no character is hidden."""
-    runs = tuple(run_record(origin(i), results)[0] for i in range(count))
+    runs = tuple(run_record(origin(i), results) for i in range(count))
     if not any(run.cases for run in runs):
         return
     html = page_of(History(Path("history"), runs))

@@ -10,19 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult, CurveShown
-from pytest_cepbench.report.number_format import number
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.plots import (
     CURVES,
-    STRIP,
     Change,
     Scale,
     change_plot,
     curve_plot,
     reach_of,
-    strip_plot,
 )
-from pytest_cepbench.report.view import change_of_judgement
+from pytest_cepbench.report.view import change_of_case
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.results import FULL, MEASURED, RESULTS, replace
 
@@ -62,7 +59,7 @@ def test_an_axis_holds_its_values_with_round_ticks(values: list[float], most: in
 @given(RESULTS)
 def test_nothing_is_drawn_outside(result: CaseResult) -> None:
     """Whatever the numbers are, points lie inside the frame."""
-    change = change_of_judgement(result.judgement, result.tolerance, "")
+    change = change_of_case(result)
     if change is not None:
         plot = change_plot(change, reach_of([change]), "a change")
         known = [*_across(plot, "bounds", "x1", "x2"), *_across(plot, "circle", "cx")]
@@ -172,44 +169,3 @@ def test_a_suite_has_each_curve_once() -> None:
         "similarity to the start", "share that is right",
     ]  # fmt: skip
     assert page.count('class="key now regressed"') == 2
-
-
-# -- paired differences --------------------------------------------------------------------------
-
-
-def _dots(plot: str) -> list[tuple[float, float]]:
-    (dots,) = _shapes(plot, "dots")
-    return [(float(x), float(y)) for x, y in re.findall(r"M(\S+) (\S+?)h0", dots["d"])]
-
-
-def _strip(differences: dict[str, float], tolerance: float, linked: list[str]) -> str:
-    mean = sum(differences.values()) / len(differences)
-    links = {sample: f"#{place}" for place, sample in enumerate(linked)}
-    return strip_plot(differences, Change(mean, None, None, tolerance), links, "differences")
-
-
-@given(
-    st.dictionaries(st.text(min_size=1), st.floats(-1, 1), min_size=2, max_size=60),
-    st.floats(0, 2),
-)
-def test_every_sample_has_a_dot_inside(differences: dict[str, float], tolerance: float) -> None:
-    """However many there are and wherever they lie; those whose chains are shown are linked."""
-    plot = _strip(differences, tolerance, list(differences)[:2])
-    assert [a["href"] for a in _shapes(plot, "a")] == ["#0", "#1"]
-    titles = [title.text for title in ET.fromstring(plot).iter("title")]
-    assert len(titles) == 2
-    assert all(
-        (title or "").endswith(number(differences[sample], signed=True))
-        for title, sample in zip(titles, differences, strict=False)
-    )
-    dots = _dots(plot)
-    assert len(dots) == len(differences)
-    assert all(0 <= x <= STRIP[0] and 0 <= y <= STRIP[1] for x, y in dots)
-
-
-def test_dots_lie_by_their_difference() -> None:
-    """A sample that lost more lies further left; equal ones are stacked."""
-    differences = {"a": -0.5, "b": -0.5, "c": 0.0, "d": 0.25}
-    a, b, c, d = _dots(_strip(differences, 0.01, []))
-    assert a[0] == b[0] < c[0] < d[0]
-    assert a[1] > b[1]
