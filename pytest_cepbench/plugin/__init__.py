@@ -6,6 +6,7 @@ one they hand over to its `Run`, which `run_of` begins.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,7 @@ from pytest_cepbench.plugin.options import (
     are_named,
     check_names,
     hide_short_values,
-    suggest_options,
 )
-from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.ledger import Code
@@ -60,10 +59,9 @@ __all__ = [
 # -- options and set-up ----------------------------------------------------------------------------
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register `--cep-...` and the ini keys, and the hooks of xdist."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register `--cep-...` and the ini keys."""
     add_options(parser)
-    pluginmanager.register(workers_hooks, "cepbench_workers")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,7 +83,6 @@ def pytest_load_initial_conftests(
             "a conftest.py called sys.exit() while pytest started: no case was judged"
         ) from leaving
     early_config.stash[SHORT_TAKEN] = add_short_options(parser)
-    suggest_options(parser, args)
     early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")
 
 
@@ -138,16 +135,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         controller.begin()
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what is gated against what."""
-    controller = controller_of(config)
-    return [] if controller is None else controller.header()
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto`: as many workers as the models that were named have room for."""
+    from pytest_cepbench.plugin.controller import COUNTED
+    from pytest_cepbench.plugin.run_settings import settings_of, usage_errors
+    from pytest_cepbench.plugin.workers.device_leases import count_workers
 
-
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say of each suite which models it gates, also where none was named."""
-    controller = controller_of(config)
-    return [] if controller is None else controller.suite_header()
+    settings = settings_of(config)
+    set_by_hand = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
+    if set_by_hand or config.option.numprocesses == "logical" or not settings.names_models:
+        return None  # xdist's own number
+    with usage_errors():
+        count, why = count_workers(settings)
+    config.stash[COUNTED] = f"-n auto: {count}, {why}"
+    return count
 
 
 # -- collection ------------------------------------------------------------------------------------
@@ -178,13 +180,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         run_of(session.config).select(cases)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Under `--cep-plan`, print the plan and run nothing; errors of collection go on as ever."""
-    controller = controller_of(session.config)
-    return None if controller is None or session.testsfailed else controller.print_plan()
-
-
 # -- tests -----------------------------------------------------------------------------------------
 # Registered before any conftest.py, whose hooks see what these have made of a report.
 
@@ -212,13 +207,6 @@ def pytest_report_teststatus(
     return status_of(report, payload)
 
 
-def pytest_enter_pdb(config: pytest.Config) -> None:
-    """Leave the terminal to the debugger, for good."""
-    run = config.stash.get(RUN, None)
-    if run is not None:
-        run.clear_terminal()
-
-
 # -- the end ---------------------------------------------------------------------------------------
 
 
@@ -237,18 +225,3 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
     finally:
         if run.controller is not None:
             run.controller.end(session)
-
-
-@pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
-def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """The headline and the table of verdicts; why there are none, where a model was named."""
-    controller = controller_of(config)
-    if controller is not None:
-        controller.summarize(terminalreporter, exitstatus)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Release the store, and clear away what the processes of the run told one another."""
-    run = config.stash.get(RUN, None)
-    if run is not None:
-        run.close()

@@ -1,12 +1,16 @@
-"""The process that the user started: header, acceptance of baselines, reports, exit code."""
+"""The process that the user started: header, workers, acceptance of baselines, reports, exit code.
+
+Hooks of xdist are optional: none of them is called where xdist is not installed or not used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,15 +36,17 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.plugin.workers.device_leases import Leases
+    from pytest_cepbench.plugin.workers.scheduler import CaseHint
     from pytest_cepbench.report import UsageTotals
 
 COUNTED = pytest.StashKey[str]()
 """How many workers `-n auto` starts, and why."""
 
-
 _OWNER = "cepbench: "  # of a line in pytest's header
 
 _NOTHING_RAN = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 class Controller:
@@ -48,6 +54,7 @@ class Controller:
 
     context: the run, as this process knows it.
     evaluator: gives this process's suites, store and models; called only when they are needed.
+    show_progress: writes lines, which it is given a function for, until the run ends.
     leases: devices and cores of the workers, once they are planned.
     setup: the model under test and what it is compared with.
     background_usage: usage of the run's processes outside of cases.
@@ -58,10 +65,16 @@ class Controller:
     outcome: of a run that has cases; None before its end.
     """
 
-    def __init__(self, config: pytest.Config, evaluator: Callable[[], Evaluator]) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        evaluator: Callable[[], Evaluator],
+        show_progress: Callable[[Callable[[], Sequence[str]]], None],
+    ) -> None:
         """config: its settings are read. Raises pytest.UsageError for one that is wrong."""
         settings = settings_of(config)
         self.config, self.evaluator, self.context = config, evaluator, RunContext(settings)
+        self.show_progress = show_progress
         self.ledger = Ledger(config.rootpath, settings.allow_skips)
         self.leases: Leases | None = None
         self.setup: list[HeaderLine] = []
@@ -72,6 +85,7 @@ class Controller:
         self.unjudged = 0
         self.outcome: RunOutcome | None = None
         self._unremoved: str | None = None
+        self._distributes = False
         if settings.plan:  # a plan needs no workers
             self._lease_devices()
             # syrupy counts the latter
@@ -151,8 +165,8 @@ class Controller:
         with usage_errors():
             self.leases = plan_leases(self.config, self.settings)
 
-    def header(self) -> list[str]:
-        """Lines for pytest's header: what is gated against what; the device of each worker."""
+    def pytest_report_header(self) -> list[str]:
+        """What is gated against what; the device of each worker."""
         verbose = verbosity(self.config) > 0
         lines = [line.full if verbose else line.short for line in self.setup]
         counted = self.config.stash.get(COUNTED, "")
@@ -160,7 +174,7 @@ class Controller:
         whole = [f"{_OWNER}{line}" for line in (counted, *leases) if line]
         return [*self._headed([*filter(None, lines), *mistyped_variables()]), *whole]
 
-    def suite_header(self) -> list[str]:
+    def pytest_report_collectionfinish(self) -> list[str]:
         """A line for each suite that is about to be gated, below that of a cluster's pools."""
         if not self.ledger.expected:
             return []
@@ -180,20 +194,12 @@ class Controller:
 
         output = SummaryOutput(self.config.pluginmanager.getplugin("terminalreporter"))
         indent, shortened = " " * len(_OWNER), verbosity(self.config) < 1
-        return list(
-            chain.from_iterable(output.wrap(line, indent, shortened=shortened) for line in lines)
-        )
+        return [piece for line in lines for piece in output.wrap(line, indent, shortened=shortened)]
 
-    @property
-    def identities(self) -> dict[str, str]:
-        """The models that were named on the command line, as workers have to find them."""
-        if not self.settings.names_models:
-            return {}
-        return identities_of(runner.bound for runner in self.evaluator().runners)
-
-    def print_plan(self) -> bool | None:
-        """Print the plan, if that is all that was asked for; None else."""
-        if not self.settings.plan:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Under `--cep-plan` print the plan and run nothing; errors of collection go on as ever."""
+        if session.testsfailed or not self.settings.plan:
             return None
         from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
         from pytest_cepbench.plugin.terminal.summary import SummaryOutput
@@ -210,11 +216,131 @@ class Controller:
                 output.write([line])
         return True
 
+    # -- workers -----------------------------------------------------------------------------------
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
+        """Lease devices and cores to workers.
+
+        Suite files are read before a worker reads them: they are to be those of the run's start.
+        """
+        from pytest_cepbench.files import MOST_TEXT, read_regular
+        from pytest_cepbench.plugin.empty_suites import walk
+        from pytest_cepbench.plugin.workers.device_leases import concerns, places
+
+        self._distributes = True
+        if concerns(config, self.settings):
+            from hashlib import sha256
+
+            read = self.settings.digest
+            for folder, names in (at for place in places(config) for at in walk(config, place)):
+                if folder.is_relative_to(self.settings.baselines):
+                    continue
+                for path in ((folder / name).resolve() for name in names if name.endswith(".toml")):
+                    with suppress(OSError):  # whoever needs it says what is wrong with it
+                        read[str(path)] = sha256(read_regular(path, MOST_TEXT)).hexdigest()
+            self.ledger.note_inputs(read, "the controller")
+        variables = () if self.leases is None else self.leases.variables
+        for spec, own in zip(specs, variables, strict=False):
+            spec.env.update(own)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker which run it belongs to, and how it has to find the models named."""
+        sent = node.workerinput
+        sent["cepbench_run"] = self.context.run_id
+        sent["cepbench_started"] = self.context.started
+        named = self.evaluator().runners if self.settings.names_models else ()
+        sent["cepbench_models"] = identities_of(runner.bound for runner in named)
+        if self.leases is not None and self.leases.variables:
+            from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
+
+            known = (*DEVICE_VARIABLES, THREADS)
+            sent["cepbench_unleased"] = {n: os.environ[n] for n in known if n in os.environ}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> Any:
+        """Schedule cases by what they need, in runs that gate models."""
+        from pytest_cepbench.plugin.workers.device_leases import concerns
+
+        # Another scheduler is the engineer's choice.
+        if config.getoption("dist") != "load" or not concerns(config, self.settings):
+            return None
+        from pytest_cepbench.plugin.workers.scheduler import CaseScheduling, read_hints
+
+        def hints(nodeids: Sequence[str]) -> list[CaseHint]:
+            known = read_hints(self.context.folder, nodeids)
+            # Also cases outside a suite's folder, which no id gives away.
+            pairs = zip(nodeids, known, strict=True)
+            self.ledger.expect({nodeid: None for nodeid, hint in pairs if hint.models})
+            return known
+
+        scheduler = CaseScheduling(config, hints)
+        config.pluginmanager.register(scheduler, "cepbench_scheduler")
+        return scheduler
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Enter what a worker collected in the ledger."""
+        from pytest_cepbench.evaluation.run_context import UNKNOWN_NAME
+
+        mistake = self.context.folder / UNKNOWN_NAME
+        if mistake.exists():
+            self.remove_reports()
+            raise pytest.UsageError(mistake.read_text())
+        self.ledger.expect_collected(ids)
+        if self.ledger.expected:
+            from pytest_cepbench.plugin.run_settings import refuse_modes
+            from pytest_cepbench.plugin.terminal import live
+
+            self.remove_reports()
+            refuse_modes(self.config)
+            self.show_progress(lambda: live.read_lines(self.context.folder))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """A worker ended, with what it did outside of cases, or died."""
+        sent = getattr(node, "workeroutput", {}).get("cepbench")
+        if error:
+            from pytest_cepbench.plugin.terminal import live
+
+            self.crashes.note(node, error)
+            live.forget(self.context.folder, node.gateway.id)
+        elif sent is not None:
+            import msgspec
+
+            from pytest_cepbench.report import UsageTotals
+
+            self.background_usage.append(msgspec.convert(sent["effort"], UsageTotals))
+            self.remarks += sent["remarks"]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+        """Have the case judged again that a worker died over."""
+        self.crashes.settle(crashitem, report, sched)
+
+    def pytest_runtest_logfinish(self) -> None:
+        """After each test; xdist decides about `-x` and `--maxfail` just before."""
+        if getattr(self.config.pluginmanager.getplugin("dsession"), "shouldstop", False):
+            self.stop_helpers()
+
+    def stop_helpers(self) -> None:
+        """Tell helping workers that the run is to stop: xdist tells them nothing but tests."""
+        from pytest_cepbench.evaluation.run_context import CASES, STOP, write_message
+
+        folder = self.context.folder
+        if self._distributes and folder.exists() and not (folder / STOP).exists():
+            try:
+                write_message(folder, STOP, "")
+            except OSError:  # a full disk: a name can be changed there still
+                with suppress(OSError):
+                    (folder / CASES).rename(folder / STOP)
+
     # -- the end -----------------------------------------------------------------------------------
 
     def remove_reports(self) -> None:
         """Remove the reports of an earlier run, unless this one is not to judge anything."""
-        if not (self.settings.plan or self.settings.listing):
+        if self._judges:
             self._unremoved = run_result.remove_reports(self.settings)
 
     def end(self, session: pytest.Session) -> None:
@@ -254,12 +380,11 @@ class Controller:
         outcome = replace(outcome, headline=outcome.headline or self._headline(outcome))
         if outcome.results:
             outcome = self._reported(outcome)
-        from pytest_cepbench.plugin.ci_services import write_files
         from pytest_cepbench.plugin.terminal.summary import QuietSections
         from pytest_cepbench.report.headline import undecided
 
-        if not (self.settings.plan or self.settings.listing):
-            outcome = write_files(outcome)
+        if (summary := os.environ.get(_STEP_SUMMARY)) and self._judges:
+            outcome = self._summarized(outcome, Path(summary))
         self.outcome = outcome
         self.config.pluginmanager.register(QuietSections(), "cepbench_quiet_sections")
         results = outcome.results
@@ -272,24 +397,56 @@ class Controller:
                 warning = InconclusiveWarning(shortage_warning(results))
                 self.config.issue_config_time_warning(warning, 2)
 
-    def summarize(self, reporter: Any, exitstatus: int) -> None:
-        """Write the section of the run. reporter: pytest's terminal reporter."""
+    @staticmethod
+    def _summarized(outcome: RunOutcome, path: Path) -> RunOutcome:
+        """The run after its Markdown report was appended to the summary of a step on GitHub."""
+        from pytest_cepbench._version import __version__
+        from pytest_cepbench.report.ci_reports import append_step_summary, markdown_summary
+        from pytest_cepbench.report.writers import RunFacts
+
+        facts = RunFacts(
+            outcome.verdict, __version__, outcome.setup, outcome.problems, outcome.infrastructure,
+            outcome.usage, headline=outcome.headline,
+        )  # fmt: skip
+        try:
+            append_step_summary(path, markdown_summary(facts, outcome.results))
+        except OSError as error:
+            line = f"nothing was written for {_STEP_SUMMARY}: {error.strerror or error}"
+            return replace(outcome, unwritten=(*outcome.unwritten, line))
+        return outcome
+
+    @pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        """The headline and the table of verdicts; why there are none, where a model was named."""
+        reporter = terminalreporter
         if self.ledger.active or self.unjudged:
-            from pytest_cepbench.plugin.ci_services import write_annotations
             from pytest_cepbench.plugin.terminal.summary import leave_out_cases, write_summary
 
             leave_out_cases(self.config, self.settings.baselines)
             write_summary(self.outcome, self.settings, self.unjudged, reporter)
-            if self.outcome is not None and not (self.settings.plan or self.settings.listing):
-                write_annotations(self.outcome, self.ledger.root, reporter)
+            github = os.environ.get("GITHUB_ACTIONS") == "true"
+            if self.outcome is not None and self._judges and github:
+                from pytest_cepbench.report.ci_reports import annotation_lines
+
+                root = self.ledger.root
+                workspace = Path(os.environ.get("GITHUB_WORKSPACE") or root)
+                results, problems = self.outcome.results, self.outcome.problems
+                reporter.ensure_newline()  # a command is read where it begins a line
+                for line in annotation_lines(results, problems, root, workspace):
+                    reporter.write_line(line)
             quiet = self.config.pluginmanager.getplugin("cepbench_quiet_sections")
             if quiet is not None:  # a run that judges
                 quiet.end_sections(reporter)
         elif self.settings.names_models and exitstatus in _NOTHING_RAN:
             from pytest_cepbench.plugin.terminal.summary import write_nothing_found
 
-            refused = exitstatus == pytest.ExitCode.USAGE_ERROR
-            write_nothing_found(self.config, reporter, refused=refused)
+            if exitstatus != pytest.ExitCode.USAGE_ERROR:  # which pytest explains
+                write_nothing_found(self.config, reporter)
+
+    @property
+    def _judges(self) -> bool:
+        """Whether cases are to be judged, and not only planned or listed."""
+        return not (self.settings.plan or self.settings.listing)
 
     def _judged(self, code: Code) -> RunOutcome:
         """The run as it stands. code: exit code of the session."""
@@ -306,7 +463,7 @@ class Controller:
             usage=(*self.background_usage, *own),
             setup=tuple(line.full for line in self.setup),
             code=self.exit_code(code),
-            unreported=self._unremoved,
+            unwritten=() if self._unremoved is None else (f"no report: {self._unremoved}",),
         )
 
     def exit_code(self, code: Code) -> Code:
@@ -349,16 +506,6 @@ class Controller:
         other = int(code) if not own and isinstance(code, int) and code not in harmless else 0
         return headline(results, problems, skipped=outcome.skipped, other_code=other)
 
-    def record_worker(self, sent: Any) -> None:
-        """Enter what a worker did outside of cases; None where it had none."""
-        if sent is not None:
-            import msgspec
-
-            from pytest_cepbench.report import UsageTotals
-
-            self.background_usage.append(msgspec.convert(sent["effort"], UsageTotals))
-            self.remarks += sent["remarks"]
-
     def _accepted(self, outcome: RunOutcome) -> RunOutcome:
         """The run after its baselines were accepted, or why they were not."""
         results = outcome.results
@@ -399,13 +546,14 @@ class Controller:
                 command=["pytest", *self.config.invocation_params.args],
                 headline=outcome.headline,
             )
-            outcome = replace(outcome, written=tuple(written), unreported=None)
+            outcome = replace(outcome, written=tuple(written), unwritten=())
         except WriteError as error:  # the run is judged, and its exit code says how
-            outcome = replace(outcome, unreported=str(error))
+            outcome = replace(outcome, unwritten=(f"no report: {error}",))
         try:
             run_result.record_run(self.context, outcome.results, outcome.problems, outcome.written)
         except WriteError as error:
-            outcome = replace(outcome, unrecorded=str(error))
+            line = f"not in the history: {error}"
+            outcome = replace(outcome, unwritten=(*outcome.unwritten, line))
         return outcome
 
     def mark_junit(self) -> None:

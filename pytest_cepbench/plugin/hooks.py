@@ -75,8 +75,10 @@ class Run:
         config.addinivalue_line("filterwarnings", warnings)
         # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
         config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
-        is_worker = hasattr(config, "workerinput")
-        self.controller = None if is_worker else Controller(config, self.evaluator)
+        self.controller: Controller | None = None
+        if not hasattr(config, "workerinput"):
+            self.controller = Controller(config, self.evaluator, self.show_progress)
+            config.pluginmanager.register(self.controller, "cepbench_controller")
 
     def evaluator(self) -> Evaluator:
         """The suites, store and models of this process, made at the first call."""
@@ -175,6 +177,18 @@ class Run:
         if self.ticker is None:
             self.ticker = live.show(self.config, lines)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """A worker that has no test left helps those that have: they share chains of all cases."""
+        result = yield
+        evaluator = self.used_evaluator
+        going_on = not (session.shouldfail or session.shouldstop)
+        if self.controller is None and going_on and evaluator is not None and evaluator.assigned:
+            from pytest_cepbench.evaluation.work_stealing import help_others
+
+            help_others(evaluator)
+        return result
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """Begin an attempt at a test, without what the one before left."""
@@ -200,16 +214,17 @@ class Run:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def clear_terminal(self) -> None:
-        """Write nothing more of the progress."""
+    def pytest_enter_pdb(self) -> None:
+        """Leave the terminal to the debugger, for good: write nothing more of the progress."""
         if self.ticker is not None:
             self.ticker.close()
 
     def prepare_end(self, session: pytest.Session, exitstatus: int) -> None:
         """Before other plugins end the session; a worker sends what it did outside of cases."""
-        self.clear_terminal()
+        self.pytest_enter_pdb()
         controller, evaluator = self.controller, self.used_evaluator
         if controller is not None:
+            controller.stop_helpers()
             controller.pytests_code = exitstatus
             if controller.ledger.active:
                 self.evaluator().leave_cluster()
@@ -228,9 +243,9 @@ class Run:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined] # xdist
             output["cepbench"] = to_wire(sent)
 
-    def close(self) -> None:
+    def pytest_unconfigure(self) -> None:
         """Release the store, and clear away what the processes of the run told one another."""
-        self.clear_terminal()
+        self.pytest_enter_pdb()
         try:
             if self.used_evaluator is not None:
                 self.used_evaluator.close()

@@ -52,9 +52,7 @@ class RunOutcome:
     acceptance: whether baselines were accepted.
     changes: the baselines that were.
     written: paths of the reports.
-    unreported: why there are no reports.
-    unrecorded: why the run is not in the history.
-    unsent: on files for a CI service that could not be written.
+    unwritten: why a report, the line in the history or a file of a CI service is missing.
     """
 
     results: tuple[CaseResult, ...]
@@ -69,9 +67,7 @@ class RunOutcome:
     acceptance: Acceptance = "not asked"
     changes: tuple[BaselineChange, ...] = ()
     written: tuple[Path, ...] = ()
-    unreported: str | None = None
-    unrecorded: str | None = None
-    unsent: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:

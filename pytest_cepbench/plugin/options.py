@@ -101,23 +101,6 @@ def are_named(config: pytest.Config, args: Sequence[str]) -> bool:
     )
 
 
-def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
-    """Have pytest's own message on an unknown option name our option that is most like it."""
-    given = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
-    if given <= known_flags(parser):
-        return
-    from pytest_cepbench.errors import nearest_name
-
-    _, unknown = parser.parse_known_and_unknown_args(args)
-    flags = [option.flag for option in OPTIONS]
-    flags += [f"--{option.name}" for option in OPTIONS if option.short]
-    for argument in unknown:
-        flag = argument.partition("=")[0]
-        close = nearest_name(flag, flags, cutoff=_LIKENESS)
-        if close is not None:
-            parser.extra_info[flag] = f"did you mean {close}?"
-
-
 def check_names(config: pytest.Config) -> None:
     """Raise pytest.UsageError for a mistyped name in the ini file, which would set nothing.
 

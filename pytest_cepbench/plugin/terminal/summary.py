@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.escapes import visible, width_of
 from pytest_cepbench.evaluation.run_result import unmeasured_lines
 from pytest_cepbench.evaluation.settings import RunSettings
@@ -145,32 +144,22 @@ def write_summary(
     output.write_sentences(_files(outcome, brief=False))
 
 
-def write_nothing_found(config: pytest.Config, reporter: Any, *, refused: bool) -> None:
+def write_nothing_found(config: pytest.Config, reporter: Any) -> None:
     """Say why a run that names a model has no case, and which command mends it.
 
     reporter: pytest's terminal reporter.
-    refused: whether pytest says itself what is wrong, but for a path that is not there.
     """
-    output = SummaryOutput(reporter)
-    paths = [Path(argument.partition("::")[0]) for argument in config.args]
-    missing = [path for path in paths if not path.exists()]
     deselected = len(reporter.stats.get("deselected", ()))
-    if missing:
-        beside = missing[0].parent
-        names = [path.name for path in beside.iterdir()] if beside.is_dir() else []
-        hint = did_you_mean(missing[0].name, names)
-        line = f"nothing was gated: there is no {missing[0]}.{hint}"
-    elif refused:
-        return
-    elif deselected:
+    if deselected:
         line = f"nothing was gated: -k, -m or --deselect left out all {deselected} tests"
     else:
-        folders = ", ".join(map(str, map(shown_path, map(Path.absolute, paths))))
+        paths = (Path(argument.partition("::")[0]).absolute() for argument in config.args)
+        places = ", ".join(str(shown_path(path)) for path in paths)
         line = (
-            f"nothing was gated: no test below {folders} takes cep_case. `cepbench init` writes a "
+            f"nothing was gated: no test below {places} takes cep_case. `cepbench init` writes a "
             "suite of your data, `cepbench suites` lists those that come with the package"
         )
-    output.write_sentences([(line, "bold red")])
+    SummaryOutput(reporter).write_sentences([(line, "bold red")])
 
 
 def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[str]:
@@ -364,11 +353,7 @@ def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
 
     brief: only the page.
     """
-    if outcome.unreported is not None:
-        yield f"no report: {outcome.unreported}", "red"
-    yield from ((line, "yellow") for line in outcome.unsent)
-    if outcome.unrecorded is not None:
-        yield f"not in the history: {outcome.unrecorded}", "yellow"
+    yield from ((line, "yellow") for line in outcome.unwritten)
     page = outcome.page
     beside = [path for path in outcome.written if page is None or path.stem == page.stem]
     for path in [page or path for path in beside[:1]]:
