@@ -208,8 +208,7 @@ class Controller:
         reporter.write_sep("=", "cepbench plan")
         output = SummaryOutput(reporter)
         assert self.leases is not None  # since it is a plan
-        columns, rule = output.table_columns, output.glyphs.rule
-        for line in plan_lines(self.evaluator(), self.leases, columns, rule):
+        for line in plan_lines(self.evaluator(), self.leases, output.table_columns):
             if isinstance(line, str):
                 output.write_sentences([(line, "")])
             else:

@@ -41,9 +41,8 @@ def cep_gate(
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.evaluation.case_runner import judge_case
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
-    from pytest_cepbench.plugin.records import failure_text
     from pytest_cepbench.plugin.versions import accepts_new_only
-    from pytest_cepbench.report.text import figures_first
+    from pytest_cepbench.report.text import explain, figures_first
     from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides
 
@@ -85,7 +84,7 @@ def cep_gate(
         record.add(result)
         request.node.user_properties.extend(properties_of(result))
         if not result.passes:
-            pytest.fail(failure_text(request.config, result), pytrace=False)
+            pytest.fail(explain(result), pytrace=False)
         return result
 
     return gate

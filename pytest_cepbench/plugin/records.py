@@ -19,7 +19,7 @@ import pytest
 
 from pytest_cepbench.plugin.cases import is_case, stands_for
 from pytest_cepbench.plugin.ledger import RETRIED, read_results
-from pytest_cepbench.plugin.versions import colored, verbosity
+from pytest_cepbench.plugin.versions import colored
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
@@ -124,9 +124,9 @@ class Records:
         failing = next((result for result in record.results[begun:] if not result.passes), None)
         if failing is None:
             return report
-        from pytest_cepbench.report.text import figures_first
+        from pytest_cepbench.report.text import explain, figures_first
 
-        text = failure_text(item.config, failing)
+        text = explain(failing)
         expected = hasattr(report, "wasxfail")
         if expected or not report.failed:
             report.outcome = "failed"
@@ -166,13 +166,6 @@ def case_name(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
     key = getattr(None if callspec is None else callspec.params.get("cep_case"), "key", None)
     return None if key is None else str(to_wire(str(key)))
-
-
-def failure_text(config: pytest.Config, result: CaseResult) -> str:
-    """What a test fails with: six lines, or all there is to say with `-vv`."""
-    from pytest_cepbench.report.text import brief, explain
-
-    return explain(result) if verbosity(config) > 1 else brief(result)
 
 
 def to_wire(value: Any) -> Any:

@@ -9,11 +9,8 @@ from pathlib import Path
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     HEADS,
-    answer_lines,
     cells_of,
     fact_lines,
-    fact_table,
-    range_shown,
     shortage_advice,
 )
 from pytest_cepbench.report.headline import (
@@ -22,7 +19,7 @@ from pytest_cepbench.report.headline import (
     worst_first,
     worst_samples,
 )
-from pytest_cepbench.report.number_format import counted, name_of, number, printable
+from pytest_cepbench.report.number_format import counted, name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import (
     cause_lines,
@@ -93,9 +90,10 @@ def annotation_lines(
         left = len(failing) - place
         if place == MOST_ANNOTATIONS and left:
             message += f" ({counted(left, 'case')} more in the report)"
-        file, line = place_of(result, root, workspace)
-        at = {"file": file} | ({"line": str(line)} if line else {})
-        yield _command("error", {**at, "title": title}, message)
+        module = Path(root, result.nodeid.partition("::")[0]).absolute()
+        base = next((at for at in (workspace, root) if module.is_relative_to(at)), Path("/"))
+        file = module.relative_to(base).as_posix()
+        yield _command("error", {"file": file, "title": title}, message)
     open_cases = [result for result in undecided(results) if result.passes]
     if open_cases:
         names = ", ".join(name_of(result) for result in open_cases[:MOST_ANNOTATIONS])
@@ -103,29 +101,6 @@ def annotation_lines(
         yield _command(
             "warning", {"title": "cepbench: undecided"}, printable(message, _LONGEST_MESSAGE)
         )
-
-
-def place_of(result: CaseResult, root: Path, repository: Path) -> tuple[str, int]:
-    """The file of a case's suite as a path of the repository, and the line of its metric there.
-
-    The test module and 0 where no suite of that name lies beside it.
-    root: folder that node ids begin from.
-    """
-    module = Path(root, result.nodeid.partition("::")[0]).absolute()
-    found, at = module, 0
-    for path in sorted(module.parent.glob("*.toml")):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, ValueError):  # a run has its word for a suite that cannot be read
-            continue
-        lines = text.replace(" ", "").splitlines()  # TOML, however it is spaced
-        name, metric = f'name="{result.suite}"', f"[metrics.{result.metric}]".replace(" ", "")
-        if any(line.startswith(name.replace(" ", "")) for line in lines):
-            found = path
-            at = next((n for n, line in enumerate(lines, 1) if line.startswith(metric)), 1)
-            break
-    parents = [folder for folder in (repository, root) if found.is_relative_to(folder)]
-    return (found.relative_to(parents[0]) if parents else found).as_posix(), at
 
 
 def append_step_summary(path: Path, text: str) -> None:
@@ -196,8 +171,8 @@ _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     """The run as Markdown: on one screen the headline, the worst cases and samples, what to do.
 
-    The other cases, facts, lost answers and the set-up are folded away. Everything that models,
-    files or users named is escaped.
+    The other cases, promises and the set-up are folded away. Everything that models, files or users
+    named is escaped.
     """
     loud = without_pooled([result for result in results if not result.settled])
     loud = [*worst_first(loud), *(result for result in loud if result.passes)]
@@ -222,13 +197,8 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     said = [*error_lines(results), *improvement_lines(results), *judge_lines(results)]
     said += fact_lines(results)
     lines += _details("facts and promises", [f"- {escaped(line, 700)}" for line in said])
-    lines += _lost_answers([result for result in results if not result.passes])
-    lines += _facts(results)
     if rest:
         lines += _details(f"the other cases: {counts_line(rest)}", [_HEAD, *map(_row, rest)])
-    ranges = [(result, span) for result in results if (span := range_shown(result)) is not None]
-    spans = [f"- {escaped(f'{name_of(result)}: {span}', 500)}" for result, span in ranges]
-    lines += _details("what the set-up can see", spans)
     effort = ["", effort_line(facts.efforts(results))] if results else []
     set_up = [f"- {escaped(line, 500)}" for line in facts.lines]
     lines += _details("set-up", [*set_up, *effort])
@@ -274,34 +244,6 @@ def escaped(text: str, most: int = 200) -> str:
     return _MENTION.sub("@\u200b", shown)
 
 
-def _facts(results: Sequence[CaseResult]) -> Iterator[str]:
-    """What became of the facts of each case about them, folded away."""
-    for result in results:
-        facts = result.shown.facts
-        if facts is None:
-            continue
-        heads, rows = fact_table(facts)
-        table = [f"| {' | '.join(map(escaped, cells))} |" for cells in (heads, *rows)]
-        table.insert(1, f"|---|{'---:|' * (len(heads) - 1)}")
-        yield from _details(f"{name_of(result)}: what became of facts", table)
-
-
 def _row(result: CaseResult) -> str:
     word, *cells = map(escaped, cells_of(result))
     return f"| {' | '.join([word if result.passes else f'**{word}**', *cells])} |"
-
-
-def _lost_answers(failing: Sequence[CaseResult]) -> Iterator[str]:
-    """The answers that lost most of each failed case, folded away; texts only."""
-    for result in failing:
-        samples = [answer for answer in result.shown.answers if answer.question]
-        if not samples:
-            continue
-        lines = []
-        for answer in samples:
-            scores = f"baseline {number(answer.baseline)}, now {number(answer.score)}"
-            failure = f"; no answer: {answer.failure}" if answer.failure else ""
-            lines.append(f"- **{escaped(answer.sample)}** ({escaped(f'{scores}{failure}', 300)})")
-            for name, text in answer_lines(answer, _LONGEST_TEXT):
-                lines.append(f"  - {escaped(name)}: {escaped(text, _LONGEST_TEXT)}")
-        yield from _details(f"{name_of(result)}: answers that lost most", lines)

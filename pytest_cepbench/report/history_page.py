@@ -67,7 +67,7 @@ def history_page(
         path = history.report_of(run)
         return "" if path is None else address(path)
 
-    shown = [
+    shown: list[dict[str, Any]] = [
         {"timeline": each, "anchor": f"case-{place}", "plot": draw_timeline(each, link)}
         for place, each in enumerate(timelines)
     ]
@@ -220,5 +220,5 @@ def _marks(x: float, own: _Numbers, point: HistoryCase, scale: Scale) -> list[st
         ring = " ring" if kind == "inconclusive" else ""
         return [*shapes, shape("circle", f"mark {kind}{ring}", cx=x, cy=y, r=4)]
     form = "cross" if own.value is None else kind if kind in _MARKS else "diamond"
-    ends = corners((x + dx, y + dy) for dx, dy in _MARKS[form])
-    return [*shapes, shape("polyline", f"mark {kind} {form}", points=ends)]
+    outline = corners((x + dx, y + dy) for dx, dy in _MARKS[form])
+    return [*shapes, shape("polyline", f"mark {kind} {form}", points=outline)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import SAME_ANSWERS, SAME_MODEL
 from pytest_cepbench.report.result import CaseResult
+
+if TYPE_CHECKING:
+    from pytest_cepbench.gate import Judgement
+    from pytest_cepbench.report.history import HistoryCase
 
 printable = one_line
 """Untrusted text on one line, nothing of it hidden."""
@@ -26,27 +30,12 @@ def short(value: float, *, signed: bool = False) -> str:
     return shown if "e" not in shown else f"{value:{'+' if signed else ''}.2g}"
 
 
-class _Compared(Protocol):
-    """What is shown of a comparison: the fields of a `Judgement` and others."""
-
-    @property
-    def difference(self) -> float | None: ...
-    @property
-    def p(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def method(self) -> str: ...
-
-
-def is_same(compared: _Compared) -> bool:
+def is_same(compared: Judgement | HistoryCase) -> bool:
     """Whether model or answers are the accepted ones: there was nothing to bound, or to test."""
     return compared.method in (SAME_MODEL, SAME_ANSWERS)
 
 
-def bounds_of(compared: _Compared, *, decimals: int = 4) -> str:
+def bounds_of(compared: Judgement | HistoryCase, *, decimals: int = 4) -> str:
     """One-sided bounds in brackets; why there are none; or a dash where they exclude nothing."""
     low, high = compared.low, compared.high
     if low is None and high is None:
@@ -104,7 +93,7 @@ def p_value(p: float | None) -> str:
     return "< 1e-5" if p < 1e-5 else f"{p:.2g}".replace("e-0", "e-")
 
 
-def change_of(compared: _Compared, bounds: str = "") -> str:
+def change_of(compared: Judgement | HistoryCase, bounds: str = "") -> str:
     """The difference, its bounds and the p of its test, as far as they are known.
 
     bounds: in the place of those that `bounds_of` gives, such as those that a verdict rests on.

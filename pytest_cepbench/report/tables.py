@@ -40,35 +40,15 @@ def text_of(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-class Glyphs(NamedTuple):
-    """Characters that tables are drawn with.
-
-    rule: below the head of a table, one column wide.
-    ellipsis: in the place of what was left out.
-    """
-
-    rule: str
-    ellipsis: str
+_ELLIPSIS = ".."  # of ASCII, as the rule below a head: logs of any encoding can hold them
 
 
-UNICODE, ASCII = Glyphs("─", "…"), Glyphs("-", "..")
-
-
-def glyphs_for(encoding: str | None) -> Glyphs:
-    """Those of Unicode where the encoding has all of them. encoding: None for UTF-8."""
-    try:
-        "".join(UNICODE).encode(encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return ASCII
-    return UNICODE
-
-
-def wrap(text: str, columns: int, indent: str = "  ", ellipsis: str = "") -> list[str]:
+def wrap(text: str, columns: int, indent: str = "  ", *, shortened: bool = False) -> list[str]:
     """A line, broken between words where it is wider than so many columns.
 
     indent: before what is continued, beside the spaces that the line begins with.
-    ellipsis: what stands for the middle of a word that no line has room for; without one it stays
-    whole and sticks out.
+    shortened: whether a word that no line has room for loses its middle, or stays whole and sticks
+    out.
     """
     if width_of(text) <= columns:
         return [text]
@@ -81,10 +61,10 @@ def wrap(text: str, columns: int, indent: str = "  ", ellipsis: str = "") -> lis
             lines[-1] = joined
         else:
             lines.append(begin + indent + word)
-    if not ellipsis:
+    if not shortened:
         return lines
     return [
-        space + shorten(line[len(space) :], columns - len(space), ellipsis)
+        space + shorten(line[len(space) :], columns - len(space))
         for line, space in zip(lines, [begin] + [begin + indent] * (len(lines) - 1), strict=True)
     ]
 
@@ -102,13 +82,13 @@ def fold(text: str, columns: int) -> list[str]:
     return pieces
 
 
-def shorten(text: str, columns: int, ellipsis: str) -> str:
-    """A text in so many columns; the ellipsis stands for the middle of what is wider."""
+def shorten(text: str, columns: int) -> str:
+    """A text in so many columns; two points stand for the middle of what is wider."""
     if width_of(text) <= columns:
         return text
-    room = max(0, columns - width_of(ellipsis))
+    room = max(0, columns - len(_ELLIPSIS))
     end = cut(text[::-1], room // 2)[::-1]
-    return f"{cut(text, room - room // 2)}{ellipsis}{end}"
+    return f"{cut(text, room - room // 2)}{_ELLIPSIS}{end}"
 
 
 class TableLayout(NamedTuple):
@@ -141,12 +121,12 @@ class RowGroup(NamedTuple):
 
 
 def table_lines(
-    layout: TableLayout, groups: Sequence[RowGroup], columns: int | None, *, rule: str = ""
+    layout: TableLayout, groups: Sequence[RowGroup], columns: int | None, *, rule: bool = True
 ) -> Iterator[Line]:
     """A table, its head first.
 
     columns: that a line may take; None where that does not matter.
-    rule: glyph of a line below the head; empty for none.
+    rule: whether there is a line below the head.
     """
     texts = {
         head: [row[place].text for group in groups for row in group.rows]
@@ -157,7 +137,7 @@ def table_lines(
     gap = "  " if wide else " "
     yield _line({head: Span(head, "bold") for head in widths}, layout, widths, gap)
     if rule:
-        yield (Span(gap.join(rule * width for width in widths.values())),)
+        yield (Span(gap.join("-" * width for width in widths.values())),)
     for group in groups:
         heading = wrap(group.heading, columns or sys.maxsize) if group.heading else []
         yield from ((Span(line, "bold"),) for line in heading)
@@ -215,17 +195,12 @@ _SHORT = {"baseline": "base", "tolerance": "tol."}
 
 
 def summary_table(
-    results: Sequence[CaseResult],
-    columns: int | None = None,
-    *,
-    rule: str = "-",
-    grouped: bool = True,
+    results: Sequence[CaseResult], columns: int | None = None, *, grouped: bool = True
 ) -> list[Line]:
     """A line for every case below its suite.
 
     columns: that a line may take; None where it does not matter. Where the table is wider, names go
     on below themselves, then columns are left out.
-    rule: glyph of a line below the head.
     grouped: False leaves out rule and headings, and each line names its suite.
     Verdicts of cases that cannot fail the run are in lower case.
     """
@@ -264,4 +239,4 @@ def summary_table(
         dropped=tuple(short.get(head, head) for head in dropped),
         optional=frozenset({"p", "bounds"}),
     )
-    return list(table_lines(layout, groups, columns, rule=rule if grouped else ""))
+    return list(table_lines(layout, groups, columns, rule=grouped))

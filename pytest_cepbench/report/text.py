@@ -12,12 +12,10 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     answer_lines,
     fact_lines,
-    fact_table,
     failures_of,
     figures_of,
     hops_of,
     looks_of,
-    loses_most,
     range_shown,
     settings_of,
     shortage_advice,
@@ -29,7 +27,6 @@ from pytest_cepbench.report.headline import (
     without_pooled,
     worst_case,
     worst_first,
-    worst_samples,
 )
 from pytest_cepbench.report.number_format import (
     bounds_used,
@@ -37,7 +34,6 @@ from pytest_cepbench.report.number_format import (
     counted,
     name_of,
     number,
-    p_value,
     percent,
     printable,
     short,
@@ -77,7 +73,6 @@ def explain(result: CaseResult) -> str:
         _worst_samples(result),
         coverage,
         _attribution(result),
-        _facts(result),
         wrap(f"  next: {result.presentation.next_step}", _WIDTH, indent=" " * 6),
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
@@ -146,54 +141,6 @@ def _attribution(result: CaseResult) -> Iterator[str]:
         yield f"  {'hop':{width}} {'cost':>10} {'share':>8}"
         for hop in hops:
             yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
-
-
-def _facts(result: CaseResult) -> Iterator[str]:
-    """What became of the facts: by kind, and by role."""
-    facts = result.shown.facts
-    if facts is None:
-        return
-    heads, rows = fact_table(facts)
-    widths = [max(map(width_of, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = [f"{' ' * (w - width_of(c))}{c}" for w, c in zip(widths, row, strict=True)]
-        yield "  " + "  ".join([f"{row[0]}{' ' * (widths[0] - width_of(row[0]))}", *cells[1:]])
-    if sentence := loses_most(facts):
-        yield from wrap(f"  {sentence}", _WIDTH)
-
-
-def brief(result: CaseResult) -> str:
-    """Why a case does not pass, in six lines at most: `explain` says all of it.
-
-    The case; from, to, difference and tolerance, or the reason; p or the bounds; the sample that
-    lost most; where the score was lost; what to do next.
-    """
-    informational = "" if result.primary or result.refused else " (informational)"
-    word = f"{result.word.lower()}{informational}"
-    lines = [f"{word}: {name_of(result)}"]
-    judged = result.judgement
-    if result.refused or judged.difference is None or result.unseen:
-        reasons = [result.refused] if result.refused else result.reasons
-        lines.append(printable("; ".join(reasons) or result.presentation.meaning, 500))
-    else:
-        ends = [short(end) for end in (judged.baseline_value, result.value) if end is not None]
-        lines.append(
-            f"{' -> '.join(ends)}, difference {short(judged.difference, signed=True)}, "
-            f"tolerance {result.tolerance:.3g}, n = {result.n}"
-        )
-        if result.verdict == Verdict.INCONCLUSIVE:
-            lines += [f"cannot tell: {sight}" for sight in [sight_of(result)] if sight]
-        elif judged.p is not None:
-            alpha = judged.alpha or result.alpha or 0.0
-            lines.append(f"p {p_value(judged.p)} against alpha {alpha:.3g}")
-        else:
-            lines += [f"bounds {bounds}" for bounds in [bounds_used(result)] if bounds != "-"]
-    worst = worst_samples([result], 1)
-    lines += [f"worst sample {scores_of_sample(sample)}" for sample in worst]
-    lines += [line] if (line := where_lost(result)) else []
-    lines.append(f"next: {result.presentation.next_step}")
-    first, *rest = filter(None, lines)
-    return "\n".join([first, *(f"  {line}" for line in rest)])
 
 
 def scores_of_sample(sample: WorstSample) -> str:

@@ -22,24 +22,21 @@ from pytest_cepbench.suites.estimate import Forecast, ModelEstimate
 _UNKNOWN = "-"
 
 
-def plan_lines(
-    evaluator: Evaluator, leases: Leases, columns: int | None, rule: str
-) -> Iterator[Line | str]:
+def plan_lines(evaluator: Evaluator, leases: Leases, columns: int | None) -> Iterator[Line | str]:
     """How the collected cases would be judged, then what they would take; no model is asked.
 
     leases: of the workers that would run.
     columns: that a line of a table may take; None where that does not matter.
-    rule: glyph of the line below the head of a table.
     Sentences are texts, lines of tables are not.
     """
-    yield from _case_lines(evaluator, columns, rule)
+    yield from _case_lines(evaluator, columns)
     series = evaluator.series
     if series is not None:
         yield series_line(series)
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
-        yield from _suite_lines(evaluator, path, forecasts, columns, rule)
+        yield from _suite_lines(evaluator, path, forecasts, columns)
     if forecasts:
         yield from _total_lines(evaluator, forecasts, leases)
 
@@ -55,7 +52,7 @@ _CASES = TableLayout(
 )
 
 
-def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterator[Line | str]:
+def _case_lines(evaluator: Evaluator, columns: int | None) -> Iterator[Line | str]:
     """A line for each case below its suite; no model is bound."""
     cases = list(evaluator.assigned.values())
     if not cases:
@@ -81,7 +78,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
         )
         rows.setdefault(case.key.suite, []).append([Span(cell) for cell in row])
     groups = [RowGroup(own, printable(suite)) for suite, own in rows.items()]
-    yield from table_lines(_CASES, groups, columns, rule=rule)
+    yield from table_lines(_CASES, groups, columns)
     yield (
         "visible: the smallest drop that fails in 80 % of runs; held: in so many of 100 runs a "
         "checkpoint as good as its baseline is held, and undecided else; needed: units with which "
@@ -131,7 +128,6 @@ def _suite_lines(
     path: Path,
     forecasts: list[Forecast],
     columns: int | None,
-    rule: str,
 ) -> Iterator[Line | str]:
     """What the cases of a suite take, model by model. forecasts: it is added to them."""
     run = evaluator.suite_run(path)
@@ -154,7 +150,7 @@ def _suite_lines(
         f"{counted(work.steps, 'step')}, {work.stored} of them in the store{more}"
     )
     rows = [[Span(cell) for cell in _cells(evaluator, need)] for need in work.needs]
-    yield from table_lines(_MODELS, [RowGroup(rows)], columns, rule=rule)
+    yield from table_lines(_MODELS, [RowGroup(rows)], columns)
 
 
 def _cells(evaluator: Evaluator, need: ModelEstimate) -> Iterator[str]:

@@ -17,10 +17,8 @@ from pytest_cepbench.files import shown_path
 from pytest_cepbench.plugin.ledger import NO_CHANGE, RunOutcome
 from pytest_cepbench.plugin.records import GATED, SUITES
 from pytest_cepbench.report.tables import (
-    Glyphs,
     Line,
     Span,
-    glyphs_for,
     shorten,
     summary_table,
     wrap,
@@ -100,7 +98,8 @@ def write_summary(
     unjudged: cases of a run that only plans or lists them.
     reporter: pytest's terminal reporter.
     """
-    from pytest_cepbench.report.headline import undecided
+    from pytest_cepbench.report.headline import undecided, worst_case
+    from pytest_cepbench.report.text import cause_lines, next_step
 
     output = SummaryOutput(reporter)
     if unjudged:
@@ -122,7 +121,8 @@ def write_summary(
     output.write_sentences([(outcome.headline, style)])
     if reporter.verbosity < 0:
         output.write(_failing_rows(outcome, output))
-        output.write_sentences(_causes(outcome, verbose=False))
+        causes = at_most(cause_lines(outcome.results), _MOST_LINES)
+        output.write_sentences((line, "red") for line in causes)
         output.write_sentences(_files(outcome, brief=True))
         return
     verbose = reporter.verbosity > 0
@@ -130,12 +130,12 @@ def write_summary(
         output.write(_failing_rows(outcome, output))
         output.write_sentences(_samples(outcome, output))
     elif outcome.results:
-        rule = output.glyphs.rule
-        output.write(summary_table(outcome.results, output.table_columns, rule=rule))
+        output.write(summary_table(outcome.results, output.table_columns))
     output.write_sentences(_results(outcome, verbose=verbose))
-    output.write_sentences(_problems(outcome, verbose=verbose))
     output.write_sentences(_acceptance(outcome, settings.baselines, verbose=verbose))
-    output.write_sentences(_next_step(outcome))
+    worst, step = worst_case(outcome.results), next_step(outcome.results)
+    if step and (worst is None or worst.verdict != "no-baseline"):  # which is said already
+        output.write_sentences([(f"next: {step}", "")])
     if settings.show:  # samples that no report shows
         from pytest_cepbench.report.totals import unshown_lines
 
@@ -205,101 +205,52 @@ def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
         yield f"where: {name_of(lost[0])} {lost[1]}", ""
 
 
-def _causes(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
-    """Why cases could not be measured or compared."""
-    from pytest_cepbench.report.text import cause_lines
-
-    lines = at_most(cause_lines(outcome.results), _MOST_LINES, verbose=verbose)
-    yield from ((line, "red") for line in lines)
-
-
 def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
+    """What is said of the cases, then of the run: of each kind the first lines."""
+    from pytest_cepbench.report import text, totals
     from pytest_cepbench.report.case_table import fact_lines
     from pytest_cepbench.report.headline import worst_case
-    from pytest_cepbench.report.text import (
-        pooled_line,
-        refusal_lines,
-        shortage_lines,
-        verbose_lines,
-        warning_lines,
-    )
-    from pytest_cepbench.report.totals import (
-        effort_line,
-        error_lines,
-        improvement_lines,
-        judge_lines,
-        verdict_lines,
-    )
-
-    results = outcome.results
-    if not results:
-        return
-
-    def some(
-        lines: Sequence[str], most: int = 1, style: str = "", begin: str = ""
-    ) -> list[Sentence]:
-        shown = at_most(lines, most, verbose=verbose)
-        return [(f"{begin}{line}", style) for line in shown]
-
-    yield from _causes(outcome, verbose=verbose)
-    yield from some(refusal_lines(results), _MOST_LINES, "red", "refused: ")
-    yield from some(shortage_lines(results), 1 if worst_case(results) else _MOST_LINES, "yellow")
-    counts = list(verdict_lines(results))
-    if len(counts) == 2 and not verbose:
-        counts = [f"{counts[0]}; {counts[1].partition(',')[0]}"]
-    counts += filter(None, [pooled_line(results)])
-    yield from ((line, "") for line in (counts if verbose else ["; ".join(counts)]))
-    yield from some(error_lines(results))
-    yield from some(judge_lines(results))
-    yield from some([f if verbose else f.partition("; ")[0] for f in fact_lines(results)])
-    yield from ((line, "") for line in improvement_lines(results))
-    yield from some(warning_lines(results), _MOST_LINES, "yellow", "warning: ")
-    unmeasured = list(unmeasured_lines(results))
-    yield from some(unmeasured, _MOST_LINES, "yellow", "informational: ")
-    yield from ((line, "") for line in (verbose_lines(results) if verbose else ()))
-    yield effort_line([*(result.effort for result in results), *outcome.usage]), ""
-
-
-def _problems(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.number_format import printable
 
-    damage = sorted({note for result in outcome.results for note in result.damage})
+    def some(
+        lines: Iterable[str], most: int = 1, style: str = "", begin: str = ""
+    ) -> list[Sentence]:
+        shown = at_most(list(lines), most, verbose=verbose)
+        return [(f"{begin}{line}", style) for line in shown]
+
+    def long(lines: Iterable[str]) -> list[str]:
+        return [printable(line, _LONGEST_REASON) for line in dict.fromkeys(lines)]
+
+    results = outcome.results
+    if results:
+        yield from some(text.cause_lines(results), _MOST_LINES, "red")
+        yield from some(text.refusal_lines(results), _MOST_LINES, "red", "refused: ")
+        most = 1 if worst_case(results) else _MOST_LINES
+        yield from some(text.shortage_lines(results), most, "yellow")
+        counts = list(totals.verdict_lines(results))
+        if len(counts) == 2 and not verbose:
+            counts = [f"{counts[0]}; {counts[1].partition(',')[0]}"]
+        counts += filter(None, [text.pooled_line(results)])
+        yield from ((line, "") for line in (counts if verbose else ["; ".join(counts)]))
+        yield from some(totals.error_lines(results))
+        yield from some(totals.judge_lines(results))
+        yield from some(f if verbose else f.partition("; ")[0] for f in fact_lines(results))
+        yield from ((line, "") for line in totals.improvement_lines(results))
+        yield from some(text.warning_lines(results), _MOST_LINES, "yellow", "warning: ")
+        yield from some(unmeasured_lines(results), _MOST_LINES, "yellow", "informational: ")
+        yield from ((line, "") for line in (text.verbose_lines(results) if verbose else ()))
+        yield totals.effort_line([*(result.effort for result in results), *outcome.usage]), ""
+    damage = sorted({note for result in results for note in result.damage})
+    again = (f"{printable(note)}: computed again" for note in damage)
+    yield from some(again, _MOST_LINES, "yellow", "store: ")
+    yield from some(long(outcome.skipped.values()), _MOST_LINES, "yellow", "skipped: ")
     own = "infrastructure: "
-    for begin, lines, style, most in (
-        (
-            "store: ",
-            [f"{printable(note)}: computed again" for note in damage],
-            "yellow",
-            _MOST_LINES,
-        ),
-        (
-            "skipped: ",
-            [printable(why, _LONGEST_REASON) for why in dict.fromkeys(outcome.skipped.values())],
-            "yellow",
-            _MOST_LINES,
-        ),
-        (own, [line.removeprefix(own) for line in outcome.infrastructure], "yellow", _MOST_LINES),
-        (
-            "note: ",
-            [printable(remark, _LONGEST_REASON) for remark in outcome.remarks],
-            "yellow",
-            _MOST_LINES,
-        ),
-        ("INCOMPLETE: ", outcome.problems, "red", _MOST_PROBLEMS),
-    ):
-        yield from ((begin + line, style) for line in at_most(lines, most, verbose=verbose))
+    lines = [line.removeprefix(own) for line in outcome.infrastructure]
+    yield from some(lines, _MOST_LINES, "yellow", own)
+    yield from some(long(outcome.remarks), _MOST_LINES, "yellow", "note: ")
+    yield from some(outcome.problems, _MOST_PROBLEMS, "red", "INCOMPLETE: ")
     if outcome.nothing_compared:
         yield "no case was judged: nothing is known of the model", "red"
-
-
-def _next_step(outcome: RunOutcome) -> Iterator[Sentence]:
-    """What to do about the worst case; where it has no baseline, that is said already."""
-    from pytest_cepbench.report.headline import worst_case
-    from pytest_cepbench.report.text import next_step
-
-    worst = worst_case(outcome.results)
-    if (worst is None or worst.verdict != "no-baseline") and (step := next_step(outcome.results)):
-        yield f"next: {step}", ""
 
 
 def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Iterator[Sentence]:
@@ -401,11 +352,6 @@ class SummaryOutput:
         """Columns of the terminal; of a file what pytest takes it to have."""
         return int(self._writer.fullwidth)
 
-    @property
-    def glyphs(self) -> Glyphs:
-        """Those that the encoding of the output has."""
-        return glyphs_for(self._encoding)
-
     def write(self, lines: Iterable[Line]) -> None:
         """Write lines as they are."""
         for line in lines:
@@ -429,11 +375,10 @@ class SummaryOutput:
         text, columns = visible(sentence), self.columns
         if not shortened:
             return wrap(text, columns, indent)
-        ellipsis, most = self.glyphs.ellipsis, max(_SHORTEST_PATH, columns // 3)
         if width_of(text) > columns:
-            words = text.split(" ")
-            text = " ".join(shorten(w, most, ellipsis) if os.sep in w else w for w in words)
-        return wrap(text, columns, indent, ellipsis)
+            most, words = max(_SHORTEST_PATH, columns // 3), text.split(" ")
+            text = " ".join(shorten(word, most) if os.sep in word else word for word in words)
+        return wrap(text, columns, indent, shortened=True)
 
     @property
     def _writer(self) -> Any:
