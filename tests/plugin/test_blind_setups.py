@@ -203,13 +203,11 @@ VERBOSE = (
 
 
 def test_ranges_are_listed_where_they_are_asked_for(accepted: Project) -> None:
-    """`-v` in the terminal, and the Markdown summary, have the range of each similarity case."""
+    """`-v` has the range of each similarity case."""
     result = accepted.run_here("-v")
     result.stdout.fnmatch_lines([f"  {VERBOSE}*"])
     result.stdout.no_fnmatch_line("warning: *")
     assert not any(case["warnings"] for case in accepted.report()["cases"])
-    text = (accepted.path / ".cepbench" / "report.md").read_text()
-    assert text.count("of a range from") == 9
 
 
 SOURCES = {

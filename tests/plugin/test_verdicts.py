@@ -432,7 +432,7 @@ def test_an_inconclusive_case_fails_where_that_is_asked_for(
     ended.lines.fnmatch_lines(
         [
             "*test_drift?unclear-gc? INCONCLUSIVE *",
-            "inconclusive: scored unclear GC@1",
+            "inconclusive: scored, unclear, GC@1 (*",
             "  next: gate more samples or seeds, *",
             "=* 1 failed, 1 passed, *",
         ]

@@ -17,13 +17,12 @@ from pytest_cepbench.report.ci_reports import (
     append_step_summary,
     escaped,
     markdown_summary,
-    shorten,
 )
 from pytest_cepbench.report.headline import gating, worst_first
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import Page, read_page
-from tests.report.results import ANSWERED, FULL, INVENTED, REGRESSED, RESULTS, SECRET, replace
+from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 ROOT = Path("/checkout/gates")
@@ -66,22 +65,6 @@ def test_the_three_worst_cases_are_annotated() -> None:
     assert [properties["file"] for properties, _ in read] == ["gates/test_x.py"] * 3
     assert read[0][1].startswith("-0.1000, p 0.00042, tolerance 0.0100")
     assert read[2][1].endswith("(1 case more in the report)")
-
-
-def test_an_annotation_stands_at_the_metric_of_the_suite(tmp_path: Path) -> None:
-    """In the file that has the suite's name, of several beside the test module."""
-    (tmp_path / "other.toml").write_text('name = "other"\n[metrics.gc]\n')
-    (tmp_path / "suite.toml").write_text('name="toy"\n\n[metrics.s]\n[metrics.gc]\n')
-    (line,) = annotation_lines([FULL], (), tmp_path, tmp_path.parent)
-    assert line.startswith(f"::error file={tmp_path.name}/suite.toml,line=4,title=cepbench%3A toy ")
-    (line,) = annotation_lines([replace(FULL, metric="mcd")], (), tmp_path, tmp_path)
-    assert line.startswith("::error file=suite.toml,line=1,title=")
-
-
-def test_a_run_that_holds_has_no_annotation() -> None:
-    """Nor has one with cases that cannot fail it."""
-    held = replace(FULL, verdict="held")
-    assert _annotations([held, replace(FULL, primary=False), replace(FULL, accepted=True)]) == []
 
 
 def test_undecided_cases_are_a_warning() -> None:
@@ -137,7 +120,7 @@ def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
     path = tmp_path / "summary"
     part = "\N{SNOWMAN}" * 30
     held = replace(FULL, verdict="held", part=part, warnings=[], floor=None)
-    text = markdown_summary(RunFacts("passed", "1", [], []), [held] * 5000)
+    text = markdown_summary(RunFacts("passed", "1", [], []), [held] * 7000)
     assert len(text.encode()) > STEP_SUMMARY_BYTES
 
     path.write_text("x" * 500_000)
@@ -151,15 +134,6 @@ def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
 
     append_step_summary(path, "## a step that writes another one\n" * 100)
     assert path.stat().st_size <= STEP_SUMMARY_BYTES
-
-
-@given(st.text(max_size=300), st.integers(-10, 400))
-def test_shortened_text_fits(text: str, most: int) -> None:
-    """In any language, in whole lines; a text that fits is not changed."""
-    shortened = shorten(text, most)
-    assert len(shortened.encode("utf-8", "replace")) <= max(most, 0)
-    if len(text.encode("utf-8", "replace")) <= most:
-        assert shortened == text
 
 
 SERVICES = Path(__file__).with_name("services")
@@ -249,47 +223,15 @@ def test_escaped_text_is_read_as_it_was(text: str) -> None:
     assert [text for text in page.texts if text.startswith("x")] == [f"x{wanted}x"] * 2
 
 
-def test_control_characters_are_read_as_their_escapes() -> None:
-    """And indent nothing: spaces in their place would make a block of code of a line."""
-    assert escaped("\x1b \u202e 0\x00") == r"\\x1b \\u202e 0\\x00"
-    assert _read(escaped("\x1b \u202e 0\x00")).text.split() == [r"\x1b", r"\u202e", r"0\x00"]
-
-
 def test_markup_in_names_is_text() -> None:
     """A category with tags, links and cell walls is read by people, not by the browser."""
     bad = "<img src=x>![a](http://b/c)|`*_~"
     failing = replace(FULL, part=bad)
     page = _read(markdown_summary(FACTS, [failing, replace(failing, verdict="held")]))
     assert page.tags <= OURS
-    assert sum(bad in text for text in page.texts) == 7
+    assert sum(bad in text for text in page.texts) == 5
     facts = RunFacts("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
     page = _read(markdown_summary(facts, []))
     assert page.tags <= OURS
     assert sum(bad in text for text in page.texts) == 2
     assert escaped("ask @team, a@b: http://x") == "ask @\u200bteam, a@b: http\\://x"
-
-
-def test_the_headline_is_the_title_and_undecided_cases_say_what_they_need() -> None:
-    """A job summary begins with it, and says what the samples see and how many would see more."""
-    case = replace(FULL, verdict="inconclusive", visible=0.0625, needed=420, looks=[50])
-    title = "Undecided: 1 of 1 gating case; 50 samples see drops from 0.0625; 420 would see 0.01"
-    facts = RunFacts("passed", "1", [], [], headline=title)
-    lines = markdown_summary(facts, [case]).splitlines()
-    assert lines[0] == f"## {title}"
-    told = "50 samples see drops from 0.0625; 420 would see 0.25"
-    assert f"- cannot tell\\: toy color GC@2\\: {told}".replace("\\:", ":") in [
-        line.replace("\\", "") for line in lines
-    ]
-    assert any(line.startswith("**Next:** ") for line in lines)
-
-
-def test_what_is_long_is_folded_away() -> None:
-    """Facts, the answers of failed cases, and how the others were judged; no scores of samples."""
-    held = replace(ANSWERED, verdict="held", part="held")
-    text = markdown_summary(FACTS, [replace(FULL, facts=INVENTED), ANSWERED, held])
-    assert "GC@2: what became of facts</summary>" in text
-    assert "| color | 10 |" in text
-    assert text.count("answers that lost most</summary>") == 1
-    assert "  - new answer: a dog \\[image\\]" in text
-    assert SECRET not in text
-    assert "|" not in markdown_summary(FACTS, [])

@@ -15,7 +15,6 @@ from pytest_cepbench.report.history import (
     History,
     Selection,
     append_run,
-    host_name,
     read_history,
     report_digest,
     run_record,
@@ -72,37 +71,21 @@ def test_processes_at_once(tmp_path: Path) -> None:
     assert history.remarks == ()
 
 
-def test_folders_of_machines_copied_together(tmp_path: Path) -> None:
-    """A run that lies in two files counts once."""
-    append_run(tmp_path, recorded(1))
-    own = (tmp_path / f"{host_name()}.jsonl").read_bytes()
-    (tmp_path / "other-machine.jsonl").write_bytes(own + msgspec.json.encode(recorded(2)) + b"\n")
-
-    assert [run.run for run in read_history(tmp_path).runs] == [origin(1).run, origin(2).run]
-
-
-def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
-    """A killed process spoils no line but its own, neither those before nor those after."""
+def test_lines_that_are_left_out(tmp_path: Path) -> None:
+    """A killed process spoils no line but its own; of other versions, and of a run in two files."""
     path = append_run(tmp_path, recorded(1))
     with path.open("ab") as stream:
         stream.write(msgspec.json.encode(recorded(2))[:40])
     append_run(tmp_path, recorded(3))
+    append_run(tmp_path, replace(recorded(4), format=3))
+    append_run(tmp_path, replace(recorded(5), started=1e30))  # no calendar has its time
+    (tmp_path / "other.jsonl").write_bytes(msgspec.json.encode(recorded(3)) + b"\n")
     history = read_history(tmp_path)
 
     assert [run.run for run in history.runs] == [origin(1).run, origin(3).run]
-    (remark,) = history.remarks
-    assert "line 2 was left out" in remark
-
-
-def test_lines_that_are_of_another_version_or_unsound_are_left_out(tmp_path: Path) -> None:
-    """What their fields mean is not known here, or no calendar has their time."""
-    append_run(tmp_path, recorded(1))
-    append_run(tmp_path, replace(recorded(2), format=3))
-    append_run(tmp_path, replace(recorded(3), started=1e30))
-    history = read_history(tmp_path)
-
-    assert len(history.runs) == 1
-    assert [" left out: of another version" in remark for remark in history.remarks] == [True] * 2
+    cut, *others = history.remarks
+    assert "line 2 was left out" in cut
+    assert [" left out: of another version" in remark for remark in others] == [True] * 2
 
 
 def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
@@ -134,12 +117,6 @@ def test_a_report_that_a_later_run_replaced(tmp_path: Path) -> None:
         tmp_path / "report.json",
         None,
     ]
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """The error names it and what makes one."""
-    with pytest.raises(HistoryError, match="every run of pytest with a cepbench case adds to it"):
-        read_history(tmp_path / "none")
 
 
 # -- case by case ----------------------------------------------------------------------------------
@@ -192,12 +169,6 @@ def test_nothing_is_like_it(selection: Selection, message: str) -> None:
     with pytest.raises(HistoryError) as raised:
         timelines_of(select_runs(HISTORY, selection), selection)
     assert message in str(raised.value)
-
-
-def test_an_empty_history() -> None:
-    """There is nothing to show, and the error says what makes a run."""
-    with pytest.raises(HistoryError, match="has no run yet: run pytest"):
-        select_runs(History(Path("history"), ()), Selection())
 
 
 def test_breaks_are_where_the_measurement_became_another() -> None:

@@ -73,38 +73,6 @@ def test_bounds_are_drawn_as_far_as_they_exclude_anything() -> None:
     assert '<td class="number wide">same model</td><td class="number wide">-</td>' in html
 
 
-@pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete", "odd"])
-def test_the_verdict_of_a_run_has_a_badge(verdict: str) -> None:
-    """Of its own color; a word that is no verdict is an error."""
-    html = page_of(History(Path("history"), (recorded(1, verdict=verdict),)))
-    kind = "error" if verdict == "odd" else verdict
-    assert html.count(f'<span class="badge {kind}">{verdict}</span>') == 1
-
-
-def test_a_bound_that_leaves_the_plot_has_an_arrow() -> None:
-    """No interval is cut without a sign."""
-    runs = (recorded(0, judged(0.75)), recorded(1, judged(0.74, low=-8.0, high=0.01)))
-    html = page_of(History(Path("history"), runs))
-    (plot,) = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
-    assert plot.count('class="beyond"') == 1
-
-
-def test_the_page_opens_with_its_runs() -> None:
-    """Checkpoint, time, verdict and the case that lost most."""
-    runs = (
-        recorded(0, judged(0.75)),
-        recorded(1, judged(0.5, verdict="regressed", difference=-0.25), verdict="failed"),
-    )
-    html = page_of(History(Path("history"), runs))
-    page = read_page(html)
-    table = read_page(html[html.index("<table") : html.index("</table>") + 8])
-    assert html.index("<table") < html.index("<h2")
-    rows = " ".join(table.text.split())
-    assert rows.startswith("checkpoint began (UTC) run worst case")
-    assert "runs/a 2026-09-22 14:13 failed toy/color/gc -0.2500" in rows
-    assert page.texts.count("runs/a") >= 2
-
-
 def test_a_training_has_an_axis_of_its_own() -> None:
     """The checkpoints of a series stand by their numbers, apart from other runs of the case."""
     case = judged(0.7, series=SeriesShown("train-7", 3, 10, 0.001))
@@ -148,17 +116,6 @@ def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:
     addresses = {a for a in read_page(html).values("href") if not a.startswith("#")}
     (address,) = addresses
     assert (tmp_path / "pages" / unquote(address)).read_text() == "page"
-
-
-def test_nothing_is_loaded_and_no_script_runs() -> None:
-    """The page is whole by itself, and its anchors lead to sections of it."""
-    html = page_of(History(Path("history"), (recorded(1), recorded(2))))
-    page = read_page(html)
-
-    assert not page.tags & {"script", "link", "iframe", "img", "form", "base"}
-    assert "url(" not in html
-    anchors = {address[1:] for address in page.values("href")}
-    assert anchors <= set(page.values("id"))
 
 
 @given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(1, 3))

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult, CurveShown
-from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.plots import (
     CURVES,
     Change,
@@ -20,10 +19,7 @@ from pytest_cepbench.report.plots import (
     reach_of,
 )
 from pytest_cepbench.report.view import change_of_case
-from pytest_cepbench.report.writers import RunFacts
-from tests.report.results import FULL, MEASURED, RESULTS, replace
-
-SMALL = Change(-0.02, -0.04, 0.01, 0.01)
+from tests.report.results import RESULTS
 
 
 def _shapes(plot: str, kind: str) -> list[dict[str, str]]:
@@ -77,26 +73,6 @@ def test_an_interval_lies_on_a_symmetric_log_axis() -> None:
     assert len(_shapes(plot, "axis")) == 1
 
 
-def test_decades_of_tolerances_are_marked() -> None:
-    """A reach of 250 tolerances has marks at 10 and 100 of them, to either side."""
-    marks = _across(change_plot(SMALL, 250.0, "a change"), "axis", "x1")[1:]
-    left, right = marks[:2], marks[2:]
-    assert left == pytest.approx([100 - x for x in right], abs=0.1)
-    assert 50 < right[0] < right[1] < 100
-
-
-def test_every_bound_is_in_view() -> None:
-    """The farthest number of all cases is the edge of their common scale, however far it is."""
-    distance = Change(-1.0, -600.0, 2.0, 1.0)
-    assert reach_of([SMALL, distance]) == 600.0
-    assert reach_of([SMALL]) == pytest.approx(4.0)
-    assert reach_of([]) == 2.0
-    plot = change_plot(distance, 600.0, "a change")
-    assert _across(plot, "bounds", "x1") == [0.0]
-    assert not _shapes(plot, "beyond")
-    assert 0 < _across(plot, "circle", "cx")[0] < 50
-
-
 @pytest.mark.parametrize(
     ("low", "high", "arrows"), [(None, 0.01, ["0%"]), (-0.04, None, ["100%"]), (None, None, [])]
 )
@@ -112,23 +88,11 @@ def test_a_bound_that_excludes_nothing_is_an_arrow(
     assert len(_shapes(plot, "circle")) == 1
 
 
-@given(st.floats(1e-6, 1.0))
-def test_a_case_that_tolerates_nothing_fits_by_itself(size: float) -> None:
-    """Its largest number is the unit, and what is tolerated has no width."""
-    strict = Change(0.0, -size, size / 2, 0.0)
-    plot = change_plot(strict, reach_of([strict]), "a change")
-    assert _across(plot, "band", "x", "width") == [50, 0]
-    left, right = _across(plot, "bounds", "x1", "x2")
-    assert 0 < left < 50 < right < 100
-
-
 # -- curves --------------------------------------------------------------------------------------
 
 NOW = CurveShown([2, 4], [0.6, 0.45], [0.55, 0.4], [0.65, 0.5], 50)
 
 BEFORE = CurveShown([2, 4], [0.9, 0.8], [0.88, 0.75], [0.92, 0.85], 50)
-
-CURVED = replace(FULL, curve_now=NOW, curve_reference=BEFORE)
 
 
 def _corners(plot: str, kind: str) -> list[tuple[float, float]]:
@@ -150,22 +114,3 @@ def test_curves_lie_on_a_zoomed_axis_with_round_numbers() -> None:
     assert all(0 <= x <= CURVES[0] and 0 <= y <= CURVES[1] for x, y in corners)
     flat = CurveShown([1, 2], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], 4)
     assert _corners(curve_plot(flat, None, "baseline", "similarity"), "trace now")
-
-
-def test_a_suite_has_each_curve_once() -> None:
-    """Of most samples, that of the case that regressed; what is right or wrong is named so."""
-    page = html_page(
-        RunFacts("failed", "1", [], []),
-        [
-            replace(CURVED, metric="s", label="s(2)", verdict="held"),
-            replace(CURVED, part="red", n=10),
-            CURVED,
-            replace(CURVED, suite="b", measured=replace(MEASURED, shares=True)),
-        ],
-        lambda _: None,
-    )
-    titles = re.findall(r'<svg class="curves"[^>]* aria-label="([^"]*)"', page)
-    assert [title.partition(" by ")[0] for title in titles] == [
-        "similarity to the start", "share that is right",
-    ]  # fmt: skip
-    assert page.count('class="key now regressed"') == 2

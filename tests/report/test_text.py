@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.evaluation.shown_samples import shown_facts
-from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.metrics.fact_losses import Role, summarize_facts
 from pytest_cepbench.metrics.facts import FactAnswers
@@ -34,7 +33,6 @@ from pytest_cepbench.report.headline import worst_samples
 from pytest_cepbench.report.number_format import number, p_value, printable, short
 from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import (
-    brief,
     cause_lines,
     explain,
     figures_first,
@@ -114,35 +112,6 @@ incomparable: toy, color, GC@2 (the baseline was made from something else)
     )
 
 
-def test_a_chain_says_why_it_scored_low() -> None:
-    """What stopped it, else what the metric remarks of it; neither for a chain that is whole."""
-    (chain,) = REGRESSED.shown.chains
-    chains = [
-        replace(chain, sample="whole"),
-        replace(chain, sample="wrong", remark="expected circle>=1, found 0"),
-        replace(chain, sample="ended", failure="empty-text", remark="no circle"),
-    ]
-    lines = explain(replace(REGRESSED, chains=chains)).splitlines()
-    begin = next(k for k, line in enumerate(lines) if "samples that lost most" in line)
-    figures = "    0.7500     0.5000    -0.2500"
-    assert lines[begin + 1 : begin + 5] == [
-        f"  whole                  {figures}",
-        f"  wrong                  {figures}",
-        "    expected circle>=1, found 0",
-        f"  ended                  {figures}  empty-text",
-    ]
-
-
-@pytest.mark.parametrize("verdict", [v for v in Verdict if not PRESENTATIONS[v].passes])
-def test_every_failing_verdict_says_what_to_do_next(verdict: Verdict) -> None:
-    """The last line names a next step, and only verdicts of a measurement offer to accept it."""
-    text = explain(replace(REGRESSED, verdict=verdict.value))
-    _, begins, last = text.rpartition("\n  next: ")
-    assert begins
-    offers = verdict in (Verdict.REGRESSED, Verdict.NO_BASELINE, Verdict.INCOMPARABLE)
-    assert ("--snapshot-update" in last) == offers
-
-
 @given(RESULTS)
 def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
     """Whatever models, files and data sets are called or say, a terminal has nothing to obey."""
@@ -206,18 +175,6 @@ def test_a_case_that_could_see_no_drop_says_so_first() -> None:
     assert any(line.startswith(both) for line in promise_lines([case, few]))
 
 
-def test_many_undecided_cases_are_one_warning() -> None:
-    """It begins with their number and names the first few."""
-    cases = [replace(FULL, verdict="inconclusive", part=f"part-{number}") for number in range(20)]
-    lines = shortage_warning(cases).splitlines()
-    assert lines[0] == "20 cases undecided"
-    figures = "-0.2500 [-0.3125, -0.1875], p 0.00042, tolerance 0.0100, n = 50: toy part-0"
-    assert lines[1] == figures
-    assert [line for line in lines if "part-" in line][-1].endswith("part-2")
-    assert lines[-2:] == ["and 17 more", "more samples or seeds, or a larger tolerance"]
-    assert max(map(len, lines)) <= 78
-
-
 def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
     """A baseline without a floor of its own is seen with the floor now; distances have no range."""
     assert range_shown(FULL) == Range(0.75, 0.25)
@@ -226,33 +183,6 @@ def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
     assert range_shown(replace(FULL, refused="at chance")) == Range(0.5, 0.125)
     assert range_shown(replace(FULL, baseline=None)) == Range(0.5, 0.125)
     assert range_shown(replace(FULL, higher_is_better=False)) is None
-
-
-def test_a_failure_has_six_lines() -> None:
-    """The case, from and to, what decided, the worst sample, the dearest hop, what to do."""
-    assert brief(FULL).splitlines() == [
-        "regressed: toy color GC@2",
-        "  0.750 -> 0.500, difference -0.250, tolerance 0.01, n = 50",
-        "  p 0.00042 against alpha 0.00313",
-        "  worst sample a.png: 0.750 -> 0.500",
-        "  lost 80 % by the describer at generation 1",
-        f"  next: {PRESENTATIONS[Verdict.REGRESSED].next_step}",
-    ]
-    error = replace(FULL, verdict="error", difference=None, chains=[], hops=[], reasons=["oh\nno"])
-    assert brief(error).splitlines()[:2] == ["error: toy color GC@2", "  oh no"]
-    refused = replace(error, refused="it is what chance gives")
-    assert brief(refused).splitlines()[:2] == [
-        "refused: toy color GC@2",
-        "  it is what chance gives",
-    ]
-
-
-@given(RESULTS)
-def test_no_failure_has_more_than_six_lines(result: CaseResult) -> None:
-    """Whatever it is made of, and nothing of it stays hidden."""
-    lines = brief(result).splitlines()
-    assert len(lines) <= 6
-    assert all(map(hides_nothing, lines))
 
 
 def test_equal_causes_are_one_line() -> None:
@@ -344,14 +274,6 @@ def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
         ["image-first", "describer,", "generation", "1", "-0.5000", "-"],
         ["text-first", "describer,", "generation", "2", "+0.2500", "-"],
     ]
-
-
-def test_the_word_of_a_case() -> None:
-    """What became of it comes before its verdict: refused, then accepted."""
-    assert replace(FULL, verdict="held").word == "HELD"
-    assert replace(FULL, verdict="no-baseline", accepted=True).word == "ACCEPTED"
-    assert replace(FULL, accepted=True, refused="at chance").word == "REFUSED"
-    assert not replace(FULL, verdict="held", refused="at chance").passes
 
 
 @pytest.mark.parametrize(
@@ -498,9 +420,6 @@ def test_facts_by_kind_and_role() -> None:
     assert color[:3] == ("color", "80", "100 %")
     assert color[3].startswith("1.0 (")
     assert (color[4:], every[:2]) == (("33.3 %", "0 %"), ("all kinds", "120"))
-    lines = explain(_case(LOSING)).splitlines()
-    assert any(line.split()[:2] == ["facts", "n"] for line in lines)
-    assert "half-life" not in explain(_case(None))
 
 
 def test_one_sentence_on_facts_for_the_run() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
@@ -23,7 +22,7 @@ from pytest_cepbench.report.writers import (
     write_reports,
 )
 from tests.docs.markdown import DOCS, column, tables
-from tests.report.results import ANSWERED, FULL, MEASURED, REGRESSED, RESULTS, SECRET, replace
+from tests.report.results import FULL, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
@@ -45,15 +44,6 @@ def test_json_keeps_every_field(results: list[CaseResult]) -> None:
     assert document["alpha"] == run_alpha(results)
     assert (document["setup"], document["problems"]) == (FACTS.lines, FACTS.problems)
     assert msgspec.convert(document["cases"], list[CaseResult]) == results
-
-
-def test_answers_and_scores_are_in_the_json() -> None:
-    """Of every sample, for programs; a case without answers has none."""
-    assert SECRET in json_document(FACTS, [replace(FULL, measured=MEASURED)])
-    (case,) = json.loads(json_document(FACTS, [ANSWERED]))["cases"]
-    assert msgspec.convert(case, CaseResult) == ANSWERED
-    del case["shown"]["answers"]
-    assert msgspec.convert(case, CaseResult).shown.answers == []
 
 
 def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
@@ -112,21 +102,6 @@ def test_properties_are_plain_text_and_exact_numbers(result: CaseResult) -> None
     for name in ("value", "baseline", "difference", "low", "high", "alpha", "tolerance", "n"):
         known = properties.get(f"cepbench_{name}")
         assert (None if known is None else float(known)) == result.numbers[name]
-
-
-def test_they_reach_a_junit_file(pytester: pytest.Pytester, tmp_path: Path) -> None:
-    """The file that pytest writes has them on the test, whatever a category is called."""
-    odd = replace(FULL, part="<a & \ud83d\x1b>")
-    pytester.makepyfile(
-        f"def test_one(request):\n    request.node.user_properties.extend({properties_of(odd)!r})\n"
-    )
-    target = tmp_path / "junit.xml"
-    assert pytester.runpytest_inprocess(f"--junitxml={target}", "-p", "no:cepbench").ret == 0
-    properties = [
-        (entry.get("name"), entry.get("value")) for entry in ET.parse(target).iter("property")
-    ]
-    assert properties == properties_of(odd)
-    assert properties[0] == ("cepbench_case", r"toy/<a & \ud83d\x1b>/gc")
 
 
 # -- the page of the schema ------------------------------------------------------------------------
