@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from pytest_cepbench.artifacts.outcome import Failure
 from pytest_cepbench.files import canonical_json, digest_text, parse_json
 
@@ -71,19 +73,11 @@ class Answer:
     @classmethod
     def from_json(cls, text: str) -> Answer:
         """The answer that `to_json` wrote. Raises ValueError for anything else."""
-        match parse_json(text):
-            case [*document]:
-                pass
-            case other:
-                raise ValueError(f"an answer is a list of steps, got {other!r:.80}")
-        steps = []
-        for step in document:
-            match step:
-                case [str(words), None | str() as image]:
-                    steps.append(StoredStep(words, image))
-                case _:
-                    raise ValueError(f"a step is [text, digest or null], got {step!r:.80}")
-        return cls(tuple(steps))
+        try:
+            steps = msgspec.convert(parse_json(text), list[tuple[str, str | None]])
+        except msgspec.ValidationError as error:
+            raise ValueError(f"an answer is a list of [text, digest or null]: {error}") from error
+        return cls(tuple(StoredStep(*step) for step in steps))
 
 
 def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import tracemalloc
 import warnings
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -163,41 +161,6 @@ def test_reading_leaves_the_file_alone(tmp_path: Path) -> None:
     path.write_bytes(SOUND["PNG"])
     np.testing.assert_array_equal(read_image(path).pixels, noise(24, 32))
     assert path.read_bytes() == SOUND["PNG"]
-
-
-def png_chunk(kind: bytes, data: bytes) -> bytes:
-    """A chunk of a PNG."""
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-LONG = zlib.compress(bytes(2 * 2**20))
-
-REMARKS = {
-    "text": png_chunk(b"zTXt", b"workflow\0\0" + LONG),
-    "international text": png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + LONG),
-    "color profile": png_chunk(b"iCCP", b"icc\0\0" + LONG),
-    "many texts": b"".join(png_chunk(b"tEXt", b"a\0" + bytes(2**20 - 9)) for _ in range(65)),
-    "EXIF": png_chunk(b"eXIf", bytes(2 * 2**20)),
-}
-
-
-@pytest.mark.parametrize("before", [b"IDAT", b"IEND"])
-@pytest.mark.parametrize("remark", sorted(REMARKS))
-def test_remarks_of_any_size_leave_a_sound_picture(remark: str, before: bytes) -> None:
-    """Texts, profiles and EXIF that Pillow will not read say nothing of the pixels beside them."""
-    sound = SOUND["PNG"]
-    at = sound.index(before) - 4
-    image = decode_image(sound[:at] + REMARKS[remark] + sound[at:])
-    assert image.digest == decode_image(sound).digest
-
-
-def test_pixels_that_are_damaged_are_so_beside_remarks() -> None:
-    """A cut picture is refused whatever text stands before it."""
-    sound = SOUND["PNG"]
-    at = sound.index(b"IDAT") - 4
-    data = sound[:at] + REMARKS["text"] + sound[at : len(sound) // 2]
-    with pytest.raises(ImageError, match="damaged"):
-        decode_image(data)
 
 
 def test_the_limit_is_pillow_s() -> None:
