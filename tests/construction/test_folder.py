@@ -109,15 +109,6 @@ def test_a_larger_set_contains_a_smaller_one(
     assert set(small) <= set(large)
 
 
-@given(LABELS, st.integers(1, 8), st.randoms(use_true_random=False))
-def test_no_order_matters(labels: dict[str, list[str]], quota: int, random: object) -> None:
-    """Not that of images, nor that of an image's patterns."""
-    items = [(image, patterns[::-1]) for image, patterns in labels.items()]
-    random.shuffle(items)  # type: ignore[attr-defined] # of random.Random
-
-    assert choose_images(dict(items), quota) == choose_images(labels, quota)
-
-
 def test_the_rarest_pattern_is_filled_first() -> None:
     """An image of a rare pattern counts for the frequent one too."""
     both = digest_text("both")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from pytest_cepbench.construction.patterns import (
     MOST_PATTERNS,
     Pattern,
     fold_name,
-    plain_line,
     read_pattern_reply,
     read_patterns,
     write_patterns,
@@ -82,13 +79,6 @@ def test_bad_edits_are_refused(tmp_path: Path, text: str, words: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@given(st.text(max_size=200))
-def test_no_text_raises_anything_else(text: str) -> None:
-    """Whatever a model says, it is read or refused."""
-    with suppress(UnreadableReplyError):
-        assert len(read_pattern_reply(text).patterns) <= MOST_PATTERNS
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -132,13 +122,3 @@ def test_names_are_limited_and_clean() -> None:
     assert (first, second, third) == ("[31mRed", "red", "x" * LONGEST_NAME)
     assert len(reply.patterns) == MOST_PATTERNS
     assert reply.patterns[3].name == "two lines"
-
-
-@given(st.text(max_size=600), st.integers(min_value=1, max_value=50))
-def test_a_plain_line_hides_nothing(text: str, most: int) -> None:
-    """It has no control characters and is as long as was allowed at most."""
-    line = plain_line(text, most)
-
-    assert len(line) <= most
-    assert not any(unicodedata.category(char).startswith("C") for char in line)
-    assert line == line.strip()

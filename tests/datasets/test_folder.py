@@ -33,28 +33,6 @@ def ids(root: Path) -> list[str]:
     return [sample.id for sample in load_folder(root).samples]
 
 
-def test_sub_folders_are_categories(tmp_path: Path) -> None:
-    """A sample's category is the folder it lies in, nested ones by their path."""
-    dataset = load_folder(
-        touch(tmp_path, "loose.png", "cats/b.png", "cats/a.png", "cats/wild/lynx.png")
-    )
-    assert [(sample.id, sample.categories) for sample in dataset.samples] == [
-        ("cats/a.png", ("cats",)),
-        ("cats/b.png", ("cats",)),
-        ("cats/wild/lynx.png", ("cats/wild",)),
-        ("loose.png", ("images",)),
-    ]
-    assert dataset.name == tmp_path.name
-
-
-def test_samples_load_their_files(tmp_path: Path) -> None:
-    """An id leads to the pixels of its file."""
-    (sample,) = load_folder(touch(tmp_path, "a b/c.png")).samples
-    assert sample.image == FileImage(tmp_path / "a b" / "c.png")
-    assert sample.image.load().pixels.tolist() == [[[255, 0, 0]] * 2] * 2
-    assert sample.text is None
-
-
 def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
     """What the system or an editor left, and what is no image by its suffix, is no sample."""
     touch(tmp_path, "a.PNG", "b.Jpeg", "c.webp", "d.bmp", "e.gif", "f.tif", "g.tiff", "h.jpg")
@@ -157,32 +135,6 @@ def test_a_folder_without_images_is_refused(tmp_path: Path, names: tuple[str, ..
         load_folder(touch(tmp_path, *names))
 
 
-def captioned(root: Path, caption: bytes, name: str = "a.png") -> str | None:
-    """The text of an image with this caption file beside it."""
-    touch(root, name)
-    (root / name).with_suffix(".txt").write_bytes(caption)
-    (sample,) = load_folder(root, captions=True).samples
-    return sample.text
-
-
-@pytest.mark.parametrize(
-    ("caption", "text"),
-    [
-        (b"a cat", "a cat"),
-        (b"\xef\xbb\xbfa cat\r\n", "a cat"),
-        ("\n  ein Kätzchen, 猫 \n".encode(), "ein Kätzchen, 猫"),
-        (b"two\nlines", "two\nlines"),
-        (b"", ""),
-        (b" \n\t", ""),
-        (b"x" * 1_000_000, "x" * 1_000_000),
-    ],
-    ids=["plain", "BOM and CRLF", "unicode", "two lines", "empty", "blank", "long"],
-)
-def test_captions_are_read_beside_their_images(tmp_path: Path, caption: bytes, text: str) -> None:
-    """UTF-8 with or without BOM, white space around it taken off; an empty one stays empty."""
-    assert captioned(tmp_path, caption) == text
-
-
 def no_caption(_: Path) -> None:
     """The file is not there."""
 
@@ -234,28 +186,6 @@ def build(root: Path, nested: frozenset[str], *, without: tuple[str, ...] = ()) 
             (images / f"000{number}.png").write_bytes(MME_PNG)
             (questions / f"000{number}.txt").write_text("Is this a cat?\tYes\n")
     return root
-
-
-@pytest.mark.parametrize(
-    "nested",
-    [
-        frozenset(),
-        frozenset(CATEGORIES),
-        frozenset({"posters", "celebrity", "scene", "landmark", "artwork"}),
-    ],
-    ids=["beside", "apart", "as released"],
-)
-def test_both_layouts_give_the_same_samples(tmp_path: Path, nested: frozenset[str]) -> None:
-    """Ids are category and file: a baseline holds whichever way the data was unpacked."""
-    dataset = load_mme(build(tmp_path, nested))
-    expected = sorted(f"{category}/000{n}.png" for category in CATEGORIES for n in range(2))
-    assert [sample.id for sample in dataset.samples] == expected
-    assert set(dataset.categories) == set(CATEGORIES)
-    assert dataset.identity == {"loader": "mme", "version": 1}
-    for sample in dataset.samples:
-        assert sample.categories == (sample.id.split("/")[0],)
-        assert isinstance(sample.image, FileImage)
-        assert sample.image.load().size == (2, 2)
 
 
 def test_all_missing_categories_are_named(tmp_path: Path) -> None:

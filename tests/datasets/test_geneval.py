@@ -16,7 +16,6 @@ from pytest_cepbench.datasets.geneval import (
     load_geneval,
     load_geneval2,
 )
-from pytest_cepbench.datasets.questions import controls_of, questions_of
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval_prompts import parse_prompt
 
@@ -53,48 +52,6 @@ def test_the_built_in_suite_is_there_without_a_path() -> None:
     }
 
 
-def test_a_sample_starts_from_its_prompt() -> None:
-    """Text and clauses; there is no image."""
-    sample = load_geneval().samples[353]
-    assert sample.text == "a photo of a dog right of a teddy bear"
-    assert sample.categories == ("position",)
-    assert sample.image is None
-    assert sample.metadata == {
-        "tag": "position",
-        "include": [
-            {"class": "teddy bear", "count": 1},
-            {"class": "dog", "count": 1, "position": ["right of", 0]},
-        ],
-    }
-
-
-def test_detailed_captions_are_read_from_the_rewritten_form(tmp_path: Path) -> None:
-    """The long caption is the seed text, the index the id; the clauses are the same."""
-    first = LINE | {"detailed_caption": "A clear photo of a dog on grass.", "index": "00007"}
-    second = LINE | {"detailed_caption": "Another dog.", "index": "00003"}
-    path = write(tmp_path, first, second)
-    detailed = load_geneval(path, captions="detailed")
-    assert [(item.id, item.text) for item in detailed.samples] == [
-        ("00003", "Another dog."),
-        ("00007", "A clear photo of a dog on grass."),
-    ]
-    short = load_geneval(path)
-    assert [item.text for item in short.samples] == ["a photo of a dog"] * 2
-    assert short.identity != detailed.identity
-    assert short.samples[0].metadata == detailed.samples[0].metadata
-
-
-def test_images_of_a_prompt_are_one_cluster(tmp_path: Path) -> None:
-    """Four pictures of one prompt tell less than four prompts; one alone is a unit of its own."""
-    lines = [LINE | {"index": index} for index in ("00007", "00003")]
-    four = load_geneval(write(tmp_path, *lines), images_per_prompt=4)
-    units = {item.id: item.unit for item in four.samples}
-    assert units == {f"{p}-{i}": p for p in ("00003", "00007") for i in range(4)}
-    assert {item.replicate for item in four.samples} == {0}
-    assert {item.cluster for item in load_geneval(write(tmp_path, *lines)).samples} == {None}
-    assert len({item.unit for item in load_geneval(images_per_prompt=4).samples}) == 553
-
-
 def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
     """Another text, another clause or another number of images is another data set."""
     other = LINE | {"prompt": "a dog"}
@@ -103,14 +60,6 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
     identities += [load_geneval(write(tmp_path, LINE), images_per_prompt=4).identity]
     identities += [load_geneval().identity]
     assert len({digest_json(dict(item)) for item in identities}) == 5
-
-
-def test_bom_and_windows_lines_are_read(tmp_path: Path) -> None:
-    """And text of any script."""
-    line = LINE | {"prompt": "ein Foto\u2028von einem 🐕"}
-    raw = json.dumps(line, ensure_ascii=False).encode()
-    path = write(tmp_path, b"\xef\xbb\xbf" + raw, raw, newline=b"\r\n")
-    assert [item.text for item in load_geneval(path).samples] == [line["prompt"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -212,37 +161,6 @@ def write_geneval2(folder: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "geneval2_data.jsonl").write_text(text, encoding="utf-8")
     return folder
-
-
-def test_the_released_layout_gives_prompts_by_atomicity(tmp_path: Path) -> None:
-    """The folder or its file; ids by line; skills as kinds of facts."""
-    dataset = load_geneval2(write_geneval2(tmp_path, [CUPS, ONE_DOG]))
-    assert [(s.id, s.categories, s.text) for s in dataset.samples] == [
-        ("00000", ("atoms-5",), "two red cups above a table"),
-        ("00001", ("atoms-3",), "a dog chasing a ball"),
-    ]
-    questions = questions_of(dataset.samples[0])
-    assert [q.kind for q in questions] == [
-        "count", "attribute", "object", "relation", "count", "object",
-    ]  # fmt: skip
-    assert [q.kind for q in questions_of(dataset.samples[1])] == ["object", "action", "object"]
-    assert (questions[0].answer, questions[1].answer) == ("two", "Yes")
-    assert set(controls_of(dataset.samples[1])) == {
-        "Are there any cups in the image?", "Are there any tables in the image?",
-    }  # fmt: skip
-    by_file = load_geneval2(tmp_path / "geneval2_data.jsonl")
-    assert by_file == dataset
-    assert load_geneval2(write_geneval2(tmp_path, [ONE_DOG, CUPS])).identity != dataset.identity
-
-
-def test_images_of_one_prompt_are_a_cluster(tmp_path: Path) -> None:
-    """They tell less than as many prompts."""
-    dataset = load_geneval2(write_geneval2(tmp_path, [CUPS, ONE_DOG]), images_per_prompt=2)
-    assert [(s.id, s.cluster) for s in dataset.samples] == [
-        ("00000-0", "00000"), ("00000-1", "00000"), ("00001-0", "00001"), ("00001-1", "00001"),
-    ]  # fmt: skip
-    with pytest.raises(DatasetError, match=r"images_per_prompt must be in 1\.\.100, got 0"):
-        load_geneval2(tmp_path, images_per_prompt=0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, parse_image, render
 from pytest_cepbench.errors import DatasetError
 
 SUITE = Path(__file__).parents[2] / "suites" / "judge"
@@ -29,37 +28,6 @@ def write(folder: Path, *lines: dict[str, Any]) -> Path:
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "battles.jsonl").write_text(text, encoding="utf-8")
     return folder
-
-
-def test_a_line_is_a_question_two_answers_and_a_verdict(tmp_path: Path) -> None:
-    """Pieces keep their order, drawings are those of their captions; a folder or file is given."""
-    (sample,) = load_judged_battles(write(tmp_path, LINE)).samples
-    image, text = sample.question
-    assert not isinstance(image, str)
-    circle = Scene((SceneObject(0, "small", "red", "circle"),))
-    assert image.load().digest == render(circle, 3).digest
-    assert text == "?"
-    assert [(step.text, step.image is None) for step in sample.answer] == [
-        ("one", True),
-        ("two", False),
-    ]
-    (gold,) = sample.gold
-    assert gold.image is not None
-    assert caption(parse_image(gold.image.load())) == "one shape : large blue cross bottom right"
-    assert (sample.id, sample.categories, sample.metadata[VERDICT]) == ("b/1", ("b",), "Tie(B)")
-    again = load_judged_battles(tmp_path / "battles.jsonl")
-    assert [own.id for own in again.samples] == ["b/1"]
-
-
-def test_images_are_files_beside_the_table(tmp_path: Path) -> None:
-    """One that is not there is named."""
-    picture = render(Scene(()), 0)
-    picture.to_pil().save(tmp_path / "a.png")
-    second = [{"text": "x", "image": "a.png"}]
-    (sample,) = load_judged_battles(write(tmp_path, LINE | {"second": second})).samples
-    (first,) = (step.image for step in sample.gold)
-    assert first is not None
-    assert first.load().digest == picture.digest
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
-from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
 
@@ -41,23 +40,6 @@ def refused(root: Path, words: str, **options: Any) -> None:
     """Loading fails with these words."""
     with pytest.raises(DatasetError, match=words):
         load_pairs(root, **options)
-
-
-def test_pairs_are_matched_by_name_and_not_by_row(tmp_path: Path) -> None:
-    """Rows in any order and suffixes that differ: each caption stays with its image."""
-    images(tmp_path, "a.png", "b.c.jpg", "d.JPEG", "e.webp")
-    captions(tmp_path, ("e.jpg", "E"), ("b.c.png", "B"), ("d", "D"), ("a.png", " A\n"))
-    dataset = load_pairs(tmp_path)
-    result = {sample.id: (sample.text, sample.image) for sample in dataset.samples}
-    folder = tmp_path / "image-first" / "gen-0"
-    assert result == {
-        "a": ("A", FileImage(folder / "a.png")),
-        "b.c": ("B", FileImage(folder / "b.c.jpg")),
-        "d": ("D", FileImage(folder / "d.JPEG")),
-        "e": ("E", FileImage(folder / "e.webp")),
-    }
-    assert dataset.categories == ("nd400",)
-    assert dataset.identity == {"loader": "sdp", "version": 1}
 
 
 def test_a_missing_partner_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -143,23 +125,6 @@ def build(root: Path) -> Path:
     write_docci(root / "docci")
     write_nocaps(root / "nocaps")
     return root
-
-
-EXPECTED = [
-    ("4", "nocaps", "First of four.", "nocaps/images/beef00.jpg"),
-    ("beef04", "nocaps", "A bull.", "nocaps/images/beef04.jpg"),
-    ("test_00001", "docci", "A test scene, 1.", "docci/images/test_00001.jpg"),
-    ("test_00002", "docci", "A test scene, 2.", "docci/images/test_00002.jpg"),
-]
-
-
-def test_the_list_is_joined_to_both_copies(tmp_path: Path) -> None:
-    """DOCCI by example id, NoCaps by image id or file, each with its first caption."""
-    dataset = load_pairs(build(tmp_path))
-    assert [(s.id, *s.categories, s.text, s.image) for s in dataset.samples] == [
-        (name, source, text, FileImage(tmp_path / image)) for name, source, text, image in EXPECTED
-    ]
-    assert dataset.identity == {"loader": "nd400", "version": 1}
 
 
 def test_what_is_not_found_is_refused_and_counted(tmp_path: Path) -> None:

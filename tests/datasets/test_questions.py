@@ -44,24 +44,6 @@ def _object(sample: str, name: str) -> dict[str, Any]:
     return {"sample": sample, "id": name, "question": text, "kind": "object", "answer": "yes"}
 
 
-def test_samples_have_their_questions_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """With their kinds, answers and dependencies; the identity follows the content."""
-    lines = [
-        _object("b", "dogs"),
-        _object("a", "cats"),
-        {**LINE, "depends_on": ["cats"]},
-        _object("c", "cows"),
-    ]
-    path = write(tmp_path, lines)
-    asked = with_questions(DATASET, path)
-    (first, second) = questions_of(asked.samples[0])
-    assert (first.kind, first.answer, first.asks_presence) == ("object", "yes", True)
-    assert second == FactQuestion("1", "Is it red?", "color", "yes", ("cats",))
-    assert asked.identity["loader"] == "made"
-    other = with_questions(DATASET, write(tmp_path, [*lines[:2], LINE, lines[3]]))
-    assert asked.identity["questions"] != other.identity["questions"]
-
-
 def test_a_cluster_can_be_named_in_the_place_of_its_samples(tmp_path: Path) -> None:
     """Four images of one prompt have its questions."""
     drawn = tuple(Sample(f"a-{i}", ("all",), text="t", cluster="a") for i in range(4))

@@ -49,18 +49,6 @@ def write(folder: Path, content: Any, name: str = "verdicts.json") -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["verdicts.json", "verdicts.jsonl"])
-def test_both_forms(tmp_path: Path, name: str) -> None:
-    """A list, or one object a line, in the order of the file."""
-    content = [record(), record(first="b", second="a", winner="Tie(B)"), record("0101002")]
-
-    assert read_verdicts(write(tmp_path, content, name)) == [
-        JudgedBattle("0101001", "a", "b", "A"),
-        JudgedBattle("0101001", "b", "a", "Tie(B)"),
-        JudgedBattle("0101002", "a", "b", "A"),
-    ]
-
-
 def test_one_spelling_of_a_model(tmp_path: Path) -> None:
     """The one that is read first, also across files; ids mean nothing."""
     names = ModelNames()

@@ -202,17 +202,6 @@ def put_predictions(root: Path) -> Path:
     return root
 
 
-def test_the_pair_is_read_by_index(tmp_path: Path) -> None:
-    """Text and image of a sample, however many zeros its id has; what is missing is None."""
-    replay = opened(put_predictions(put_images(tmp_path)))
-    assert recorded(replay) == {"image": [1, 2], "text": []}
-    for name in ("000007", "7"):
-        assert (held(replay, name, "image", 1), held(replay, name, "image", 2)) == ("seven", 7)
-    assert (held(replay, "000012", "image", 1), held(replay, "12", "image", 2)) == ("twelve", 12)
-    assert held(replay, "000008", "image", 1) is None
-    assert held(replay, "cat.png", "image", 1) is None
-
-
 def test_half_a_pair_is_what_is_recorded(tmp_path: Path) -> None:
     """Predictions alone, images alone, or one of the files by its path."""
     put_predictions(tmp_path / "texts")

@@ -16,7 +16,6 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.samples import load_shapes_tasks
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.suites.data import named_loader
 from tests.datasets.shapes.arena.strategies import gold_steps, question_pieces
 
 Load = Callable[..., Dataset]
@@ -65,12 +64,6 @@ EACH = pytest.mark.parametrize("name", list(LOADERS))
 def content(name: str, number: int = 24, seed: int = 0) -> list[list[Any]]:
     """What the samples of a data set are."""
     return [CONTENTS[name](sample) for sample in LOADERS[name](number, seed).samples]
-
-
-@EACH
-def test_suites_find_it_by_name(name: str) -> None:
-    """`[data] loader = "shapes-arena"` loads it."""
-    assert named_loader(name) is LOADERS[name]
 
 
 @EACH

@@ -37,14 +37,6 @@ def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
 
 
 @pytest.mark.slow
-@given(scenes(), SEEDS)
-@settings(max_examples=200)
-def test_every_scene_is_seen_exactly(scene: Scene, seed: int) -> None:
-    """No scene, not even one with all cells taken, has a jitter that misleads."""
-    assert parse_image(render(scene, seed)) == scene
-
-
-@pytest.mark.slow
 @given(scenes(), st.lists(st.sampled_from((-1.0, 0.0, 1.0)), min_size=27, max_size=27))
 @settings(max_examples=200)
 def test_extreme_jitter_is_seen_exactly(scene: Scene, jitter: list[float]) -> None:
@@ -145,9 +137,6 @@ def test_what_no_world_draws_has_a_box_too() -> None:
     assert boxes.box == (1.0, 1.0, 20.0, 20.0)
 
 
-SCENE = parse_caption("small red circle top left , large blue cross middle center")
-
-
 @given(drawn_scenes(), SEEDS)
 def test_drawings_are_explained(scene: Scene, seed: int) -> None:
     """A drawing differs from the one that is fitted to it by less than a level in 64."""
@@ -164,26 +153,9 @@ def test_an_object_stays_where_it_is_when_another_is_lost(scene: Scene, seed: in
     assert max(dist(before[cell], after[cell]) for cell in after) < 0.5
 
 
-@pytest.mark.parametrize("pixels", [-1.0, -0.4, 0.7])
-def test_centers_follow_the_jitter(pixels: float) -> None:
-    """An object that is drawn some pixels aside is read as far aside."""
-    aside = np.zeros((9, 3))
-    aside[4, 0] = pixels
-    here, there = read_picture(draw(SCENE, np.zeros((9, 3)))), read_picture(draw(SCENE, aside))
-    assert np.subtract(there.centers[4], here.centers[4]) == pytest.approx([pixels, 0], abs=0.05)
-
-
 def test_black_and_noise_are_not_explained() -> None:
     """What is no drawing of the world leaves more than a good drawing does."""
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     assert read_picture(ImageArtifact(noise)).residual > 0.2
     assert read_picture(ImageArtifact(np.zeros((64, 64, 3), np.uint8))).residual > 0.09
     assert read_picture(render(Scene(), 0)).residual < 0.01
-
-
-def test_blur_shows_in_the_residual_before_it_shows_in_the_scene() -> None:
-    """A blurred drawing is still read, and leaves more unexplained than a sharp one."""
-    sharp = render(SCENE, 3)
-    blurred = ImageArtifact.from_pil(sharp.to_pil().filter(ImageFilter.GaussianBlur(1)))
-    assert parse_image(blurred) == SCENE
-    assert read_picture(blurred).residual > 5 * read_picture(sharp).residual

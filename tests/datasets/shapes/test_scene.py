@@ -17,14 +17,12 @@ from pytest_cepbench.datasets.shapes import (
     Scene,
     SceneObject,
     caption,
-    features,
     parse_caption,
     render,
 )
 from pytest_cepbench.datasets.shapes.scene import (
     AREA,
     COLORS,
-    DIMENSION,
     DROP,
     RADII,
     SHAPES,
@@ -64,14 +62,6 @@ RED = SceneObject(3, "small", "red", "circle")
 BLUE = SceneObject(8, "large", "blue", "square")
 
 
-def test_captions_read_as_documented() -> None:
-    """The wording is fixed: networks are trained on it."""
-    assert caption(Scene()) == "no shapes"
-    assert caption(Scene((RED,))) == "one shape : small red circle middle left"
-    two = "two shapes : small red circle middle left , large blue square bottom right"
-    assert caption(Scene((BLUE, RED))) == two
-
-
 @given(scenes())
 def test_every_caption_gives_its_scene_back(scene: Scene) -> None:
     """Reading is the inverse of writing, from no object to nine."""
@@ -84,13 +74,6 @@ def test_case_and_spacing_are_forgiven(scene: Scene, random: Random) -> None:
     shouted = "".join(random.choice((letter, letter.upper())) for letter in caption(scene))
     spaced = re.sub(" ", lambda _: random.choice((" ", "  ", "\n", "\t ")), shouted)
     assert parse_caption(spaced) == scene
-
-
-@given(st.text())
-def test_no_text_is_refused(text: str) -> None:
-    """Whatever a model says has a scene, and one that can be said again."""
-    scene = parse_caption(text)
-    assert parse_caption(caption(scene)) == scene
 
 
 @pytest.mark.parametrize(
@@ -117,22 +100,6 @@ def test_what_is_no_object_is_left_out(text: str, expected: tuple[SceneObject, .
 
 
 WORDS: dict[str, tuple[str, ...]] = {"size": SIZES, "color": COLORS, "shape": SHAPES}
-
-
-@given(scenes())
-def test_vectors_are_usable_as_they_are(scene: Scene) -> None:
-    """Every scene, the empty one too, has a non-negative vector that is not zero."""
-    vector = features(scene)
-    assert vector.shape == (DIMENSION,)
-    assert (vector >= 0).all()
-    assert np.linalg.norm(vector) >= 1 - 1e-12
-
-
-@given(drawn_scenes())
-def test_the_empty_scene_is_like_no_other(scene: Scene) -> None:
-    """Losing everything leaves nothing."""
-    assert similarity(scene, Scene()) == 0
-    assert similarity(Scene(), Scene()) == 1
 
 
 @given(scenes(), scenes())
@@ -200,32 +167,3 @@ def test_jitter_of_an_object_does_not_depend_on_the_others(scene: Scene, seed: i
     center = np.array([lost.row + 0.5, lost.column + 0.5]) * 64 / 3
     assert len(changed) > 0
     assert np.abs(changed - center).max() < 12.5
-
-
-@pytest.mark.parametrize(
-    ("text", "seed", "digest"),
-    [
-        ("no shapes", 0, "143d360da5e427704a3ae276ecdf7d226fb0f6f8e92c57161acf4f7beb089457"),
-        (
-            "one shape : large cyan triangle top left",
-            1,
-            "a167d85b0173953b6fd62053ccf207f952cc29cd4e7f44f99af757389509081e",
-        ),
-        (
-            "two shapes : small red circle top right , large blue square bottom left",
-            7,
-            "d365d1c9058040ae3500edb097187dd7b601ce9130d05cef76e5ac8253944e6c",
-        ),
-        (
-            (
-                "large yellow cross top left , small purple square middle center , "
-                "small green circle bottom right"
-            ),
-            2**32 - 1,
-            "9e75048a4ace845a9cec0559b5b5127bf83e736b6e38d3ac7281e86f4de08a8e",
-        ),
-    ],
-)
-def test_pixels_never_change(text: str, seed: int, digest: str) -> None:
-    """The same image on every machine: where this fails, `WORLD_VERSION` has to be raised."""
-    assert render(parse_caption(text), seed).digest == digest

@@ -17,7 +17,7 @@ from huggingface_hub import constants
 
 from pytest_cepbench.datasets.sources.hub import HubLocation, parse_hub_location
 from pytest_cepbench.datasets.sources.open_table import Choice, find_shards, read_configs
-from pytest_cepbench.errors import DatasetError, SpecError, SuiteError
+from pytest_cepbench.errors import DatasetError, SpecError
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, write_cache
 from tests.datasets.sources.tables import contents, image_table, load, png, write_parquet
 
@@ -255,20 +255,6 @@ def test_what_is_not_cached_names_the_command(
     assert refused(LOCATION).endswith(f"{FETCH} --revision {MOVED}")
 
 
-def test_splits_are_chosen_in_the_location(
-    tmp_path: Path, cache: Path, shards: dict[str, bytes]
-) -> None:
-    """Behind `?`, or in `[data]`; the location goes first."""
-    shard = shards["data/test-00000-of-00003.parquet"]
-    files = {f"{split}-00000-of-00001.parquet": shard for split in ("test", "train")}
-    write_cache(cache, files, tree=sizes(files))
-    chosen = load(tmp_path, f"{LOCATION}?split=test")
-    data = 'loader = "folder"\nsplit = "test"'
-    assert chosen.identity == load(tmp_path, LOCATION, data).identity
-    other = load(tmp_path, f"{LOCATION}?split=train", data)
-    assert str(other.identity["source"]).endswith("?split=train")
-
-
 def test_released_files_are_read_by_their_own_loader(tmp_path: Path, cache: Path) -> None:
     """MMGenBench's TSV and label index, and no other file."""
     from base64 import b64encode
@@ -289,18 +275,6 @@ def test_released_files_are_read_by_their_own_loader(tmp_path: Path, cache: Path
     assert dataset.identity["source"] == f"{LOCATION}@{COMMIT}"
     with pytest.raises(DatasetError, match="in huggingface_hub's cache"):
         load(tmp_path, LOCATION, 'loader = "mmgenbench"')
-
-
-def test_a_folder_of_images_on_the_hub(tmp_path: Path, cache: Path) -> None:
-    """The files of the snapshot, whole or not at all; parts of tables mean nothing there."""
-    files = {"photos/a.png": png(1), "photos/b.png": png(2)}
-    write_cache(cache, files, tree=sizes(files))
-    assert [s.id for s in load(tmp_path, f"{LOCATION}/photos").samples] == ["a.png", "b.png"]
-    with pytest.raises(SuiteError, match="config and split are about tables"):
-        load(tmp_path, f"{LOCATION}/photos?split=test")
-    write_cache(cache, {"photos/a.png": png(1)}, MOVED, tree=sizes(files))
-    with pytest.raises(DatasetError, match="in huggingface_hub's cache"):
-        load(tmp_path, LOCATION)
 
 
 # -- online: a process of its own, against a server on this machine --------------------------------

@@ -110,16 +110,6 @@ def test_a_file_that_changes_under_the_run_is_refused(tmp_path: Path, table: pa.
         sample.image.load()
 
 
-def test_rows_without_ids_are_counted(tmp_path: Path) -> None:
-    """Their order as texts is that of the rows, over all shards."""
-    for shard in range(2):
-        part = image_table(6, shard * 6).drop_columns(["id"])
-        write_parquet(tmp_path / "data" / f"train-0000{shard}-of-00002.parquet", part)
-    dataset = load(tmp_path, tmp_path / "data")
-    assert [s.id for s in dataset.samples] == [f"{row:09}" for row in range(12)]
-    assert [s.image.load().pixels[0, 0, 0] for s in dataset.samples if s.image] == list(range(12))
-
-
 def _broken_cell(value: Any) -> pa.Table:
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     return pa.table({"id": ["a"], "image": pa.array([value], kind)})

@@ -16,7 +16,6 @@ from pytest_cepbench.datasets.shapes.arena import (
     solve,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import (
-    Instruction,
     Request,
     nearest_choice,
     parse_instruction,
@@ -57,24 +56,6 @@ def test_the_vocabulary_is_closed_and_has_no_idle_word() -> None:
     texts += [step.text for sample in samples for step in sample.gold]
     assert {word for text in texts for word in text.split()} == set(VOCABULARY)
     assert len(VOCABULARY) == len(set(VOCABULARY)) == 66
-
-
-@pytest.mark.parametrize(
-    ("sentence", "expected"),
-    [
-        ("draw three shapes of your choice , then remove the one that comes last",
-         Request(3)),
-        ("draw two small shapes of your choice , then remove the one that comes last",
-         Request(2, "small")),
-        ("draw four cyan shapes of your choice , then remove the one that comes last",
-         Request(4, None, "cyan")),
-        ("draw two large red shapes of your choice , then remove the one that comes last",
-         Request(2, "large", "red")),
-    ],
-)  # fmt: skip
-def test_a_request_says_what_the_choice_has_to_meet(sentence: str, expected: Request) -> None:
-    """Size and color are named or left free, each by itself."""
-    assert parse_instruction(sentence) == Instruction("own", request=expected, end="last")
 
 
 @pytest.mark.parametrize(
