@@ -72,21 +72,14 @@ def test_an_override_binds_what_detection_does_not_know(
     assert bind(spec, "describer", context, force=True).what == "StrangeModel"
 
 
-@pytest.mark.parametrize(
-    ("role", "words"),
-    [
-        ("describer", "describes nothing"),
-        ("detector", "finds no boxes"),
-        ("encoder", "gives no vectors"),
-    ],
-)
+@pytest.mark.parametrize("role", ["describer", "detector", "encoder"])
 def test_a_pipeline_forced_into_a_role_is_refused(
-    tmp_path: Path, context: BindContext, role: RoleName, words: str
+    tmp_path: Path, context: BindContext, role: RoleName
 ) -> None:
     """Force reaches the adapter, which still knows what it cannot load."""
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
     spec = parse_spec(str(write_pipeline(tmp_path / "p")))
-    with pytest.raises(RoleError, match=words):
+    with pytest.raises(RoleError, match=f"cannot be the {role}. Give a"):
         bind(spec, role, context, force=True)
 
 

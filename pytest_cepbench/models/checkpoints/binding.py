@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -32,6 +32,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     check_safetensors,
     list_files,
     readable_files,
+    tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import Placement
@@ -155,57 +156,33 @@ def adapter(
     return bind
 
 
-_ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
-    "describer": (
-        {"transformers": "text_model.text_generation:DESCRIBER"},
-        "describes nothing. Give an image-text-to-text model of transformers",
-    ),
-    "generator": (
-        {"diffusers": "pipelines.roles:GENERATOR"},
-        "cannot be a generator. Give a diffusers pipeline (a folder with model_index.json)",
-    ),
-    "encoder": (
-        {
-            "transformers": "encoders.transformers_encoder:ADAPTER",
-            "open_clip": "encoders.library_encoders:OPEN_CLIP",
-            "timm": "encoders.library_encoders:TIMM",
-            "sentence_transformers": "encoders.library_encoders:SENTENCE_TRANSFORMERS",
-        },
-        (
-            "gives no vectors. Give a vision model of transformers, timm or open_clip, or a "
-            "sentence-transformers model"
-        ),
-    ),
-    "detector": (
-        {"transformers": "detectors.classes_detector:BOXES"},
-        "finds no boxes. Give a detector of transformers (OWLv2, Mask2Former, DETR)",
-    ),
-    "judge": (
-        {"transformers": "text_model.judge:ADAPTER"},
-        "judges nothing. Give an image-text-to-text model of transformers",
-    ),
-    "writer": (
-        {"transformers": "text_model.text_generation:WRITER"},
-        "writes nothing. Give an image-text-to-text model of transformers",
-    ),
-    "editor": (
-        {"diffusers": "pipelines.roles:EDITOR"},
-        "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
-    ),
-    "interleaver": (
-        {},
-        (
-            "cannot be an interleaver unless it describes and draws. Give an Emu3 or a Janus, a "
-            "writer and a generator, or wrap its own code as python:package.module:factory"
-        ),
-    ),
-    "vqa": (
-        {"transformers": "text_model.conversations:VQA"},
-        "answers no questions. Give an image-text-to-text model of transformers",
-    ),
+_ADAPTERS: Mapping[tuple[RoleName, str], str] = {
+    ("describer", "transformers"): "text_model.text_generation:DESCRIBER",
+    ("generator", "diffusers"): "pipelines.roles:GENERATOR",
+    ("encoder", "transformers"): "encoders.transformers_encoder:ADAPTER",
+    ("encoder", "open_clip"): "encoders.library_encoders:OPEN_CLIP",
+    ("encoder", "timm"): "encoders.library_encoders:TIMM",
+    ("encoder", "sentence_transformers"): "encoders.library_encoders:SENTENCE_TRANSFORMERS",
+    ("detector", "transformers"): "detectors.classes_detector:BOXES",
+    ("judge", "transformers"): "text_model.judge:ADAPTER",
+    ("writer", "transformers"): "text_model.text_generation:WRITER",
+    ("editor", "diffusers"): "pipelines.roles:EDITOR",
+    ("vqa", "transformers"): "text_model.conversations:VQA",
 }
-"""The adapter of each role and kind of checkpoint, and what is said where there is none. An adapter
-is imported alone, so that a describer binds where diffusers is not installed."""
+"""The adapter of each role and kind of checkpoint. It is imported alone, so that a describer binds
+where diffusers is not installed."""
+
+_READS_IMAGES = "an image-text-to-text model of transformers"
+
+_EXPECTED: Mapping[RoleName, str] = {
+    **dict.fromkeys(("describer", "judge", "writer", "vqa"), _READS_IMAGES),
+    "generator": "a diffusers pipeline (a folder with model_index.json)",
+    "encoder": "a model of transformers or timm that sees, an open_clip, or sentence-transformers",
+    "detector": "a detector of transformers (OWLv2, Mask2Former, DETR)",
+    "editor": "a diffusers pipeline that takes an image and a text",
+    "interleaver": "an Emu3 or a Janus, a writer and a generator, or a python: model",
+}
+"""What can play each role, for people."""
 
 _DETECTORS = {
     "owlv2": "detectors.transformers_detector:ADAPTER",
@@ -249,7 +226,6 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"{is_what}, so it can be the {able}, not the {role}. Give it as --{roles[0]}"
         )
     complete_checkpoint(checkpoint)
-    adapters, otherwise = _ADAPTERS[role]
     with_one_load = role in (*UNIFIED_ROLES, "writer", "interleaver") and is_unified(roles)
     if with_one_load or (role == "generator" and "describer" in roles):
         place = "text_model.unified:bind_unified"
@@ -257,12 +233,13 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         place = "sounds.generators:ADAPTER"
     elif role == "describer" and checkpoint.what.endswith("ForCTC"):
         place = "sounds.feature_extractor:CTC_DESCRIBER"
-    elif checkpoint.kind not in adapters:
+    elif (role, checkpoint.kind) not in _ADAPTERS:
         raise RoleError(
-            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"
+            f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint cannot be the "
+            f"{role}. Give {_EXPECTED[role]}"
         )
     else:
-        place = adapters[checkpoint.kind]
+        place = _ADAPTERS[role, checkpoint.kind]
         if role == "detector":
             place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)
     bind_role: Bind = resolve_name(f"pytest_cepbench.models.{place}")
@@ -292,26 +269,6 @@ def weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
     return size or None
 
 
-def quantization_method(checkpoint: Checkpoint) -> str | None:
-    """The method by which the weights of a transformers checkpoint are quantized; None for others.
-
-    Raises CheckpointError for a `quantization_config` that names none.
-    """
-    stated = checkpoint.quantization
-    if not stated:
-        return None
-    method = stated.get("quant_method") if isinstance(stated, dict) else None
-    # The first versions of bitsandbytes' support wrote no method.
-    if method is None and isinstance(stated, dict):
-        method = "bitsandbytes" if {"load_in_8bit", "load_in_4bit"} & stated.keys() else None
-    if not isinstance(method, str):
-        raise CheckpointError(
-            f"{checkpoint.path / 'config.json'}: a quantization_config without quant_method, so "
-            "nothing says how its weights are read"
-        )
-    return method
-
-
 # -- trained parts that change nothing -------------------------------------------------------------
 # A gate of a checkpoint whose trained parts change nothing measures what was accepted before the
 # training. That is found in the files, since stored results are not computed again and load no
@@ -320,8 +277,6 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
 
 _FACTOR = re.compile(r"(.*[._])(lora_(embedding_)?[AB]|lora_down|lora_up|down|up)(\.weight)?")
 """Names of the matrices whose product a layer adds: where one is zero, it adds nothing."""
-
-_SCALE = re.compile(r".*\.alpha")
 
 
 def idle_parts(checkpoint: Checkpoint) -> IdleParts:
@@ -333,72 +288,69 @@ def idle_parts(checkpoint: Checkpoint) -> IdleParts:
 
     Raises CheckpointError for files that cannot be read.
     """
-    trained = [p for p in checkpoint.parts if p.name in ("adapter", LORA) or _replaces(p)]
-    idle = [part for part in trained if _is_idle(checkpoint, part)]
+    trained = [p for p in checkpoint.parts if p.name in ("adapter", LORA) or p.replaces]
+    idle = [
+        part
+        for part in trained
+        if (_is_equal(checkpoint, part) if part.replaces else _adds_nothing(part))
+    ]
     whole = bool(idle) and len(idle) == len(trained)
     return IdleParts(
         tuple(
             f"{part.path} is equal to the {part.name} that it replaces"
-            if _replaces(part)
+            if part.replaces
             else f"{part.path} changes nothing: it is as a training begins"
             for part in idle
             # A training's folder holds components that it left as they were.
-            if whole or not _replaces(part)
+            if whole or not part.replaces
         ),
         whole,
     )
 
 
-def _replaces(part: CheckpointPart) -> bool:
-    return bool(part.component) or part.name in part.supplies
-
-
-def _is_idle(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
-    if _replaces(part):
-        folder = checkpoint.path / part.name
-        names = readable_files(list_files(folder), "transformers", {}, checkpoint.options)
-        own = _tensor_places(path for _, path in part.paths())
-        base = _tensor_places(folder / name for name in names)
-        return bool(own) and own.keys() <= base.keys() and _are_equal(own, base)
-    state = read_tensors(part.path if part.name == LORA else adapter_weights(part.path))
+def _adds_nothing(lora: CheckpointPart) -> bool:
+    state = read_tensors(lora.path if lora.name == LORA else adapter_weights(lora.path))
     layers: dict[str, bool] = defaultdict(lambda: True)  # whether all matrices hold something
     for name, tensor in state.items():
         if (match := _FACTOR.fullmatch(name)) is not None:
             layers[match[1]] &= bool(tensor.any())
-        elif not _SCALE.fullmatch(name):
+        elif not name.endswith(".alpha"):
             return False
     return bool(layers) and not any(layers.values())
 
 
-def _tensor_places(paths: Iterable[Path]) -> dict[str, Path]:
-    """The file of each tensor that safetensors hold."""
-    files = [path for path in paths if path.suffix == ".safetensors" and path.is_file()]
-    return {name: path for path in files for name in check_safetensors(path)}
-
-
-def _are_equal(trained: Mapping[str, Path], base: Mapping[str, Path]) -> bool:
-    """Whether tensors have the values of the base's, in their own precision.
-
-    trained, base: the file of each, by name. A file is opened once: its header names all tensors.
-    """
+def _is_equal(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
+    """Whether a component's tensors are those that it replaces, in its own precision."""
     import torch
     from safetensors import safe_open
 
+    folder = checkpoint.path / part.name
+    names = readable_files(list_files(folder), "transformers", {}, checkpoint.options)
+    own, base = (
+        {
+            name: file
+            for file in files
+            if file.suffix == ".safetensors"
+            for name in tensor_shapes(file)
+        }
+        for files in ([path for _, path in part.paths()], [folder / name for name in names])
+    )
+    if not own or not own.keys() <= base.keys():
+        return False
     with ExitStack() as opened:
 
         @cache
-        def file(path: Path) -> Any:
+        def file(path: Path) -> Any:  # opened once: its header names all tensors
             return opened.enter_context(safe_open(path, framework="pt"))
 
-        for name, path in trained.items():
+        for name, path in own.items():
             try:
-                own = file(path).get_tensor(name)
-                replaced = file(base[name]).get_tensor(name)
+                tensors = [file(place[name]).get_tensor(name) for place in (own, base)]
             except Exception as error:  # a file that is being written raises anything
                 line = error_line(error)
                 raise CheckpointError(f"{path}: {name} cannot be read: {line}") from error
             # As bytes, since torch does not compare numbers of all types.
-            values = [each.to(own.dtype).flatten().view(torch.uint8) for each in (own, replaced)]
-            if own.shape != replaced.shape or not torch.equal(*values):
+            values = [t.to(tensors[0].dtype).flatten().view(torch.uint8) for t in tensors]
+            if tensors[0].shape != tensors[1].shape or not torch.equal(*values):
                 return False
     return True

@@ -100,34 +100,67 @@ class Checkpoint:
         return own[0].path if own else self.path
 
     @property
-    def quantization(self) -> Any:
-        """What a transformers model's configuration says of quantized weights; None for others."""
-        if self.kind != "transformers":
-            return None
+    def quantization(self) -> str | None:
+        """The method by which the weights of a transformers model are quantized; None for others.
+
+        Raises CheckpointError for a `quantization_config` that names none.
+        """
         text = self.config.get("text_config")
         inner = text.get("quantization_config") if isinstance(text, dict) else None
-        return self.config.get("quantization_config") or inner
+        stated = self.config.get("quantization_config") or inner
+        if self.kind != "transformers" or not stated:
+            return None
+        stated = stated if isinstance(stated, dict) else {}
+        # The first versions of bitsandbytes' support wrote no method.
+        old = "bitsandbytes" if {"load_in_8bit", "load_in_4bit"} & stated.keys() else None
+        method = stated.get("quant_method", old)
+        if not isinstance(method, str):
+            raise CheckpointError(
+                f"{self.path / 'config.json'}: a quantization_config without quant_method, so "
+                "nothing says how its weights are read"
+            )
+        return method
 
     @contextmanager
     def preparation_folder(self) -> Iterator[Path]:
         """A folder from which a library reads processor and tokenizer, for as long as it does."""
-        if not any(part.name in PREPARATIONS for part in self.parts):
+        if not any(part.name in _PREPARATIONS for part in self.parts):
             yield self.path
             return
-        with linked_folder(preparation_files(self.path, self.parts)) as folder:
+        with linked_folder(self._preparation_files()) as folder:
             yield folder
 
     @property
     def tokenizer_folder(self) -> Path:
         """Where the tokenizer lies."""
-        brought = [part.path for part in self.parts if brings_tokenizer(part)]
+        brought = [p.path for p in self.parts if any(_fits(n, _TOKENIZERS) for n, _ in p.paths())]
         return brought[-1] if brought else self.path
 
     def preparation_file(self, name: str) -> Path:
         """Where a file of the processor or the tokenizer lies; it need not be there."""
-        apart = any(part.name in PREPARATIONS for part in self.parts)
-        files = preparation_files(self.path, self.parts) if apart else {}
-        return files.get(name, self.path / name)
+        return self._preparation_files().get(name, self.path / name)
+
+    def _preparation_files(self) -> Mapping[str, Path]:
+        """Name and place of each file of processor and tokenizer, and of what says their class.
+
+        A part that brings a tokenizer takes the place of all of the files of the one before it, and
+        so does an image processor; a chat template only takes that of another.
+        """
+        own = (*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py")
+        files = {name: self.path / name for name in _matching(own, self.path)}
+        for part in self.parts:
+            if part.name not in _PREPARATIONS:
+                continue
+            brought = dict(part.paths())
+            for marks, replaced in (
+                (PROCESSOR_FILES[:2], PROCESSOR_FILES[: -len(_TEMPLATES)]),
+                (_TOKENIZERS, TOKENIZER_FILES[: -len(_TEMPLATES)]),
+                ((*_TEMPLATES, "chat_template.json"),) * 2,
+            ):
+                if any(_fits(name, marks) for name in brought):
+                    files = {n: path for n, path in files.items() if not _fits(n, replaced)}
+            files |= brought
+        return files
 
     def readable(self, names: Iterable[str]) -> list[str]:
         """Those of the files in its own folder that loading reads.
@@ -140,8 +173,7 @@ class Checkpoint:
             name
             for name in readable_files(names, self.kind, self.config, self.options)
             if (component := name.partition("/")[0]) not in replaced
-            and not (component in supplied and is_weights(name))
-            and not (self.weights_part is not None and is_weights(name))
+            and not (is_weights(name) and (component in supplied or self.weights_part))
         ]
 
     @contextmanager
@@ -209,73 +241,55 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
 _VERSION = 1
 
 
-def _refuse_pointers(name: str, path: Path) -> None:
-    """Raise CheckpointError for a configuration by which transformers reads something elsewhere.
-
-    name: of the file, without folders.
-    """
-    config = read_json(path) if name in ("config.json", "tokenizer_config.json") else {}
-    if name == "tokenizer_config.json":
-        for key, value in config.items():
-            # Until 5, transformers reads these in the place of the folder's own.
-            other = Path(value) if key.endswith("_file") and isinstance(value, str) else path
-            if other.absolute().parent != path.absolute().parent and other.is_file():
-                raise CheckpointError(
-                    f"{path}: {key} is {value!r}, a file that no fingerprint covers. Remove the "
-                    "entry"
-                )
-        return
-    for key in ("attn_implementation", "_attn_implementation"):
-        if "/" in (kernel := str(config.get(key))):
-            raise CheckpointError(
-                f"{path}: {key} is {kernel!r}, a kernel of the hub: code that would be fetched and "
-                "run, and that no fingerprint covers. Remove the entry"
-            )
-    backbone = str(config.get("backbone"))
-    if "/" in backbone and config.get("backbone_config") is None:
-        raise CheckpointError(
-            f"{path}: its backbone would be built by the configuration of {backbone!r}, which no "
-            "fingerprint covers. Save the model again with a release of transformers that writes "
-            "backbone_config"
-        )
-
-
 def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]]) -> None:
     """Raise CheckpointError where a library would follow a name out of the checkpoint.
 
     files: that loading reads.
     """
-    if checkpoint.kind == "open_clip":
-        vision = (checkpoint.config.get("model_cfg") or {}).get("vision_cfg") or {}
-        # timm takes SOURCE:NAME for the configuration of a folder or of the hub.
-        if ":" in (tower := str(vision.get("timm_model_name"))):
-            raise CheckpointError(
-                f"{checkpoint.path}: its image tower would be built by the configuration of "
-                f"{tower!r} (timm_model_name), which no fingerprint covers. Give timm's own name"
-            )
+
+    def refuse(place: Path, fault: str, remedy: str) -> None:
+        raise CheckpointError(f"{place}: {fault}, which no fingerprint covers. {remedy}")
+
+    vision = (checkpoint.config.get("model_cfg") or {}).get("vision_cfg") or {}
+    # timm takes SOURCE:NAME for the configuration of a folder or of the hub.
+    if checkpoint.kind == "open_clip" and ":" in str(tower := vision.get("timm_model_name")):
+        fault = (
+            f"its image tower would be built by the configuration of {tower!r} (timm_model_name)"
+        )
+        refuse(checkpoint.path, fault, "Give timm's own name")
     for name, path in files:
-        _refuse_pointers(PurePosixPath(name).name, path)
-    if checkpoint.options.trust_remote_code:
-        for reference in (checkpoint.config.get("auto_map") or {}).values():
-            for name in reference if isinstance(reference, list) else [reference]:
-                repository, separator, target = str(name).partition("--")
-                if separator:
-                    raise CheckpointError(
-                        f"{checkpoint.path}: its code lies in another repository ({repository}), "
-                        "so no fingerprint can vouch for it. Copy the Python files beside the "
-                        f'weights and shorten the entry in auto_map to "{target}"'
-                    )
+        file = PurePosixPath(name).name
+        config = read_json(path) if file in ("config.json", "tokenizer_config.json") else {}
+        for key, value in config.items() if file == "tokenizer_config.json" else ():
+            # Until 5, transformers reads these in the place of the folder's own.
+            other = Path(value) if key.endswith("_file") and isinstance(value, str) else path
+            if other.absolute().parent != path.absolute().parent and other.is_file():
+                refuse(path, f"{key} is the file {value!r}", "Remove the entry")
+        for key in ("attn_implementation", "_attn_implementation"):
+            if "/" in (kernel := str(config.get(key))):
+                fault = f"{key} is {kernel!r}, a kernel of the hub: code that would be run"
+                refuse(path, fault, "Remove the entry")
+        backbone = str(config.get("backbone"))
+        if "/" in backbone and config.get("backbone_config") is None:
+            fault = f"its backbone would be built by the configuration of {backbone!r}"
+            refuse(path, fault, "Save it again with a transformers that writes backbone_config")
+    code = checkpoint.config.get("auto_map") if checkpoint.options.trust_remote_code else None
+    for reference in (code or {}).values():
+        for name in reference if isinstance(reference, list) else [reference]:
+            repository, separator, target = str(name).partition("--")
+            if separator:
+                remedy = "Copy the Python files beside the weights and shorten the entry in "
+                remedy += f'auto_map to "{target}"'
+                refuse(checkpoint.path, f"its code lies in the repository {repository}", remedy)
     # A model of its own that processors of sounds load, by either file.
     for name in ("processor_config.json", "audio_tokenizer_config.json"):
-        file = checkpoint.preparation_file(name)
-        stated = read_json(file) if checkpoint.kind == "transformers" and file.is_file() else {}
+        path = checkpoint.preparation_file(name)
+        stated = read_json(path) if checkpoint.kind == "transformers" and path.is_file() else {}
         if inner := stated.get("audio_tokenizer"):
             stated = inner if isinstance(inner, dict) else {}
         if elsewhere := stated.get("audio_tokenizer_name_or_path"):
-            raise CheckpointError(
-                f"{file}: its audio tokenizer would be loaded from {elsewhere!r}, so no "
-                "fingerprint can vouch for it. Remove the entry where the model reads images alone"
-            )
+            fault = f"its audio tokenizer would be loaded from {elsewhere!r}"
+            refuse(path, fault, "Remove the entry where the model reads images alone")
 
 
 def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str:
@@ -349,12 +363,17 @@ class CheckpointPart:
     revision: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def replaces(self) -> bool:
+        """Whether it takes the place of a component of a pipeline."""
+        return bool(self.component) or self.name in self.supplies
+
     def paths(self) -> list[tuple[str, Path]]:
         """Each file's name and where it lies."""
         return [(name, self.path / name if name else self.path) for name in self.files(self.path)]
 
 
-PREPARATIONS = ("processor", "tokenizer")
+_PREPARATIONS = ("processor", "tokenizer")
 """Names of the parts that hold a processor or a tokenizer."""
 
 _TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
@@ -391,11 +410,6 @@ def has_processor(folder: Path) -> bool:
     return any((folder / name).is_file() for name in PROCESSOR_FILES[:2])
 
 
-def brings_tokenizer(part: CheckpointPart) -> bool:
-    """Whether a part holds the tokenizer."""
-    return any(_fits(name, _TOKENIZERS) for name, _ in part.paths())
-
-
 def preparation_part(
     folder: Path, *, images: bool, texts: bool, revision: str | None = None
 ) -> CheckpointPart:
@@ -416,28 +430,3 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
         fnmatch.fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
         for pattern in patterns
     )
-
-
-def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[str, Path]:
-    """Name and place of each file of the processor and the tokenizer, and of what says their class.
-
-    folder: of the checkpoint. A part that brings a tokenizer takes the place of all of the files of
-    the one before it, and so does an image processor; a chat template only takes that of another.
-    """
-    own = (*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py")
-    files = {name: folder / name for name in _matching(own, folder)}
-    for part in parts:
-        if part.name not in PREPARATIONS:
-            continue
-        brought = dict(part.paths())
-        for has, patterns in (
-            (any(_fits(name, PROCESSOR_FILES[:2]) for name in brought), PROCESSOR_FILES),
-            (any(_fits(name, _TOKENIZERS) for name in brought), TOKENIZER_FILES),
-        ):
-            replaced = patterns[: -len(_TEMPLATES)] if has else ()
-            files = {n: path for n, path in files.items() if not _fits(n, replaced)}
-        templates = (*_TEMPLATES, "chat_template.json")
-        if any(_fits(name, templates) for name in brought):
-            files = {n: path for n, path in files.items() if not _fits(n, templates)}
-        files |= brought
-    return files

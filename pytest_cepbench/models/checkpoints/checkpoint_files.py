@@ -18,7 +18,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -93,47 +92,42 @@ def readable_files(
     component has it; whatever lies in its root (single-file weights) or in folders that its index
     does not name is not read. A sentence-transformers model's are those of its modules.
     """
-    names = sorted(names)
-    holders = _parts(kind, config)
-    folders = [".", *holders]
+    paths = [PurePosixPath(name) for name in sorted(names)]
+    holders = _holders(kind, config)
+    folders = {".", *holders}
     if kind == "sentence_transformers":
-        folders += [_folder(module) for module in config["modules"]]
-    if kind == "transformers":
-        # A processor's second tokenizer has a folder of its own.
-        parents = {PurePosixPath(name).parent for name in names}
-        folders += [str(path) for path in sorted(parents) if _TOKENIZER.fullmatch(str(path))]
-    wanted = [name for name in names if options.trust_remote_code and _code_reads(name, kind)]
-    for folder in dict.fromkeys(folders):
-        inside = [PurePosixPath(name) for name in names]
-        inside = [path for path in inside if str(path.parent) == folder]
-        if folder in holders:
-            wanted += _weights(list(map(str, inside)), kind, options)
-        wanted += [
-            str(path)
-            for path in inside
-            if path.suffix in _CONFIG_SUFFIXES
-            and not _NOT_READ.fullmatch(path.name)
-            # An index goes with its weights.
-            and not (".safetensors.index" in path.name or path.name.endswith(".bin.index.json"))
-        ]
-        prefix = "" if folder == "." else f"{folder}/"
-        wanted += [n for n in names if n.startswith(f"{prefix}additional_chat_templates/")]
-    return sorted(set(wanted))
+        folders |= {_folder(module) for module in config["modules"]}
+    if kind == "transformers":  # a processor's second tokenizer has a folder of its own
+        folders |= {str(p.parent) for p in paths if _TOKENIZER.fullmatch(str(p.parent))}
+    templates = tuple(f"{f}/additional_chat_templates/".removeprefix("./") for f in folders)
+    wanted = {str(path) for path in paths if str(path).startswith(templates)}
+    for path in paths:
+        if _NOT_READ.fullmatch(path.name):
+            continue
+        # An index goes with its weights.
+        index = ".safetensors.index" in path.name or path.name.endswith(".bin.index.json")
+        configures = path.suffix in _CONFIG_SUFFIXES and not index
+        if (configures and str(path.parent) in folders) or (
+            options.trust_remote_code and _code_reads(path, kind)
+        ):
+            wanted.add(str(path))
+    for folder in holders:
+        wanted.update(_weights([str(p) for p in paths if str(p.parent) == folder], kind, options))
+    return sorted(wanted)
 
 
-def _code_reads(name: str, kind: CheckpointKind) -> bool:
+def _code_reads(path: PurePosixPath, kind: CheckpointKind) -> bool:
     """Whether a file is code, or may be data that a checkpoint's own code reads, in any folder."""
-    path = PurePosixPath(name)
-    if _NOT_READ.fullmatch(path.name) or name.startswith("checkpoint-"):
+    if path.parts[0].startswith("checkpoint-"):
         return False
-    if is_weights(name):
+    if is_weights(path.name):
         # Those of a folder inside are its code's alone; the other kinds' components have variants.
         within = kind == "transformers" and len(path.parts) > 1
-        return within and not _NOT_MODEL.search(name)
+        return within and not _NOT_MODEL.search(str(path))
     return path.suffix in _CODE_SUFFIXES
 
 
-def _parts(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
+def _holders(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
     """The folders of a checkpoint that can hold weights, "." for its own."""
     if kind == "diffusers":
         return component_names(config)
@@ -168,53 +162,35 @@ def is_weights(name: str) -> bool:
 
 
 def _weights(names: list[str], kind: CheckpointKind, options: SourceOptions) -> list[str]:
-    safe = [name for name in names if ".safetensors" in PurePosixPath(name).name]
-    safe = [name for name in safe if not PurePosixPath(name).name.startswith("consolidated")]
-    weights = safe
-    if not any(name.endswith(".safetensors") for name in safe) and options.allow_pickle:
+    """The files of weights that are read of those in one folder."""
+    files = [(PurePosixPath(name).name, name) for name in names]
+    weights = [
+        name
+        for file, name in files
+        if ".safetensors" in file and not file.startswith("consolidated")
+    ]
+    if not any(name.endswith(".safetensors") for name in weights) and options.allow_pickle:
         weights = [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
-    own = [n for n in weights if PurePosixPath(n).name.startswith("open_clip_")]
+    own = [name for name in weights if PurePosixPath(name).name.startswith("open_clip_")]
     if kind == "open_clip" and own:
         return own  # the same repository often holds transformers' copy of the weights
     if kind in ("open_clip", "timm"):
         return weights  # these know no variants, so a dot in a name means nothing
-    plain = [name for name in weights if _variant_of(name) is None]
     chosen = [name for name in weights if _variant_of(name) == options.variant]
-    return chosen or plain
+    return chosen or [name for name in weights if _variant_of(name) is None]
 
 
 def _variant_of(name: str) -> str | None:
     """The variant "fp16" of model.fp16.safetensors, its shards and index; None of plain files."""
-    base = PurePosixPath(name).name.split(".safetensors")[0].split(".bin")[0]
-    index = re.search(r"\.index\.(\w+)\.json$", name)
-    if index:
+    if index := re.search(r"\.index\.(\w+)\.json$", name):
         return index[1]
-    stem = _SHARD.sub("", base)
-    return stem.partition(".")[2] or None
-
-
-def _no_weights(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
-    pickled = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
-    pickled = [name for name in pickled if _PICKLED.fullmatch(name)]
-    if pickled:
-        return (
-            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can "
-            "run code. Save them as safetensors, or add allow_pickle=true to the model's spec if "
-            "you trust where they come from"
-        )
-    variants = sorted({v for n in names if ".safetensors" in n and (v := _variant_of(n))})
-    if variants:
-        return (
-            f"{folder}: the weights are there in the variant {' and '.join(variants)} only: add "
-            f"variant={variants[0]} to the model's spec"
-        )
-    return f"{folder}: no weights. Expected safetensors, found {', '.join(names) or 'no files'}"
+    base = PurePosixPath(name).name.split(".safetensors")[0].split(".bin")[0]
+    return _SHARD.sub("", base).partition(".")[2] or None
 
 
 def check_weights(
     folder: Path,
-    readable: Iterable[str],
+    readable: Collection[str],
     config: Mapping[str, Any],
     kind: CheckpointKind,
     *,
@@ -225,105 +201,118 @@ def check_weights(
     readable: what `readable_files` gave for the folder. Reads headers, each once, never tensors.
     scaled: whether weights may be whole numbers, since a quantization says how they are scaled.
     """
-    readable = list(readable)
-
-    @cache
-    def header(name: str) -> dict[str, dict[str, Any]]:
-        return check_safetensors(folder / name)
-
-    for part in _parts(kind, config):
-        inside = folder / part
+    for holder in _holders(kind, config):
+        inside = folder / holder
         if not inside.is_dir():
             raise CheckpointError(
-                f"{folder}: its index names a component {part!r}, and no such folder is there"
+                f"{folder}: its index names a component {holder!r}, and no such folder is there"
             )
         # Schedulers, tokenizers and processors have configuration files of other names.
         if kind == "diffusers" and not (inside / "config.json").is_file():
             continue
-        own = [name for name in readable if str(PurePosixPath(name).parent) == part]
-        if not any(PurePosixPath(name).suffix in WEIGHT_SUFFIXES for name in own):
-            raise CheckpointError(_no_weights(inside))
-    for name in readable:
-        if name.endswith(".safetensors"):
-            header(name)
-        elif ".index" in name and name.endswith(".json"):
-            parent = PurePosixPath(name).parent
-            places = read_json(folder / name).get("weight_map")
-            named = set(map(str, places.values())) if isinstance(places, dict) else set()
-            if not named:
-                raise CheckpointError(
-                    f"{folder / name}: no weight_map, so it names no weights. Was it written "
-                    "completely?"
+        own = (path for path in map(PurePosixPath, readable) if str(path.parent) == holder)
+        if not any(path.suffix in WEIGHT_SUFFIXES for path in own):
+            names = sorted(path.name for path in inside.iterdir() if path.is_file())
+            variants = {v for n in names if ".safetensors" in n and (v := _variant_of(n))}
+            hint = f"Add variant={min(variants)} to the model's spec" if variants else ""
+            if any(_PICKLED.fullmatch(name) for name in names):
+                hint = (
+                    "Unpickling can run code: save them as safetensors, or add allow_pickle=true "
+                    "to the model's spec if you trust where they come from"
                 )
-            missing = sorted(shard for shard in named if not (folder / parent / shard).is_file())
-            if missing:
-                raise CheckpointError(
-                    f"{folder / parent}: {len(missing)} of the {len(named)} weight files that "
-                    f"{PurePosixPath(name).name} names are missing: {', '.join(missing[:5])}"
-                )
-            # Libraries follow such a name anywhere, and no fingerprint would cover what they read.
-            if apart := sorted(shard for shard in named if str(parent / shard) not in readable):
-                raise CheckpointError(
-                    f"{folder / name}: names {few_of(apart)}, which is none of the weights that "
-                    "lie beside it. Keep them all in its folder, under the names that they were "
-                    "saved with"
-                )
-            whole = PurePosixPath(name).name.partition(".index.")[0]
-            if str(parent / whole) in readable and whole not in named:
-                # transformers reads the one file and diffusers the shards, whichever is older.
-                raise CheckpointError(
-                    f"{folder / name}: names {len(named)} shards, and {whole} beside it is none of "
-                    "them: weights of two times in one folder. Remove those that are out of date"
-                )
-            shards = [str(parent / shard) for shard in named if shard.endswith(".safetensors")]
-            counts = Counter(tensor for shard in shards for tensor in header(shard))
-            if twice := sorted(tensor for tensor, count in counts.items() if count > 1):
-                raise CheckpointError(
-                    f"{folder / name}: several of its shards hold {few_of(twice)}, as where shards "
-                    "of two times lie in one folder. Save the model again into an empty one"
-                )
-    for name in () if scaled else filter(lambda name: name.endswith(".safetensors"), readable):
-        tensors = header(name).items()
-        numbers = [n for n, t in tensors if n.endswith("weight") and t["dtype"][0] in "IU"]
+            found = ", ".join(names) or "no files"
+            raise CheckpointError(
+                f"{inside}: no weights. Expected safetensors, found {found}. {hint}".rstrip()
+            )
+    headers = {n: check_safetensors(folder / n) for n in readable if n.endswith(".safetensors")}
+    for name, header in headers.items() if not scaled else ():
+        numbers = [
+            n for n, own in header.items() if n.endswith("weight") and own["dtype"][0] in "IU"
+        ]
         if numbers:
             raise CheckpointError(
                 f"{folder / name}: whole numbers in {few_of(numbers)}, and config.json has no "
                 "quantization_config that says how they are scaled. Save the model again as its "
                 "quantizer does"
             )
+    for name in readable:
+        if ".index" in name and name.endswith(".json"):
+            _check_index(folder, name, readable, headers)
+
+
+def _check_index(
+    folder: Path, name: str, readable: Collection[str], headers: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Raise CheckpointError unless an index names exactly the shards that lie beside it.
+
+    headers: of the safetensors of the folder, by their names.
+    """
+    index, parent = folder / name, PurePosixPath(name).parent
+    places = read_json(index).get("weight_map")
+    named = set(map(str, places.values())) if isinstance(places, dict) else set()
+    if not named:
+        raise CheckpointError(
+            f"{index}: no weight_map, so it names no weights. Was it written completely?"
+        )
+    # Libraries follow such a name anywhere, and no fingerprint would cover what they read.
+    if apart := sorted(shard for shard in named if str(parent / shard) not in readable):
+        raise CheckpointError(
+            f"{index}: of the {len(named)} weight files that it names {few_of(apart)} do not lie "
+            "beside it. Keep them all in its folder, under the names that they were saved with"
+        )
+    whole = index.name.partition(".index.")[0]
+    if str(parent / whole) in readable and whole not in named:
+        # transformers reads the one file and diffusers the shards, whichever is older.
+        raise CheckpointError(
+            f"{index}: names {len(named)} shards, and {whole} beside it is none of them: weights "
+            "of two times in one folder. Remove those that are out of date"
+        )
+    counts = Counter(tensor for shard in named for tensor in headers.get(str(parent / shard), ()))
+    if twice := sorted(tensor for tensor, count in counts.items() if count > 1):
+        raise CheckpointError(
+            f"{index}: several of its shards hold {few_of(twice)}, as where shards of two times "
+            "lie in one folder. Save the model again into an empty one"
+        )
 
 
 def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:
     """What a safetensors file's header says of each tensor: dtype, shape and place of its bytes.
 
-    Raises CheckpointError when it is no whole file, and as `refuse_ungathered`. The format is 8
-    bytes of header length (little endian), a JSON header with each tensor's `data_offsets`, and the
-    data; a copy that was interrupted ends before its last tensor.
+    Raises CheckpointError when it is no whole file, and as `refuse_ungathered`.
     """
-    remedy = "it is damaged or was copied only in part: write or fetch it again"
     try:
         with open_regular(path) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            length = int.from_bytes(stream.read(8), "little")
-            if size < 8 or length > size - 8:
-                raise CheckpointError(
-                    f"{path}: {size:,} bytes, shorter than its own header says; {remedy}"
-                )
-            tensors = dict(parse_header(stream, length))
+            tensors = _read_header(stream)
         tensors.pop("__metadata__", None)
-        end = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
         # Quantized layers keep empty whole numbers.
         empty = [n for n, own in tensors.items() if own["shape"] == [0] and "F" in own["dtype"]]
     except OSError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise CheckpointError(f"{path}: not a safetensors file ({error}); {remedy}") from error
-    if 8 + length + end != size:
         raise CheckpointError(
-            f"{path}: {size:,} bytes where its header describes {8 + length + end:,}; {remedy}"
-        )
+            f"{path}: not a whole safetensors file ({error}): it is damaged or was copied only in "
+            "part: write or fetch it again"
+        ) from error
     refuse_ungathered(path, empty)
     return tensors
+
+
+def _read_header(stream: BinaryIO) -> dict[str, Any]:
+    """The header of a safetensors file, whose values come next. Raises ValueError for no whole one.
+
+    The format is 8 bytes of header length (little endian), a JSON header with each tensor's
+    `data_offsets`, and the data; a copy that was interrupted ends before its last tensor.
+    """
+    size = os.fstat(stream.fileno()).st_size
+    length = int.from_bytes(stream.read(8), "little")
+    if size < 8 or length > min(size - 8, _MOST_HEADER):
+        raise ValueError(f"{size:,} bytes, and a header of {length:,}")
+    header = dict(parse_json(stream.read(length).decode()))
+    ends = (own["data_offsets"][1] for name, own in header.items() if name != "__metadata__")
+    described = 8 + length + max(ends, default=0)
+    if described != size:
+        raise ValueError(f"{size:,} bytes where its header describes {described:,}")
+    return header
 
 
 def tensor_shapes(path: Path) -> Mapping[str, tuple[int, ...]]:
@@ -343,15 +332,6 @@ def refuse_ungathered(path: Path, empty: Collection[str]) -> None:
             "stage3_gather_16bit_weights_on_model_save set to true (zero_optimization), or make "
             "whole weights of the training's own state with zero_to_fp32.py"
         )
-
-
-def parse_header(stream: BinaryIO, length: int) -> Any:
-    """The header of a safetensors file, behind its length. Raises ValueError where it is none."""
-    if length > _MOST_HEADER:
-        raise ValueError(
-            f"a header of {length:,} bytes; the format's own limit is {_MOST_HEADER:,}"
-        )
-    return parse_json(stream.read(length).decode())
 
 
 @contextmanager
@@ -423,12 +403,12 @@ def wrapped_names(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
 @contextmanager
 def unwrapped_file(path: Path) -> Iterator[Path]:
     """A file of weights in which tensors have the model's own names: itself, or a copy."""
-    own = own_names(tensor_shapes(path), path) if path.suffix == ".safetensors" else {}
-    if all(name == short for name, short in own.items()):
+    names = wrapped_names({path.name: path}) if path.suffix == ".safetensors" else {}
+    if not names:
         yield path
         return
     with linked_folder({}) as folder:
-        copy_renamed(path, folder / path.name, own)
+        copy_renamed(path, folder / path.name, names[path.name])
         yield folder / path.name
 
 
@@ -441,8 +421,7 @@ def copy_renamed(source: Path, target: Path, own: dict[str, str]) -> None:
         target.write_text(json.dumps(index), encoding="utf-8")
         return
     with open_regular(source) as stream, target.open("xb") as copy:
-        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
-        named = {own.get(name, name): tensor for name, tensor in header.items()}
+        named = {own.get(name, name): tensor for name, tensor in _read_header(stream).items()}
         text = json.dumps(named, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # libraries map the values, which have to be aligned
         copy.write(len(text).to_bytes(8, "little") + text)

@@ -23,41 +23,24 @@ CheckpointKind = Literal[
 ]
 
 
-# Pipelines that have a text encoder and yet need, or make, something else than text and an image.
 _OTHER_PIPELINES = {
-    "Depth2Img": "needs a depth beside the text",
-    "Inpaint": "fills in an image that it is given",
-    "Fill": "fills in an image that it is given",
-    "DiffEdit": "needs a mask beside the text",
-    "LEdits": "needs the inversion of an image beside the text",
-    "ChronoEdit": "makes video",
-    "Upscal": "enlarges an image that it is given",
-    "SuperResolution": "enlarges an image that it is given",
-    "Variation": "varies an image that it is given",
-    "Control": "needs a control image beside the text",
-    "Adapter": "needs a control image beside the text",
-    "Prior": "makes embeddings, not images",
-    "Video": "makes video",
-    "Animat": "makes video",
-    "Wan": "makes video",
-    "LTX": "makes video",
-    "Mochi": "makes video",
-    "Allegro": "makes video",
-    "Latte": "makes video",
-    **dict.fromkeys(
-        ("I2V", "T2V", "World", "SkyReels", "Helios", "AnyFlow", "Cosmos2_5", "PIA", "LucyEdit"),
-        "makes video",
+    "makes video": (
+        "Video", "Animat", "Wan", "LTX", "Mochi", "Allegro", "Latte", "ChronoEdit", "I2V", "T2V",
+        "World", "SkyReels", "Helios", "AnyFlow", "Cosmos2_5", "PIA", "LucyEdit",
     ),
-    "AceStep": "makes audio",
-    "Audio": "makes audio",
-    "Music": "makes audio",
-    "ShapE": "makes three-dimensional shapes",
-    "Marigold": "finds depths, normals or materials of an image",
-    "Refiner": "refines an image that it is given",
-    "Layered": "divides an image that it is given into layers",
-    "Decoder": "decodes the embeddings of a prior",
-    "LLaDA": "writes text",
-}
+    "makes audio": ("AceStep", "Audio", "Music"),
+    "makes three-dimensional shapes": ("ShapE",),
+    "makes or decodes embeddings": ("Prior", "Decoder"),
+    "writes text": ("LLaDA",),
+    "needs a mask, a depth, a control image or an inversion beside the text": (
+        "Depth2Img", "Inpaint", "Fill", "DiffEdit", "LEdits", "Control", "Adapter",
+    ),
+    "enlarges, varies, refines or takes apart an image that it is given": (
+        "Upscal", "SuperResolution", "Variation", "Refiner", "Layered", "Marigold",
+    ),
+}  # fmt: skip
+"""What the names of pipelines hold that have a text encoder and yet need, or make, something else
+than text and an image."""
 
 _EDITING = ("Img2Img", "Image2Image", "I2I", "Edit", "Pix2Pix")
 """In the names of pipelines that take an image and a text and give an image."""
@@ -95,11 +78,6 @@ _WRITES_TEXT = (
 # Those of transformers' image-to-text models that also decode images out of their tokens. A
 # codebook alone says nothing: Chameleon's has no decoder.
 _UNIFIED_TYPES = {"emu3", "janus"}
-
-# Draws image tokens that another model has to decode.
-_TOKENS_ONLY = {
-    "glm_image": "a GlmImagePipeline of diffusers holds both: give the pipeline's folder"
-}
 
 _DUAL_ENCODERS = {
     "align", "altclip", "blip_retrieval", "chinese_clip", "clip", "flava", "groupvit", "metaclip_2",
@@ -145,8 +123,6 @@ _EMBEDS_SOUNDS = (
     "Model", "ForPreTraining", "ForSequenceClassification", "ForAudioClassification",
     "ForAudioFrameClassification", "ForXVector", "WithProjection", "ForCTC",
 )  # fmt: skip
-
-_SPEAKS = ("ForTextToWaveform", "WithHifiGan", "BarkModel")
 
 # They speak as a part of a conversation, or with a voice that is shown to them.
 _SPEAKS_OTHERWISE = {
@@ -204,44 +180,40 @@ def _reads_sounds(config: Mapping[str, Any]) -> bool:
 
 
 def _makes_sounds(config: Mapping[str, Any]) -> bool:
-    if architecture_of(config).endswith(_SPEAKS):
+    architecture = architecture_of(config)
+    if architecture.endswith(("ForTextToWaveform", "WithHifiGan", "BarkModel")):
         return True
     # VITS and its like end in the layers of a vocoder, MusicGen in the decoder of a codec.
     waves = {"vocab_size", "sampling_rate", "upsample_rates"} <= config.keys()
-    waves = waves and not architecture_of(config).endswith(_WRITES_SPEECH_DOWN)
+    waves = waves and not architecture.endswith(_WRITES_SPEECH_DOWN)
     return waves or {"text_encoder", "audio_encoder", "decoder"} <= config.keys()
 
 
 def _detect_sounds(what: str, config: Mapping[str, Any]) -> Detected | None:
     """Of a model that reads or makes sounds and sees no images; None for any other."""
-    spectrograms = architecture_of(config).endswith("ForTextToSpeech")
-    if spectrograms or config.get("model_type") in _SPEAKS_OTHERWISE:
+    architecture = architecture_of(config)
+    if architecture.endswith("ForTextToSpeech") or config.get("model_type") in _SPEAKS_OTHERWISE:
         return what, (), "speaks with a voice that it is shown, for which there is no adapter"
     if _makes_sounds(config):
         return what, ("generator",), "makes sounds of texts"
     if not _reads_sounds(config) or _shows_vision(config):
         return None
-    architecture = architecture_of(config)
-    roles: list[RoleName] = []
-    if architecture.endswith(_WRITES_SPEECH_DOWN):
-        roles.append("describer")
-    if architecture.endswith(_EMBEDS_SOUNDS) and "decoder_layers" not in config:
-        roles.append("encoder")
-    because = {
-        ("describer",): "reads sounds and writes text",
-        ("encoder",): "embeds sounds",
-        ("describer", "encoder"): "writes speech down and embeds sounds",
-    }
-    unknown = "reads sounds, but no rule recognises what it gives"
-    return what, tuple(roles), because.get(tuple(roles), unknown)
+    writes = architecture.endswith(_WRITES_SPEECH_DOWN)
+    embeds = architecture.endswith(_EMBEDS_SOUNDS) and "decoder_layers" not in config
+    if writes:
+        roles: tuple[RoleName, ...] = ("describer", "encoder") if embeds else ("describer",)
+        return what, roles, "writes down what it hears"
+    if embeds:
+        return what, ("encoder",), "embeds sounds"
+    return what, (), "reads sounds, but no rule recognises what it gives"
 
 
 def _detect_pipeline(config: Mapping[str, Any]) -> Detected:
     named = config.get("_class_name")
     # Custom pipelines store [module, class].
     name = str(named[-1] if isinstance(named, list) and named else named)
-    for word, because in _OTHER_PIPELINES.items():
-        if word in name:
+    for because, words in _OTHER_PIPELINES.items():
+        if any(word in name for word in words):
             return name, (), because
     if not any(
         part.startswith("text_encoder") or part in ("tokenizer", "prior_tokenizer")
@@ -267,11 +239,10 @@ def _detect_transformers(config: Mapping[str, Any]) -> Detected:
     if named or (not architecture and model_type in _DETECTORS | _GROUNDED):
         if model_type in _GROUNDED:
             return what, (), "finds boxes for phrases of one text, which no adapter asks for"
-        own = {"mask2former": "finds objects of its classes, with masks"}
-        own |= dict.fromkeys(("owlv2", "owlvit"), "finds boxes for texts")
-        if model_type in own or "ForObjectDetection" in architecture or not architecture:
-            because = own.get(model_type, "finds boxes of objects of its classes")
-            return what, ("detector",), because
+        if model_type in ("owlv2", "owlvit"):
+            return what, ("detector",), "finds boxes for texts"
+        if model_type == "mask2former" or "ForObjectDetection" in architecture or not architecture:
+            return what, ("detector",), "finds objects of its classes"
         return what, (), "finds masks or depths, not one vector for an image"
     if model_type in _IMAGE_TO_TEXT_TYPES or _shows_vision(config):
         return _detect_multimodal(what, architecture, model_type, config)
@@ -293,8 +264,8 @@ def _detect_transformers(config: Mapping[str, Any]) -> Detected:
 def _detect_multimodal(
     what: str, architecture: str, model_type: str, config: Mapping[str, Any]
 ) -> Detected:
-    if model_type in _TOKENS_ONLY:
-        because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
+    if model_type == "glm_image":
+        because = "makes image tokens that a second model decodes: give the pipeline of both"
         return what, (), because
     by_type = model_type in _IMAGE_TO_TEXT_TYPES or not _TEXT_KEYS.isdisjoint(config)
     if architecture.endswith(_WRITES_TEXT) or (not architecture and by_type):
@@ -331,7 +302,6 @@ def modules_fault(config: Mapping[str, Any]) -> str | None:
 MODULES_FILE = "modules.json"
 """The file of a sentence-transformers model that lists its modules, each with type and folder."""
 
-
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
 
@@ -349,10 +319,9 @@ class _Module(msgspec.Struct):
 
 
 def read_modules(path: Path) -> list[dict[str, str]]:
-    """The modules in a sentence-transformers modules.json, in order: the path and type of each.
+    """The modules in a sentence-transformers modules.json, in order: path and type of each.
 
-    A path is relative to the file's folder, "" for that folder itself. Raises CheckpointError for a
-    file that lists none, and for a path that leads out of the folder.
+    Raises CheckpointError for a file that lists none, and for a path that leads out of the folder.
     """
     try:
         listed = msgspec.convert(_parse(path), Annotated[list[_Module], msgspec.Meta(min_length=1)])
@@ -381,7 +350,6 @@ def _parse(path: Path) -> Any:
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
 """The files that say what a checkpoint is, in order of precedence."""
 
-
 INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
 """The files by which a folder is known as a checkpoint."""
 
@@ -406,27 +374,23 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
         )
     if index is not None:
         config = read_json(folder / index)
-        kind = _kind(folder, index, config)
+        kind: CheckpointKind = "transformers"
+        if index == "model_index.json":
+            kind = "diffusers"
+        elif index == "open_clip_config.json":
+            kind = "open_clip"
+        elif "model_type" not in config and {"architecture", "pretrained_cfg"} <= config.keys():
+            kind = "timm"
+        elif "model_type" not in config and "architectures" not in config:
+            entries = ", ".join(sorted(config)[:8]) or "nothing"
+            raise CheckpointError(
+                f"{folder / index}: neither model_type nor architecture is given (found {entries})."
+                " If this is one component of a pipeline, give the pipeline's folder"
+            )
         # Dual encoders that also carry modules.json read images only the other way.
         if not listed or detect_roles(kind, config)[1]:
             return kind, config
     return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
-
-
-def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind:
-    if index == "model_index.json":
-        return "diffusers"
-    if index == "open_clip_config.json":
-        return "open_clip"
-    if "architecture" in config and "pretrained_cfg" in config and "model_type" not in config:
-        return "timm"
-    if "model_type" not in config and "architectures" not in config:
-        entries = ", ".join(sorted(config)[:8]) or "nothing"
-        raise CheckpointError(
-            f"{folder / index}: neither model_type nor architecture is given (found {entries}). If "
-            "this is one component of a pipeline, give the pipeline's folder"
-        )
-    return "transformers"
 
 
 _PICKLED = re.compile(r"(pytorch_|open_clip_)?model(?!_fsdp|_world_size).*\.(bin|pt|pth)")

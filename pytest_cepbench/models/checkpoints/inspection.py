@@ -38,7 +38,6 @@ from pytest_cepbench.models.checkpoints.format_detection import (
     detect_roles,
     holds_model,
     identify,
-    read_json,
 )
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions, source_options
 from pytest_cepbench.models.checkpoints.peft_adapters import (
@@ -48,7 +47,6 @@ from pytest_cepbench.models.checkpoints.peft_adapters import (
     read_adapter,
 )
 from pytest_cepbench.models.checkpoints.pipeline_parts import (
-    Places,
     check_parts,
     pipeline_parts,
     pipeline_source,
@@ -121,7 +119,7 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
 _STEP = re.compile(r"checkpoint-(\d+)")
 """The folders of transformers' Trainer and of the scripts that follow it."""
 
-_MOST_NAME = 4096  # bytes of a file `latest`
+_LONGEST_NAME = 255  # bytes of a file `latest`
 
 _MOST_LEVELS = 4  # latest -> checkpoint-500 -> model, and one to spare
 
@@ -137,52 +135,38 @@ def find_checkpoint(folder: Path, is_checkpoint: Callable[[Path], bool]) -> Path
     `checkpoint-N/` are there, with the newest.
     """
     for _ in range(_MOST_LEVELS):
-        if is_checkpoint(folder) or (below := _below(folder)) is None:
+        if is_checkpoint(folder):
             break
-        folder = below
+        latest = folder / "latest"
+        own = any((folder / name).is_file() for name in ("config.json", "model_index.json"))
+        if latest.is_dir():
+            folder = latest.resolve()
+        elif latest.is_file():  # with the name of a folder beside it, as DeepSpeed writes it
+            try:
+                name = read_text(latest, _LONGEST_NAME).strip()
+            except (OSError, ValueError):
+                name = ""
+            if name in ("", ".", "..") or {"/", "\0"} & set(name) or not (folder / name).is_dir():
+                raise CheckpointError(
+                    f"{latest}: expected the name of a folder beside it, found {name!r}. Give the "
+                    "checkpoint"
+                )
+            folder = folder / name
+        elif (folder / "model").is_dir() and not own:
+            folder = folder / "model"
+        else:
+            found = ((_STEP.fullmatch(path.name), path) for path in folder.iterdir())
+            steps = {int(match[1]): path for match, path in found if match and path.is_dir()}
+            if len(steps) > 1:
+                listed = ", ".join(steps[number].name for number in sorted(steps)[-8:])
+                raise CheckpointError(
+                    f"{folder} holds {len(steps)} checkpoints ({listed}): give one of them. The "
+                    f"newest is {steps[max(steps)]}"
+                )
+            if not steps:
+                break
+            (folder,) = steps.values()
     return folder
-
-
-def _below(folder: Path) -> Path | None:
-    """The folder one level down, None where none is meant."""
-    latest = folder / "latest"
-    if latest.is_dir():
-        return latest.resolve()
-    if latest.is_file():  # with the name of a folder beside it, as DeepSpeed writes it
-        try:
-            name = read_text(latest, _MOST_NAME).strip()
-        except (OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{latest}: not readable as the name of a folder ({error})"
-            ) from error
-        if not name or name in (".", "..") or "/" in name or "\0" in name:
-            raise CheckpointError(
-                f"{latest}: expected the name of a folder beside it, found {name[:80]!r}"
-            )
-        if not (folder / name).is_dir():
-            raise CheckpointError(
-                f"{latest} names {name!r}, and there is no such folder beside it. Give the "
-                "checkpoint"
-            )
-        return folder / name
-    own = any((folder / name).is_file() for name in ("config.json", "model_index.json"))
-    if (folder / "model").is_dir() and not own:
-        return folder / "model"
-    steps = {
-        int(match[1]): path
-        for path in folder.iterdir()
-        if path.is_dir() and (match := _STEP.fullmatch(path.name))
-    }
-    if not steps:
-        return None
-    newest = steps[max(steps)]
-    if len(steps) > 1:
-        listed = ", ".join(steps[number].name for number in sorted(steps)[-8:])
-        raise CheckpointError(
-            f"{folder} holds {len(steps)} checkpoints ({listed}): give one of them. The newest is "
-            f"{newest}"
-        )
-    return newest
 
 
 _CONFIGURATIONS = (*INDEXES, ADAPTER_CONFIG)
@@ -198,11 +182,7 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     use for.
     """
     options = source_options(spec)
-    source: tuple[str, Places, tuple[str, ...]] = (spec.target, [], ())
-    given = Path(spec.target).expanduser() / "config.json"
-    if options.config or not given.is_file() or "_class_name" in read_json(given):
-        source = pipeline_source(spec, options)
-    target, outside, taken = source
+    target, places, taken = pipeline_source(spec, options)
     found, commit = locate(target, options.revision, _CONFIGURATIONS, spec.text)
     folder = find_checkpoint(found, _is_readable)
     remarks = [] if folder == found else [f"checkpoint read from {folder}"]
@@ -217,7 +197,7 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     if weights is not None:
         remarks.append(f"weights read from {weights.path}")
         whole = folder
-        target, folder, commit = _configuration_of(spec, weights, folder, options)
+        target, folder, commit = _configuration_of(spec, weights, folder, options.base)
         if folder != whole:
             remarks[-1] += f", configuration from {folder}"
     kind, config = identify(folder)
@@ -228,9 +208,14 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     )  # fmt: skip
     parts: list[CheckpointPart] = []
     if weights is not None:
+        if kind != "transformers":
+            raise CheckpointError(
+                f"{weights.path}: weights without a configuration are read for models of "
+                f"transformers, and {folder} is a {what} ({kind})"
+            )
         parts.append(weights)
     elif not adapters and kind == "diffusers":
-        parts += pipeline_parts(spec, checkpoint, target, outside, snapshot)
+        parts += pipeline_parts(spec, checkpoint, target, places, snapshot)
         remarks += taken
     elif not adapters and target != spec.target:
         raise CheckpointError(
@@ -245,17 +230,15 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     for name, factor in options.weighted:
         place, commit = locate(name, None, (ADAPTER_CONFIG,), spec.text)
         adapters.append((name, find_checkpoint(place, holds_adapter), commit, factor))
-    if weights is not None and kind != "transformers":
-        raise CheckpointError(
-            f"{weights.path}: weights without a configuration are read for models of "
-            f"transformers, and {folder} is a {what} ({kind})"
-        )
     _add_adapters(spec, checkpoint, adapters, parts, remarks)
     parts += _text_tower(spec, checkpoint)
     checkpoint = replace(checkpoint, parts=tuple(parts))
-    named, found_beside = _preparation_parts(spec, checkpoint, options)
-    remarks += [f"{part.name} read from {part.path}" for part in found_beside]
-    return replace(checkpoint, parts=(*parts, *named, *found_beside), remarks=tuple(remarks))
+    named = _named_preparation(spec, checkpoint)
+    beside = None if options.processor else _preparation_beside(checkpoint)
+    if beside is not None:
+        remarks.append(f"{beside.name} read from {beside.path}")
+        named.append(beside)
+    return replace(checkpoint, parts=(*parts, *named), remarks=tuple(remarks))
 
 
 def _text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]:
@@ -300,59 +283,57 @@ def _base_of(
         )
     config = read_adapter(folder)
     revision = config.get("revision") and str(config["revision"])
-    trained_on = config.get("base_model_name_or_path")
-    remarks: list[str] = []
-    if options.base is not None:
-        name = options.base
-        if name != str(trained_on or "") or Path(name).expanduser().is_dir():
-            revision = None
-        if trained_on and Path(str(trained_on)).name != Path(name).name:
-            remarks = [f"the adapter was trained on {str(trained_on)!r}, and is applied to {name}"]
-        base, commit = locate(name, revision, _CONFIGURATIONS, spec.text)
-    elif not isinstance(trained_on, str) or not trained_on or "\0" in trained_on:
+    trained_on = str(config.get("base_model_name_or_path") or "")
+    name, remarks = options.base or trained_on, []
+    if not name or "\0" in name:
         raise CheckpointError(
             f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
             "base=FOLDER to the model's spec"
         )
-    else:
-        name = trained_on
+    if options.base is None:
         # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
         near = (path for path in (Path(name).expanduser(), folder / name) if path.is_dir())
-        try:
-            if (here := next(near, None)) is not None:
-                base, commit = here.resolve(), None
-            else:
-                base, commit = locate(name, revision, _CONFIGURATIONS, spec.text)
-        except CheckpointError as error:
-            at = f" at revision {revision!r}" if revision else ""
-            raise CheckpointError(
-                f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on "
-                "this machine nor in the hub's cache. Say where it is: base=FOLDER in the model's "
-                "spec"
-            ) from error
+        here = next(near, None)
+    else:
+        here = Path(name).expanduser() if Path(name).expanduser().is_dir() else None
+        revision = revision if name == trained_on else None
+        if trained_on and Path(trained_on).name != Path(name).name:
+            remarks = [f"the adapter was trained on {trained_on!r}, and is applied to {name}"]
+    try:
+        base, commit = (
+            locate(name, revision, _CONFIGURATIONS, spec.text)
+            if here is None
+            else (here.resolve(), None)
+        )
+    except CheckpointError as error:
+        at = f" at revision {revision!r}" if revision else ""
+        raise CheckpointError(
+            f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on this "
+            "machine nor in the hub's cache. Say where it is: base=FOLDER in the model's spec"
+        ) from error
     if holds_adapter(base):
         raise CheckpointError(
-            f"{folder}: its base {base} is an adapter too. Merge that one into its own "
-            f"base and give the result as base=FOLDER (model spec {spec.text!r})"
+            f"{folder}: its base {base} is an adapter too. Merge that one into its own base and "
+            f"give the result as base=FOLDER (model spec {spec.text!r})"
         )
     return name, base, commit, remarks
 
 
 def _configuration_of(
-    spec: ModelSpec, weights: CheckpointPart, folder: Path, options: SourceOptions
+    spec: ModelSpec, weights: CheckpointPart, folder: Path, base: str | None
 ) -> tuple[str, Path, str | None]:
     """Where the configuration of weights without a model lies: name, folder, commit."""
     # The likeliest first: with the weights, or above.
     places = [weights.path, folder, folder.parent, folder.parent.parent]
     places = [place for place in places if (place / "config.json").is_file()]
-    if options.base is not None and folder not in places:
-        return options.base, *locate(options.base, None, _CONFIGURATIONS, spec.text)
-    if places:
-        return "", places[0], None
-    raise CheckpointError(
-        f"{weights.path}: weights without a configuration, which is neither there nor in the "
-        "folders above. Name the model that was trained: base=FOLDER in the model's spec"
-    )
+    if base is not None and folder not in places:
+        return base, *locate(base, None, _CONFIGURATIONS, spec.text)
+    if not places:
+        raise CheckpointError(
+            f"{weights.path}: weights without a configuration, which is neither there nor in the "
+            "folders above. Name the model that was trained: base=FOLDER in the model's spec"
+        )
+    return "", places[0], None
 
 
 def _add_adapters(
@@ -388,17 +369,11 @@ def _add_adapters(
         remarks.append(f"adapter {folder.name} ({method}){times} {how} {base.path}{because}")
 
 
-def _preparation_parts(
-    spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptions
-) -> tuple[list[CheckpointPart], list[CheckpointPart]]:
-    """Processor and tokenizer that the spec names, and those beside an adapter or above.
-
-    Only what loading could not do without is looked for above: a model is never given another
-    processor than before.
-    """
+def _named_preparation(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]:
+    """The processor and the tokenizer that the spec names."""
     parts = []
-    for name, target in (("processor", options.processor), ("tokenizer", options.tokenizer)):
-        if target is None:
+    for name in ("processor", "tokenizer"):
+        if (target := getattr(checkpoint.options, name)) is None:
             continue
         if checkpoint.kind != "transformers":
             raise spec.error(
@@ -413,9 +388,19 @@ def _preparation_parts(
                 f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
             )
         parts.append(preparation_part(folder, images=images, texts=True, revision=revision))
-    if options.processor is not None or checkpoint.kind != "transformers":
-        return parts, []
-    path, weights, left_open = checkpoint.path, checkpoint.weights_part, options.tokenizer is None
+    return parts
+
+
+def _preparation_beside(checkpoint: Checkpoint) -> CheckpointPart | None:
+    """The processor or tokenizer beside an adapter or weights, or in the folder above.
+
+    Only what loading could not do without is looked for above: a model is never given another
+    processor than before.
+    """
+    if checkpoint.kind != "transformers":
+        return None
+    path, weights = checkpoint.path, checkpoint.weights_part
+    left_open = checkpoint.options.tokenizer is None
     beside = [part.path for part in checkpoint.adapters]
     beside += [] if weights is None else [weights.path, weights.path.parent]
     for folder in beside:
@@ -423,17 +408,17 @@ def _preparation_parts(
         # A chat template alone goes before the base's too.
         texts |= left_open and (folder / "chat_template.jinja").is_file()
         if folder != path and (images or texts):
-            return parts, [preparation_part(folder, images=images, texts=texts)]
+            return preparation_part(folder, images=images, texts=texts)
     if checkpoint.revision is not None:  # not all of its files may be here yet
-        return parts, []
+        return None
     speaks = checkpoint.makes == "sound"  # of a text, by its tokenizer alone
     images = not has_processor(path) and not speaks
     reads = images or speaks or "describer" in checkpoint.roles
     texts = left_open and not has_tokenizer(path) and reads
     # Where nothing lies above either, loading says what is missing.
     if has_processor(path.parent) if images else (texts and has_tokenizer(path.parent)):
-        return parts, [preparation_part(path.parent, images=images, texts=texts)]
-    return parts, []
+        return preparation_part(path.parent, images=images, texts=texts)
+    return None
 
 
 def complete_checkpoint(checkpoint: Checkpoint) -> None:
@@ -468,7 +453,7 @@ def complete_checkpoint(checkpoint: Checkpoint) -> None:
     elsewhere = {part.component for part in checkpoint.parts if part.component}
     elsewhere |= {name for part in checkpoint.parts for name in part.supplies}
     own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
-    scaled = checkpoint.kind != "transformers" or bool(checkpoint.quantization)
+    scaled = checkpoint.kind != "transformers" or checkpoint.quantization is not None
     check_weights(checkpoint.path, readable, own, checkpoint.kind, scaled=scaled)
     if checkpoint.kind == "diffusers":
         check_parts(checkpoint)

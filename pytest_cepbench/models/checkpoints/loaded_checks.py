@@ -11,7 +11,7 @@ import logging
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # Where transformers and diffusers log that tensors were missing or left over, and their words for
 # it.
 _DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
-_REPORTING_LOGGERS = ("transformers.modeling_utils", *_DIFFUSERS)
 _MISSING_WORDS = "newly initialized"
 _UNUSED_WORDS = "were not used when initializing"
 
@@ -53,8 +52,19 @@ def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> I
     allow_unused: false raises it also for tensors that a part made by diffusers does not know. What
     transformers leaves over says nothing: text encoders are often cut out of larger models.
     """
-    watch = _Watch()
-    loggers = [logging.getLogger(name) for name in _REPORTING_LOGGERS]
+    missing: list[str] = []
+    unused: list[str] = []
+
+    def emit(record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())[:_LONGEST_LINE]
+        if _MISSING_WORDS in text:
+            missing.append(text)
+        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
+            unused.append(text)
+
+    watch = logging.Handler(logging.WARNING)
+    watch.emit = emit  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in (*_DIFFUSERS, "transformers.modeling_utils")]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(watch)
@@ -67,8 +77,8 @@ def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> I
             logger.removeHandler(watch)
             logger.setLevel(level)
             logger.propagate = propagate
-    refuse_missing(checkpoint, watch.missing)
-    refuse_unused(checkpoint, [] if allow_unused else watch.unused)
+    refuse_missing(checkpoint, missing)
+    refuse_unused(checkpoint, [] if allow_unused else unused)
 
 
 def refuse_missing(checkpoint: Checkpoint, missing: Collection[str]) -> None:
@@ -90,22 +100,6 @@ def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
             "this. Save the whole model again, or add allow_unused=true to its spec where they are "
             "not needed"
         )
-
-
-class _Watch(logging.Handler):
-    """Keeps the log lines that speak of tensors made up or left over."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.missing: list[str] = []
-        self.unused: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())[:_LONGEST_LINE]
-        if _MISSING_WORDS in text:
-            self.missing.append(text)
-        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
-            self.unused.append(text)
 
 
 def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
@@ -246,26 +240,19 @@ def check_image_token(folder: Path, processor: Any, config: Any) -> None:
     """
     written = getattr(processor, "image_token_id", None)
     read = image_token(config)
-    if written is None or read is None or written == read or read in _expanded(processor):
+    if written is None or read is None or written == read:
         return
+    image = Image.new("RGB", (64, 64))
+    # Gemma 3, Llama 4 and Ovis 2 write the model's token in the place of a marker of their own.
+    with suppress(Exception):  # else it is not the processor of these parts
+        made = processor(images=[image], text=[processor.image_token], return_tensors="pt")
+        if read in set(map(int, np.ravel(made["input_ids"]))):
+            return
     raise CheckpointError(
         f"{folder}: the tokenizer marks an image's place with token {written}, and the model's "
         f"config.json says {read}: the tokenizer is not the one of these weights. Save the one "
         "that the model was trained with"
     )
-
-
-def _expanded(processor: Any) -> set[int]:
-    """The tokens that a processor makes of its marker of an image; empty where it fails.
-
-    Gemma 3, Llama 4 and Ovis 2 write the model's token in the place of a marker of their own.
-    """
-    image = Image.new("RGB", (64, 64))
-    try:
-        made = processor(images=[image], text=[processor.image_token], return_tensors="pt")
-    except Exception:  # noqa: BLE001 - then it is not the processor of these parts
-        return set()
-    return set(map(int, np.ravel(made["input_ids"])))
 
 
 def embedded_tokens(model: Any) -> int | None:

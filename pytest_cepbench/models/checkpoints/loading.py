@@ -18,7 +18,7 @@ from pytest_cepbench.errors import (
     error_line,
     few_of,
 )
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, quantization_method
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
@@ -111,7 +111,7 @@ def from_pretrained(
     }
     if params.attn_implementation is not None:
         options["attn_implementation"] = params.attn_implementation
-    if quantization_method(checkpoint) is not None:
+    if checkpoint.quantization is not None:
         # Packed weights are put in their place at once. Their scales are attributes of several
         # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
         options |= {"device_map": {"": plan.device}, "disable_mmap": True}

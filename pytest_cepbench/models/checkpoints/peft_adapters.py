@@ -28,23 +28,16 @@ from pytest_cepbench.models.checkpoints.loaded_checks import embedded_tokens
 if TYPE_CHECKING:
     import torch
 
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-
-PICKLED_ADAPTER = "adapter_model.bin"
+ADAPTER_WEIGHTS, PICKLED_ADAPTER = "adapter_model.safetensors", "adapter_model.bin"
 
 ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER)
 """The files that PEFT's save_pretrained writes."""
 
-_PROMPTS = (
+_NOT_APPLIED = (
     "PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE",
-    "ADAPTION_PROMPT",
+    "ADAPTION_PROMPT", "POLY", "XLORA",
 )  # fmt: skip
-_NOT_APPLIED = {
-    **dict.fromkeys(_PROMPTS, "it puts prompts before a text, and changes no weights"),
-    "POLY": "it chooses its modules by tasks, which are not told here",
-    "XLORA": "it chooses its experts for each text, and cannot be merged",
-}
-"""Types of PEFT whose models are asked in another way, and why."""
+"""Types of PEFT whose models are asked in another way: by prompts, tasks or experts of a text."""
 
 
 def read_adapter(folder: Path) -> dict[str, Any]:
@@ -65,7 +58,8 @@ def read_adapter(folder: Path) -> dict[str, Any]:
     kind = config["peft_type"] = kind.upper()
     if kind in _NOT_APPLIED:
         raise CheckpointError(
-            f"{folder}: a PEFT adapter of type {kind}, which is not applied: {_NOT_APPLIED[kind]}"
+            f"{folder}: a PEFT adapter of type {kind}, which is not applied: it puts prompts "
+            "before a text or chooses among modules, and cannot be merged into weights"
         )
     if config.get("megatron_config"):
         raise CheckpointError(
@@ -111,8 +105,7 @@ def adapter_part(
 ) -> CheckpointPart:
     """An adapter as a part of its base; see `SourceOptions` for factor and merge."""
     settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
-    if not merge:
-        settings["merge"] = False
+    settings |= {} if merge else {"merge": False}
     return CheckpointPart("adapter", folder, _files, revision=revision, settings=settings)
 
 
@@ -142,7 +135,14 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
     names = [f"adapter{index:03}" for index in range(len(parts))]
     tensors = [read_tensors(adapter_weights(part.path)) for part in parts]
     if len(parts) > 1 or parts[0].settings.get("factor", 1.0) != 1:
-        _check_addable(parts)
+        for part in parts:
+            config = read_adapter(part.path)
+            trained = config.get("modules_to_save") or config.get("trainable_token_indices")
+            if config["peft_type"] != "LORA" or config.get("use_dora") or trained:
+                raise CheckpointError(
+                    f"{part.path}: several adapters are added up, which is right for LoRA alone: "
+                    "this one is DoRA, of another type, or has trained more. Merge it into the base"
+                )
     for part, state in zip(parts, tensors, strict=True):
         _resize_embeddings(part.path, model, state)
     adapted = None
@@ -188,20 +188,6 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     return {without_wrappers(name): tensor for name, tensor in state.items()}
 
 
-def _check_addable(parts: list[CheckpointPart]) -> None:
-    """Raise CheckpointError for adapters whose changes do not simply add up."""
-    for part in parts:
-        config = read_adapter(part.path)
-        trained = config.get("modules_to_save") or config.get("trainable_token_indices")
-        if config["peft_type"] != "LORA" or config.get("use_dora") or trained:
-            what = "DoRA" if config.get("use_dora") else config["peft_type"]
-            what = "modules_to_save" if trained else what
-            raise CheckpointError(
-                f"{part.path}: several adapters are added up, which is right for LoRA alone; this "
-                f"one has {what}. Merge it into the base first"
-            )
-
-
 def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
     """The base with the layers of one more adapter, not yet filled; adapted: with those before."""
     from peft import PEFT_TYPE_TO_CONFIG_MAPPING, PeftModel, PeftType
@@ -230,10 +216,7 @@ def _add(folder: Path, model: Any, adapted: Any, name: str) -> Any:
         adapted.add_adapter(name, config)
     except Exception as error:
         # PEFT checks a configuration as it goes, with errors of every type.
-        raise CheckpointError(
-            f"{folder}: the adapter does not fit {_trained_on(stored)}its base "
-            f"{type(model).__name__}: {error_line(error)}"
-        ) from error
+        raise _misfit(folder, model, error_line(error)) from error
     return adapted
 
 
@@ -246,9 +229,9 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
         result = set_peft_model_state_dict(adapted, dict(tensors), adapter_name=name)
     except (KeyError, RuntimeError, ValueError) as error:
         line = str(error).strip().splitlines()[-1].strip()  # of several, the last names a tensor
-        raise _misfit(folder, adapted, name, line.replace(f".{name}", "")) from error
+        raise _misfit(folder, adapted, line.replace(f".{name}", "")) from error
     if left := [key.replace(f".{name}", "") for key in result.unexpected_keys]:
-        raise _misfit(folder, adapted, name, f"its base has no place for {few_of(left)}")
+        raise _misfit(folder, adapted, f"it has no place for {few_of(left)}")
     missing = [key.replace(f".{name}", "") for key in result.missing_keys if name in key]
     if missing or len(tensors) < len(needed):  # a bias is the base's own by its name
         raise CheckpointError(
@@ -291,24 +274,12 @@ def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Ten
     model.resize_token_embeddings(new, mean_resizing=False)
 
 
-def _misfit(folder: Path, adapted: Any, name: str, what: str) -> CheckpointError:
-    base = type(adapted.get_base_model()).__name__
-    trained = _trained_on(read_adapter(folder))
-    rank = getattr(adapted.peft_config[name], "r", None)
-    of_rank = f" with r={rank}" if rank is not None else ""
-    remedy = "Give the base that it was trained on (base=FOLDER), or save the adapter again"
-    if trained and base not in trained:
-        remedy = (
-            "Merge it into the model that it was trained on (merge_and_unload), save that whole "
-            "and give its folder"
-        )
+def _misfit(folder: Path, adapted: Any, what: str) -> CheckpointError:
+    base = adapted.get_base_model() if hasattr(adapted, "get_base_model") else adapted
+    mapping = read_adapter(folder).get("auto_mapping")
+    trained = mapping.get("base_model_class") if isinstance(mapping, dict) else None
     return CheckpointError(
-        f"{folder}: the adapter does not fit {trained}its base {base}{of_rank}: {what}. {remedy}"
+        f"{folder}: the adapter does not fit its base {type(base).__name__}: {what}. Give the base "
+        f"that it was trained on (base=FOLDER{f', a {trained}' if trained else ''}), or merge it "
+        "where it was trained (merge_and_unload), save the whole model and give its folder"
     )
-
-
-def _trained_on(stored: Mapping[str, Any]) -> str:
-    """The class that an adapter was trained on, in brackets, where it says so."""
-    mapping = stored.get("auto_mapping")
-    trained = str(mapping.get("base_model_class")) if isinstance(mapping, dict) else ""
-    return f"(trained on {trained}) " if trained.isidentifier() and trained != "None" else ""

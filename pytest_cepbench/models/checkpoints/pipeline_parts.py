@@ -9,13 +9,14 @@ library is imported.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from pytest_cepbench.errors import CheckpointError, unknown_name
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    ADAPTER_CONFIG,
     check_safetensors,
     check_weights,
     component_names,
@@ -68,56 +69,22 @@ def find_lora_file(folder: Path) -> Path | None:
     return paths[0] if paths else None
 
 
-PIPELINE_SUFFIXES = (".safetensors", ".ckpt")
-"""How files end that can hold a whole pipeline."""
-
-COMPONENT_SUFFIX = ".safetensors"
-"""How files end that can hold the weights of one component."""
-
-_WHOLE = ("first_stage_model.", "cond_stage_model.", "conditioner.", "text_encoders.", "vae.")
-"""How tensors of a whole pipeline's other parts begin, in the layouts of the authors."""
-
 TEXT_ENCODERS = (
     "cond_stage_model.transformer.", "conditioner.embedders.0.transformer.",
     "text_encoders.clip_l.transformer.", "text_encoders.clip_g.transformer.",
     "text_encoders.t5xxl.transformer.",
 )  # fmt: skip
-"""Before the names that transformers has for a text encoder's tensors."""
+"""Before the names that transformers has for a text encoder's tensors, in authors' layouts."""
 
 _CLIP = ("cond_stage_model.", "conditioner.embedders.", "text_encoders.clip_")
 
 _T5 = ("text_encoders.t5xxl.",)
 
-
-def describe_file(path: Path) -> str | None:
-    """What a file of weights is and how it is given, for a message; None where that is unknown.
-
-    Raises CheckpointError for safetensors that are not whole.
-    """
-    if path.suffix == ".ckpt":
-        return (
-            f"{path}: pickled weights without a configuration. Of a whole pipeline: add "
-            "?config=PIPELINE&allow_pickle=true, where PIPELINE is the folder or hub id of a "
-            "pipeline of the same family, if you trust where they come from. Of a training with "
-            "Lightning: load it in the training's own code and write the model inside with "
-            "save_pretrained(FOLDER), then give FOLDER"
-        )
-    if path.suffix != ".safetensors":
-        return None
-    if any(name.startswith(_WHOLE) for name in tensor_shapes(path)):
-        return (
-            f"{path}: a whole pipeline in one file, which is read with the configuration of its "
-            "family: add ?config=PIPELINE, the folder or hub id of a pipeline of diffusers"
-        )
-    return f'{path}: weights in one file: of a component write "PIPELINE?COMPONENT={path}"'
-
-
 LORA, SINGLE_FILE = "lora", "single_file"
 """Names of the parts that are no component."""
 
 Places = list[tuple[str, str]]
-"""Name of each part, and where it lies: components first; "" for one whose name only the
-pipeline's index tells."""
+"""Name of each part, and where it lies: components first."""
 
 
 def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Places, tuple[str, ...]]:
@@ -127,12 +94,15 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
     (`BASE?unet=FOLDER`), or what a training wrote and the pipeline that it belongs to
     (`FOLDER?base=BASE`), which means the same. A target that is neither is left as it is.
 
-    The target is none with the configuration of a model of transformers.
-
     Returns the pipeline's folder or hub id, its parts that lie elsewhere, and what was taken from a
     training's folder, a line each. Raises CheckpointError, with what to type, for parts that come
     without their pipeline, and SpecError for parameters that do not go together.
     """
+    target = Path(spec.target).expanduser()
+    config = target / "config.json"
+    component = read_json(config).get("_class_name") if config.is_file() else None
+    if config.is_file() and component is None and options.config is None:
+        return spec.target, [], ()  # of transformers
     if options.base is not None and options.config is not None:
         raise spec.error(
             "base is for LoRA weights and components, config for a file of a whole pipeline: give "
@@ -144,99 +114,69 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
     loras: Places = [(LORA, place) for place in named]
     components: Places = list(options.components.items())
     as_it_is = (spec.target, components + loras, ())
-    target = Path(spec.target).expanduser()
     if target.is_file():
         if target.suffix == ".safetensors" and is_lora(tensor_shapes(target)):
-            if options.base is None:
-                raise CheckpointError(_lora_alone(target))
-            return options.base, [*components, (LORA, str(target)), *loras], ()
-        if options.config is None:
-            if (advice := describe_file(target)) is not None:
-                raise CheckpointError(advice)
+            base = options.base or _refuse_alone(target, "LoRA weights")
+            return base, [*components, (LORA, str(target)), *loras], ()
+        if target.suffix not in (".safetensors", ".ckpt"):
             return as_it_is
-        if target.suffix not in PIPELINE_SUFFIXES:
+        if options.config is None:
             raise CheckpointError(
-                f"{target}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
+                f"{target}: weights in one file. To those of a whole pipeline add ?config=PIPELINE,"
+                " the folder or hub id of one of its family (to pickled ones "
+                "?config=PIPELINE&allow_pickle=true, if you trust where they come from); of a "
+                f'component write "PIPELINE?COMPONENT={target}"; of Lightning load it in the '
+                "training's own code and write the model with save_pretrained(FOLDER), then give "
+                "FOLDER"
             )
         return options.config, [*components, (SINGLE_FILE, str(target)), *loras], ()
     if options.config is not None:
         raise spec.error(f"config goes with a file of weights, not with {target}")
-    if not target.is_dir():
-        return as_it_is
     if (target / "model_index.json").is_file():
         if options.base is not None:
             raise spec.error(f"{target} is a whole pipeline, which needs no base")
         return as_it_is
-    return _training_source(target, options, loras) or as_it_is
-
-
-def _training_source(
-    folder: Path, options: SourceOptions, loras: Places
-) -> tuple[str, Places, tuple[str, ...]] | None:
-    """The pipeline to which what lies in a folder belongs; None where nothing does."""
-    if (folder / "config.json").is_file():  # with the name of a class of diffusers
-        what = read_json(folder / "config.json").get("_class_name")
-        if options.base is None:
-            raise CheckpointError(
-                f"{folder}: a single component of a pipeline ({what}): write "
-                f'--model="PIPELINE?{_component_of_class(folder, str(what))}={folder}"'
-            )
-        named = [*options.components.items(), ("", str(folder.resolve()))]
-        return options.base, named + loras, ()
-    if (folder / "adapter_config.json").is_file():
-        return None
-    lora = find_lora_file(folder)
-    trained: dict[str, str] = {}
-    averages = {
-        str(path): name
+    if component is not None:
+        name = target.name if target.name in COMPONENTS else "COMPONENT"
+        raise CheckpointError(
+            f"{target}: a single component of a pipeline ({component}): write "
+            f'--model="PIPELINE?{name}={target}"'
+        )
+    if not target.is_dir() or (target / ADAPTER_CONFIG).is_file():
+        return as_it_is
+    # A folder of a training.
+    lora = find_lora_file(target)
+    trained = {n: str(target / n) for n in COMPONENTS if (target / n / "config.json").is_file()}
+    averages = [
+        (name, path)
         for name in COMPONENTS
-        for path in (folder / f"{name}_ema", folder / f"ema_{name}")
-        if (path / "config.json").is_file()
-    }
-    for name in COMPONENTS:
-        if (folder / name / "config.json").is_file():
-            trained[name] = str(folder / name)
-    for path, name in averages.items():
-        if name not in trained and name not in options.components:
+        for path in (target / f"{name}_ema", target / f"ema_{name}")
+        if (path / "config.json").is_file() and name not in options.components
+    ]
+    for name, path in averages:
+        if name not in trained:
             raise CheckpointError(
-                f"{folder}: {path} is the average of a {name}'s weights, without the {name}: "
+                f"{target}: {path} is the average of a {name}'s weights, without the {name}: "
                 f"gate it with {name}={path}"
             )
-    if lora is None and not trained:
-        return None
-    if options.base is None:
-        raise CheckpointError(
-            _lora_alone(folder)
-            if lora is not None
-            else f"{folder}: parts of a pipeline ({', '.join(sorted(trained))}) without the rest: "
-            f'name the pipeline that they belong to with "{folder}?base=PIPELINE"'
-        )
-    taken = sorted(trained) + (["LoRA weights"] if lora is not None else [])
-    remark = f"{folder}: taken are {', '.join(taken)}; the rest is of {options.base}"
-    left = [
-        f"{folder}: {path}, the average of the weights, is left out: gate it with {name}={path}"
-        for path, name in averages.items()
-        if name not in options.components
-    ]
+    taken = ", ".join(sorted(trained) + (["LoRA weights"] if lora is not None else []))
+    if not taken:
+        return as_it_is
+    base = options.base or _refuse_alone(target, taken)
     own = [(LORA, str(lora))] if lora is not None else []
-    named = [*{**trained, **options.components}.items(), *own, *loras]
-    return options.base, named, (remark, *left)
+    remarks = [f"{target}: taken are {taken}; the rest is of {base}"]
+    remarks += [
+        f"{target}: {path}, the average of the weights, is left out: gate it with {name}={path}"
+        for name, path in averages
+    ]
+    return base, [*{**trained, **options.components}.items(), *own, *loras], tuple(remarks)
 
 
-def _lora_alone(place: Path) -> str:
-    return (
-        f"{place}: LoRA weights, which belong to a pipeline: name it with "
-        f'"{place}?base=PIPELINE", or write "PIPELINE?lora={place}"'
+def _refuse_alone(place: Path, what: str) -> NoReturn:
+    raise CheckpointError(
+        f"{place}: {what} without the rest of a pipeline: name the one that they belong to with "
+        f'"{place}?base=PIPELINE"'
     )
-
-
-def _component_of_class(folder: Path, class_name: str) -> str:
-    """The component that a folder is by its own name, else by the name of its class."""
-    stem = folder.name.removesuffix("_ema").removeprefix("ema_")
-    if stem in COMPONENTS:
-        return stem
-    words = {"UNet": "unet", "Transformer": "transformer", "Autoencoder": "vae", "Prior": "prior"}
-    return next((name for word, name in words.items() if word in class_name), "COMPONENT")
 
 
 _HUB_PLACE = re.compile(
@@ -255,7 +195,7 @@ Fetch = Callable[[str, str | None, list[str]], Path]
 
 def pipeline_parts(
     spec: ModelSpec, pipeline: Checkpoint, target: str, places: Places, fetch: Fetch
-) -> tuple[CheckpointPart, ...]:
+) -> list[CheckpointPart]:
     """What takes the place of a pipeline's parts, and what is added to them.
 
     target, places: of `pipeline_source`. fetch: for LoRA weights on the hub.
@@ -268,12 +208,10 @@ def pipeline_parts(
             "base goes with LoRA weights or components on this machine. For LoRA weights on the "
             f"hub write PIPELINE?lora={target}"
         )
-    known = component_names(index)
-    components: dict[str, str] = {}
-    added = []
+    known, parts = component_names(index), []
     for name, place in places:
         if name == LORA:
-            added.append(_lora_part(place, fetch))
+            parts.append(_lora_part(place, fetch))
         elif name == SINGLE_FILE:
             # Denoiser and autoencoder always come from the file, text encoders where it has them,
             # else from the folder of the configuration; the safety checker is not loaded at all.
@@ -290,30 +228,37 @@ def pipeline_parts(
                 or (has_clip and str(index[own][1]).startswith("CLIPTextModel"))
                 or (has_t5 and str(index[own][1]).startswith("T5"))
             ]
-            added.append(_file_part(name, path.resolve(), tuple(supplied)))
+            parts.append(_file_part(name, path.resolve(), tuple(supplied)))
+        elif name in known:
+            parts.append(_component_part(name, place, pipeline))
         else:
-            components[name or _component_of(Path(place), index)] = place
-    parts = []
-    for name, place in components.items():
-        if name not in known:
             kind = f"component of {index.get('_class_name')}"
             raise spec.error(unknown_name(kind, name, known))
-        parts.append(_component_part(name, place, pipeline))
-    return *parts, *added
+    return parts
 
 
 def check_parts(pipeline: Checkpoint) -> None:
     """Raise CheckpointError where a part of a pipeline is not whole, or its kind is not allowed."""
     for part in pipeline.parts:
+        path = part.path
         if part.component:
-            check_weights(part.path, part.files(part.path), {}, "transformers")
-        elif part.name == LORA:
-            _check_lora(part.path)
-        elif part.path.suffix != ".ckpt":
-            check_safetensors(part.path)
+            check_weights(path, part.files(path), {}, "transformers")
+        elif path.suffix != ".ckpt":
+            names = check_safetensors(path).keys()
+            others = [n for n in names if part.name == LORA and not _LORA_TENSOR.fullmatch(n)]
+            if not names:
+                raise CheckpointError(
+                    f"{path}: no tensors: it is damaged or was written before the training began"
+                )
+            if others:
+                raise CheckpointError(
+                    f"{path}: {others[0]} is no part of a LoRA that diffusers loads: it would be "
+                    "left out. Merge it into the pipeline with the tool that trained it, and give "
+                    "the whole pipeline"
+                )
         elif not pipeline.options.allow_pickle:
             raise CheckpointError(
-                f"{part.path}: the weights are pickled, and unpickling can run code. Give them "
+                f"{path}: the weights are pickled, and unpickling can run code. Give them "
                 "as safetensors, or add allow_pickle=true to the model's spec if you trust where "
                 "they come from"
             )
@@ -321,39 +266,9 @@ def check_parts(pipeline: Checkpoint) -> None:
         own = pipeline.path / part.name
         if part.name in part.supplies and not (own / "config.json").is_file():
             raise CheckpointError(
-                f"{own}: no config.json, without which the weights of {part.path} "
-                "cannot be read: give a pipeline of the same family"
+                f"{own}: no config.json, without which the weights of {path} cannot be read: give "
+                "a pipeline of the same family"
             )
-
-
-def _check_lora(path: Path) -> None:
-    """Raise CheckpointError where a file holds no LoRA, or anything else."""
-    check_safetensors(path)
-    names = tensor_shapes(path)
-    if not names:
-        raise CheckpointError(
-            f"{path}: no tensors: it is damaged or was written before the training began"
-        )
-    if others := [name for name in names if not _LORA_TENSOR.fullmatch(name)]:
-        raise CheckpointError(
-            f"{path}: {others[0]} is no part of a LoRA that diffusers loads: it would be left out. "
-            "Merge it into the pipeline with the tool that trained it, and give the whole pipeline"
-        )
-
-
-def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
-    """The component of a pipeline that a folder holds, by its class."""
-    class_name = read_json(folder / "config.json").get("_class_name")
-    names = [name for name in component_names(index) if index[name][1] == class_name]
-    guess = _component_of_class(folder, str(class_name))
-    if guess in names or len(names) == 1:
-        return guess if guess in names else names[0]
-    which = f"several of its components are {class_name}" if names else f"it has no {class_name}"
-    classes = ", ".join(f"{name} ({index[name][1]})" for name in component_names(index))
-    raise CheckpointError(
-        f"{folder}: not to be told apart for {index.get('_class_name')}: {which}. Write "
-        f'"PIPELINE?NAME={folder}" with one of {classes}'
-    )
 
 
 def _component_part(name: str, place: str, pipeline: Checkpoint) -> CheckpointPart:
@@ -364,14 +279,12 @@ def _component_part(name: str, place: str, pipeline: Checkpoint) -> CheckpointPa
     """
     path = Path(place).expanduser()
     if path.is_file():
-        if path.suffix != COMPONENT_SUFFIX:
+        if path.suffix != ".safetensors":
             raise CheckpointError(
                 f"{path}: no file of a component's weights: expected a folder with config.json, or "
-                f"a file that ends in {COMPONENT_SUFFIX}"
+                "a file that ends in .safetensors"
             )
         return _file_part(name, path.resolve(), (name,))
-    if not (path / "config.json").is_file() and (path / name / "config.json").is_file():
-        path = path / name  # the training's folder was given
     if not (path / "config.json").is_file():
         state = "it has no config.json" if path.is_dir() else "there is no such folder or file"
         raise CheckpointError(f"{path}: not the {name} of a pipeline: {state}")

@@ -53,7 +53,20 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
     if any(_SAFE.fullmatch(name) for name in names):
         return CheckpointPart("weights", folder, _state_files)
     for name in names:
-        _refuse_rank_files(folder, name)
+        path = folder / name
+        inside = not path.is_dir() and _DEEPSPEED.fullmatch(name) is not None
+        tagged = path.is_dir() and name.startswith(("global_step", "pytorch_model"))
+        if inside or (tagged and any(_DEEPSPEED.fullmatch(inner.name) for inner in path.iterdir())):
+            root, tag = (folder.parent, folder.name) if inside else (folder, name)
+            script, out = root / "zero_to_fp32.py", root / "consolidated"
+            program = [str(script)] if script.is_file() else ["-m", "deepspeed.utils.zero_to_fp32"]
+            options = ["--safe_serialization", "--tag", tag]
+            command = ["python", *program, str(root), str(out), *options]
+            raise CheckpointError(
+                f"{folder}: DeepSpeed's state ({tag}/), pickled by rank. Consolidate it: "
+                f"{shlex.join(command)}, copy config.json and the processor into {out} and give "
+                "that"
+            )
     return None
 
 
@@ -64,22 +77,6 @@ def _state_files(folder: Path) -> Sequence[str]:
         shards = (SHARD_SUFFIX, ".safetensors")
         return sorted(n for n in names if n == _DCP_METADATA or n.endswith(shards))
     return sorted(name for name in names if _SAFE.fullmatch(name) or name == _SAFE_INDEX)
-
-
-def _refuse_rank_files(folder: Path, name: str) -> None:
-    """Raise CheckpointError where a name is that of a state that only its trainer's tools read."""
-    path = folder / name
-    inside = not path.is_dir() and _DEEPSPEED.fullmatch(name) is not None
-    tagged = path.is_dir() and name.startswith(("global_step", "pytorch_model"))
-    if inside or (tagged and any(_DEEPSPEED.fullmatch(inner.name) for inner in path.iterdir())):
-        root, tag = (folder.parent, folder.name) if inside else (folder, name)
-        script, out = root / "zero_to_fp32.py", root / "consolidated"
-        program = [str(script)] if script.is_file() else ["-m", "deepspeed.utils.zero_to_fp32"]
-        command = shlex.join(["python", *program, str(root), str(out), "--safe_serialization"])
-        raise CheckpointError(
-            f"{folder}: DeepSpeed's state ({tag}/), pickled by rank. Consolidate it: {command} "
-            f"--tag {shlex.quote(tag)}, copy config.json and the processor into {out} and give that"
-        )
 
 
 def check_loose_weights(part: CheckpointPart) -> None:
@@ -139,15 +136,14 @@ def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
         **{key: (key,) for key in metadata.state_dict_metadata},
         **(metadata.planner_data or {}),
     }
+
+    def belongs(first: object, *rest: object) -> bool:
+        return str(first) in _MODEL if rest else str(first).partition(".")[0] not in _NOT_MODEL
+
     wanted = {
         key: stored
         for key, stored in metadata.state_dict_metadata.items()
-        if isinstance(stored, TensorStorageMetadata)
-        if (
-            str(paths[key][0]) in _MODEL
-            if len(paths[key]) > 1
-            else str(paths[key][0]).partition(".")[0] not in _NOT_MODEL
-        )
+        if isinstance(stored, TensorStorageMetadata) and belongs(*paths[key])
     }
     if not wanted:
         entries = {str(path[0]) for path in paths.values()}
@@ -249,10 +245,4 @@ def _check_shards(folder: Path, metadata: Any, wanted: Mapping[str, Any]) -> Non
         if sum(prod(chunk.sizes) for chunk in stored.chunks) != prod(stored.size):
             raise CheckpointError(
                 f"{folder}: the shards hold only a part of {key} {tuple(stored.size)}"
-            )
-        if prod(stored.size) * stored.properties.dtype.itemsize > sum(
-            sizes.values()
-        ):  # before memory is taken for it
-            raise CheckpointError(
-                f"{folder}: {key} {tuple(stored.size)} is larger than all of the shards"
             )

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.binding import quantization_method
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, inspect, write_checkpoint
 
@@ -23,10 +22,8 @@ def quantized(folder: Path, **config: Any) -> Path:
 def test_a_quantization_without_method_is_refused(tmp_path: Path) -> None:
     """Only the first versions of bitsandbytes' support wrote none."""
     with pytest.raises(CheckpointError, match="quantization_config without quant_method"):
-        quantization_method(inspect(quantized(tmp_path / "m", bits=4)))
-    old = inspect(quantized(tmp_path / "old", load_in_8bit=True))
-    assert quantization_method(old) == "bitsandbytes"
-    assert quantization_method(inspect(write_checkpoint(tmp_path / "plain", LLAVA))) is None
+        inspect(quantized(tmp_path / "m", bits=4))
+    assert inspect(quantized(tmp_path / "old", load_in_8bit=True)).quantization == "bitsandbytes"
 
 
 def test_whole_numbers_without_a_quantization_are_refused(tmp_path: Path) -> None:
