@@ -233,30 +233,14 @@ def test_identity_and_seeds_follow_the_knobs() -> None:
     assert bound("shapes:?swap=.5", "generator").params == {"swap": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("text", "role", "message"),
-    [
-        (
-            "shapes:?mis=0.1",
-            "describer",
-            "unknown parameter for the shapes describer 'mis'.*'miss'",
-        ),
-        ("shapes:?miss=lots", "generator", "'miss' must be float, got 'lots'"),
-        ("shapes:?miss=1.5", "generator", r"miss is a probability in \[0, 1\], got 1.5"),
-        ("shapes:?swap=nan", "describer", r"swap is a probability in \[0, 1\], got nan"),
-        ("shapes:?miss=0.1", "encoder", "unknown parameter for the shapes encoder 'miss'"),
-        ("shapes:large", "describer", "nothing but knobs can follow 'shapes:', got 'large'"),
-    ],
-)
-def test_wrong_specs_are_refused_by_name(text: str, role: RoleName, message: str) -> None:
+def test_what_the_world_has_not_is_refused() -> None:
     """The message says what was typed and what could be."""
-    with pytest.raises(SpecError, match=message):
-        bound(text, role)
+    with pytest.raises(SpecError, match="nothing but knobs can follow 'shapes:', got 'large'"):
+        bound("shapes:large", "describer")
     with pytest.raises(RoleError, match=r"the shapes world has no editor; it has describer, .*"):
         bound("shapes:", "editor")
 
 
-# Importing transformers or torch can raise a third party's deprecation notes.
 CAPTION = "two shapes : large red circle top left , small blue square bottom right"
 
 PICTURE = render(parse_caption(CAPTION), 3).to_pil()
@@ -299,5 +283,3 @@ def test_knobs_are_part_of_the_key_and_draw_nothing() -> None:
     assert plain.params == {}
     assert not turned.seeded
     assert isinstance(plain.load(), Vqa)
-    with pytest.raises(SpecError, match=r"yes is a probability in \[0, 1\], got 2"):
-        bind(parse_spec("shapes:?yes=2"), "vqa", CONTEXT)

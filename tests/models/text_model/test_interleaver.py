@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.binding import bind, detect
+from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.protocols import (
     CUT,
     AnswerStep,
@@ -242,36 +241,3 @@ def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
         bind_text(str(folder), "interleaver")
     with pytest.raises(RoleError, match="unless it describes and draws"):
         bind(parse_spec(str(folder)), "interleaver", CONTEXT, force=True)
-
-
-EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
-
-
-@pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The example as a user names it, with a checkpoint of two colors."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    monkeypatch.delitem(sys.modules, "interleaver", raising=False)
-    (tmp_path / "colors.txt").write_text("red blue")
-    return f"python:interleaver:load?path={tmp_path}"
-
-
-def test_the_example_answers_in_steps(spec: str) -> None:
-    """As many as it is told, at most as many as may be, from its own seed."""
-    bound = bind_text(spec, "interleaver")
-    model = bound.load()
-    assert isinstance(model, Interleaver)
-    limits = [StepLimit(3), StepLimit(5, most=2), StepLimit()]
-
-    answers = list(model.interleave([["what", Image.new("RGB", (4, 4))]] * 3, limits, [1, 2, 3]))
-
-    assert detect(parse_spec(spec)).roles == ("interleaver",)
-    assert (bound.adapter, bound.seeded, bound.resources.batch_size) == ("python/1", True, 4)
-    lengths = []
-    for answer in answers:
-        assert not isinstance(answer, Failure)
-        steps = list(answer)  # type: ignore[arg-type]
-        assert all(isinstance(step, AnswerStep) for step in steps)
-        lengths.append(len(steps))
-    assert lengths[:2] == [3, 2]
-    assert 1 <= lengths[2] <= 2

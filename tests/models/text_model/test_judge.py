@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import Battle, Judge
-from pytest_cepbench.models.text_model.likelihood import cache_argument, phrase_scorer
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
 from tests.tiny.common import skip_before
@@ -47,6 +45,11 @@ def test_a_batch_gives_what_each_battle_alone_gives(load_judge: Load, name: str)
     assert not together[0].remarks
     assert len({reply.value for reply in together}) > 1
     assert isinstance(judge, Judge)
+
+    batched = likelihoods(judge, battles)
+    judge._batched = False  # as of a model whose cache or padding does not allow it
+    assert np.abs(likelihoods(judge, battles) - batched).max() < 1e-4
+    assert "one battle at a time" in judge.judge(battles[:1], [0])[0].remarks[0]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -89,19 +92,6 @@ def test_texts_after_images_are_judged_as_before_them(load_judge: Load) -> None:
     judge.judge(make_battles(), [0] * 8)
 
     assert np.abs(likelihoods(judge, texts) - before).max() < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llava", "qwen2-vl"])
-def test_a_model_that_cannot_be_batched_is_asked_one_by_one(load_judge: Load, name: str) -> None:
-    """The same verdicts by the plain way, and the run says that it was taken."""
-    judge, battles = load_judge(name), make_battles()
-    batched = likelihoods(judge, battles)
-    judge._batched = False
-    alone = judge.judge(battles, [0] * 8)
-
-    assert np.abs(likelihoods(judge, battles) - batched).max() < 1e-4
-    assert "one battle at a time" in alone[0].remarks[0]
 
 
 def test_the_identity_names_what_a_verdict_depends_on(tiny_judge: Build) -> None:
@@ -185,51 +175,3 @@ def test_large_images_are_made_smaller(load_judge: Load) -> None:
         return int(judge.inputs([judge._conversation(battle)])["input_ids"].shape[1])
 
     assert tokens("&max_pixels=1024") < tokens("") == tokens("&max_pixels=4096")
-
-
-WORDS = ["Correctness:", "Richness:", "say", "it", *map(str, range(10))]
-
-
-def model_of() -> Any:
-    """A tiny Llama with weights that make a difference."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-        )
-    ).eval()  # fmt: skip
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(4 if parameter.ndim > 1 else 1)
-    return model
-
-
-def test_a_model_may_call_its_cache_as_older_releases_do() -> None:
-    """Code that comes with a checkpoint still says `past_key_values`, and scores alike."""
-    import torch
-
-    class Older(torch.nn.Module):  # type: ignore[misc] # torch has no types here
-        """The same model behind the old name."""
-
-        def __init__(self, model: Any) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, past_key_values: Any = None, **inputs: Any) -> Any:
-            output = self.model(**{cache_argument(self.model): past_key_values}, **inputs)
-            cache = getattr(output, cache_argument(self.model))
-            return SimpleNamespace(logits=output.logits, past_key_values=cache)
-
-    model, phrases = model_of(), [[3, 4], [5], [6, 7, 8]]
-    inputs = {"input_ids": torch.tensor([[1, 2]]), "attention_mask": torch.ones(1, 2).long()}
-
-    with torch.inference_mode():
-        scores = phrase_scorer(model, phrases).score(inputs)
-        scores_of_older = phrase_scorer(Older(model), phrases).score(inputs)
-
-    assert cache_argument(Older(model)) == "past_key_values"
-    assert scores_of_older == pytest.approx(scores, abs=1e-6)

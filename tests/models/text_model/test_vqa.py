@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.protocols import Vqa, VqaQuestion
 from pytest_cepbench.models.text_model.likelihood import first_tokens
 from tests.models.binding import bind_text
+from tests.models.text_model.conftest import Build, build_once
 from tests.tiny.common import JUDGE_WORDS, pictures
+from tests.tiny.describers import BUILDERS
 
 pytestmark = pytest.mark.models
 
@@ -26,28 +28,11 @@ QUESTIONS = [
     VqaQuestion("what is on the left of the small circle ?", ("four", "Four", "4")),
 ]
 
-Build = Callable[..., Path]
-
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """The folder of a tiny VQA model by its architecture; built once, not to be changed."""
-    from pytest_cepbench.models.torch_runtime import quiet
-    from tests.tiny.describers import build_idefics3, build_llava, build_qwen2_vl
-
-    builders: dict[str, Callable[..., Path]] = {
-        "llava": build_llava, "qwen2-vl": build_qwen2_vl, "idefics3": build_idefics3,
-    }  # fmt: skip
-    root = tmp_path_factory.mktemp("vqa")
-
-    def build(name: str, words: Sequence[str] = WORDS, **options: Any) -> Path:
-        folder = root / f"{name}-{len(words)}-{len(options)}"
-        if not folder.exists():
-            with quiet():
-                builders[name](folder, words=words, **options)
-        return folder
-
-    return build
+    return build_once(tmp_path_factory.mktemp("vqa"), BUILDERS, words=WORDS)
 
 
 def _load(folder: Path, query: str = "dtype=float32") -> Any:
@@ -107,9 +92,9 @@ def test_an_answer_without_a_token_is_named(tiny: Build) -> None:
         _load(tiny("llava")).answer([red], [[VqaQuestion("what ?", ("zebra",))]])
 
 
-def test_a_tokenizer_without_yes_and_no_is_refused(tiny: Build) -> None:
+def test_a_tokenizer_without_yes_and_no_is_refused(tiny_judge: Build) -> None:
     """When the model is loaded, not after a thousand questions."""
-    folder = tiny("llava", words=JUDGE_WORDS)
+    folder = tiny_judge("llava")
     with pytest.raises(CheckpointError, match="does not tell yes from no by the first token"):
         _load(folder)
 

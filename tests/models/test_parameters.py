@@ -1,14 +1,19 @@
-"""One table of parameters that the specs of checkpoints cannot have: refused by name at binding."""
+"""The parameters of every adapter: what is documented is read, and all else is refused by name."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+import types
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 from tests.models.binding import bind_text
 from tests.models.files import (
     LLAVA,
@@ -26,6 +31,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llava": LLAVA,
     "vit": VIT,
     "detr": {"architectures": ["DetrForObjectDetection"], "model_type": "detr"},
+    "owl": {
+        "architectures": ["Owlv2ForObjectDetection"],
+        "model_type": "owlv2",
+        "text_config": {},
+        "vision_config": {},
+    },
+    "timm": {"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {"input_size": [3, 32, 32]}},
     "blip": {"architectures": ["BlipForConditionalGeneration"], "model_type": "blip"},
     **{
         name.lower(): {
@@ -64,7 +76,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shapes = {"unet.q.lora_A.weight": (4, 8), "unet.q.lora_B.weight": (8, 4)}
     write_tensors(folder / "lora" / "pytorch_lora_weights.safetensors", shapes)
     write_tensors(folder / "weights.safetensors", {"w": (1,)})
+    (folder / "inception-2015-12-05.pt").write_bytes(b"weights")
     return folder
+
+
+SCHEMES = {
+    "openai": "openai:m?revision=1&",
+    "serve": f"serve:{{folders}}/llava?python={sys.executable}&",
+    "unicom": "unicom:{folders}/weights.safetensors?",
+    "cleanfid": "cleanfid:?weights={folders}/inception-2015-12-05.pt&",
+    "shapes": "shapes:?",
+}
+"""How specs begin that are no folder's."""
 
 
 REFUSED: dict[tuple[str, str], dict[str, str]] = {
@@ -105,6 +128,77 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("judge", "blip"): {"device=cpu": "cannot be the judge: .* no chat template"},
     ("vqa", "blip"): {"device=cpu": "cannot be the VQA model: .* no chat template"},
+    # -- encoders and detectors --------------------------------------------------------------------
+    ("encoder", "vit"): {
+        "poling=cls": "Did you mean 'pooling'",
+        "pooling=max": "pooling must be auto, cls, pooler, mean, got 'max'",
+    },
+    ("encoder", "timm"): {
+        "pooling=cls": "unknown parameter for the encoder timm vit_tiny_patch16_224",
+        "crop_pct=0": "crop_pct must be a number, above 0 and at most 1, got 0.0",
+        "crop_pct=nan": "crop_pct must be a number, .* got nan",
+        "interpolation=nearest": "interpolation must be bilinear or bicubic, got 'nearest'",
+    },
+    ("encoder", "unicom"): {
+        "heads=0": "heads must be at least 1",
+        "dtype=half": "dtype must be auto",
+    },
+    ("encoder", "cleanfid"): {"mode=clean": "unknown parameter for the encoder clean-fid"},
+    ("detector", "owl"): {
+        "threshold=1.1": "threshold must be a number, at least 0 and at most 1, got 1.1",
+        "max_per_class=3": "unknown parameter for the detector Owlv2.*'max_per_class'",
+    },
+    ("detector", "detr"): {"max_per_class=-1": "max_per_class must be at least 1"},
+    # -- servers -----------------------------------------------------------------------------------
+    ("describer", "openai"): {
+        "weights=x": "give weights=FOLDER .* or revision=NAME.* one of them",
+        "temprature=0": "Did you mean 'temperature'",
+        "quality=hd": "unknown parameter .* 'quality'",
+        "concurrency=0": "concurrency must be at least 1",
+        "timeout=0": "timeout must be a number, above 0",
+        "retries=-1": "retries must be at least 0",
+        "patience=nan": "patience must be a number, at least 0",
+        "temperature=-1": "temperature must be a number, at least 0",
+        "reasoning=drop": "reasoning must be strip or keep, got 'drop'",
+        "base_url=localhost:8000": "base_url must begin with http",
+    },
+    ("judge", "openai"): {
+        "prompt=opening": "prompt must be criteria, letters, opening-gpt, opening-intjudge, got",
+        "max_pixels=0": "max_pixels must be at least 1, got 0",
+    },
+    ("vqa", "openai"): {
+        "temperature=1": "temperature of a VQA model must be 0",
+        "prompt=letters": "unknown parameter for the vqa over the API 'prompt'",
+    },
+    ("generator", "openai"): {"height=9": "height and width go together"},
+    ("describer", "serve"): {
+        "engine=vlm": "unknown engine 'vlm'. Did you mean 'vllm'.*sglang, transf",
+        "base_url=http://x/v1": "unknown parameter .* 'base_url'",
+        "engine=transformers&max_num_seqs=9": "unknown parameter for transformers",
+        "start_timeout=0": "start_timeout must be a number, above 0",
+        "devices=$HOME": "devices must be numbers or names",
+        "gpu_memory_utilization=2": "at most 1, got 2",
+        "tensor_parallel_size=0": "tensor_parallel_size must be at least 1",
+        "engine_args=--x 'y": "cannot be read as a shell reads it",
+        "engine_args=--trust-remote-code": "--trust-remote-code is set by the run",
+        "engine_args=--trust-rem": "--trust-rem is set by the run",
+        "engine_args=--port=1": "--port is set by the run",
+        "engine_args=--tensor_parallel_size 5": "or by a parameter of the spec",
+        "engine_args=--tokenizer other": "no fingerprint would cover",
+        "engine_args=--lora-modules a=/x": "no fingerprint would cover",
+        "engine_args=--some-config /etc/passwd": "names /etc/passwd, a file",
+    },
+    # -- the rule-based world ----------------------------------------------------------------------
+    ("describer generator", "shapes"): {
+        "mis=0.1": "unknown parameter for the shapes .* 'mis'.*'miss'",
+        "miss=1.5": "miss is a probability in .0, 1., got 1.5",
+        "swap=nan": "swap is a probability in .0, 1., got nan",
+    },
+    ("encoder", "shapes"): {"miss=0.1": "unknown parameter for the shapes encoder 'miss'"},
+    ("interleaver", "shapes"): {"flip=.1": "unknown parameter for the shapes interleaver 'flip'"},
+    ("writer", "shapes"): {"no_image=.1": "unknown parameter for the shapes writer 'no_image'"},
+    ("judge", "shapes"): {"flip=2": "flip is a probability in .0, 1., got 2.0"},
+    ("vqa", "shapes"): {"yes=2": "yes is a probability in .0, 1., got 2.0"},
     # -- unified models, in either role ------------------------------------------------------------
     ("describer generator", "janus"): {
         "guidence_scale=3": "'guidence_scale'.*guidance_scale",
@@ -169,8 +263,47 @@ def test_a_wrong_parameter_is_refused_by_name_at_binding(
     """
     if name in ("janus", "emu3"):
         skip_before("unified models", "transformers", "5.0")
-    with pytest.raises(SpecError, match=words):
-        bind_text(f"{folders / name}?{query.format(folders=folders)}", role)
+    text = SCHEMES.get(name, f"{{folders}}/{name}?") + query
+    with pytest.raises(SpecError, match=words) as raised:
+        bind_text(text.format(folders=folders), role)
+    assert "\n" not in str(raised.value)
+
+
+def _documented() -> dict[str, type[Any]]:
+    """The classes of parameters that the tables of the reference are written from."""
+    file = Path(__file__).parents[2] / "docs" / "generate.py"
+    spec = spec_from_file_location("generate", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: module._class(place) for name, place in module._ADAPTERS.items()}
+
+
+DOCUMENTED = _documented()
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_what_is_documented_is_read_and_values_of_other_kinds_are_refused(name: str) -> None:
+    """Each parameter takes its default as a text; what is refused is named, with what is meant."""
+    kind, hints = DOCUMENTED[name], get_type_hints(DOCUMENTED[name])
+    needed = {"revision": "1"} if name == "server" else {}
+    own = {field.name: field for field in dataclasses.fields(kind) if field.init}
+
+    def parse(**params: str) -> Any:
+        return parse_params(ModelSpec("m", "", "m", needed | params), kind, "a test")
+
+    for parameter in own.keys() - needed.keys():
+        assert parse(**{parameter: str(own[parameter].default)}) == parse()
+        hint = hints[parameter]
+        if isinstance(hint, types.UnionType):
+            (hint,) = set(get_args(hint)) - {types.NoneType}
+        if hint is not str:
+            with pytest.raises(SpecError, match=f"'{parameter}' must be {hint.__name__}, got 'x'"):
+                parse(**{parameter: "x"})
+        wrong = f"unknown parameter for a test '{parameter}s'. Did you mean '{parameter}'"
+        with pytest.raises(SpecError, match=wrong):
+            parse(**{f"{parameter}s": "1"})
 
 
 @pytest.mark.parametrize(
