@@ -32,10 +32,8 @@ FORMAT = 2
 BUSY_SECONDS = 60.0
 """Seconds that SQLite waits for another process that writes."""
 
-PATIENCE = 600.0
-"""Seconds to wait for a process that has locked the database and does not write to it."""
-
-_POLL_SECONDS = 1.0
+PATIENCE = 1800.0
+"""Seconds to wait for a process that opens the database or writes it anew."""
 
 # Rows of results lie in the order in which they were stored, which fills their pages; ordered by
 # their keys a third of each page stays free. Nearly all rows of a run share a provenance. Days of
@@ -66,24 +64,32 @@ _EMPTY_WINDOWS = 20  # after which the next row is asked for, wherever it lies
 _UNREAD_WINDOWS = 200  # a damaged table has no known end; this many reads of nothing count as one
 _LARGEST = 2**62  # number of a row; a larger one is damaged
 
-
 _T = TypeVar("_T")
 
 
-def open_database(path: Path) -> sqlite3.Connection:
-    """Open or create the database.
+def open_database(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+    """Open the database, which is created where there is none; to look at it only.
 
     Raises StoreVersionError for one of another format, StoreFullError without space,
     DamagedIndexError for a damaged file, StoreError for other refusals of the file system.
     """
     with store_errors(path), ExitStack() as opened:
-        if path.exists():
+        if readonly or path.exists():
             open_regular(path).close()  # SQLite would wait at a pipe
         connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
         )
         opened.callback(connection.close)
-        connection.text_factory = decode_text
+        # A damaged text must get to the check of its seal, which fails.
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        # It may come from anyone: reading a view named like a table could do anything.
+        only_read = ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON")
+        for setting in only_read if readonly else ():
+            connection.execute(f"PRAGMA {setting}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, FORMAT):
             raise StoreVersionError(
@@ -91,11 +97,14 @@ def open_database(path: Path) -> sqlite3.Connection:
                 " give another folder (--cep-store) or delete this one, its results can be "
                 "recomputed"
             )
-        _enter_wal(connection)
-        connection.execute("PRAGMA synchronous=NORMAL")
-        if version != FORMAT:
-            with transaction(connection):
-                create_tables(connection)
+        if not readonly:
+            _enter_wal(connection)
+            connection.execute("PRAGMA synchronous=NORMAL")
+            if version != FORMAT:
+                with transaction(connection):
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version={FORMAT}")
         opened.pop_all()
     return connection
 
@@ -122,18 +131,6 @@ def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> int:
 
     insert = f"INSERT OR IGNORE INTO results ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
     return connection.executemany(insert, values()).rowcount
-
-
-def decode_text(raw: bytes) -> str:
-    """Decode without errors: a damaged text must get to the check of its seal, which fails."""
-    return raw.decode("utf-8", "replace")
-
-
-def create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables that are absent."""
-    for statement in _SCHEMA:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:
@@ -173,7 +170,8 @@ def store_errors(path: Path) -> Iterator[None]:
         yield
     except (OSError, UnicodeDecodeError, sqlite3.DatabaseError, MemoryError) as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if is_damage(error):
+        # SQLite quotes its schema in messages; where the schema is damaged, that may be no text.
+        if isinstance(error, UnicodeDecodeError) or code in _DAMAGED:
             raise DamagedIndexError(
                 f"the index of the store {path.parent} is damaged: {error} "
                 "(another folder: --cep-store)"
@@ -196,13 +194,6 @@ def store_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def is_damage(error: Exception) -> bool:
-    """Whether SQLite's error says that the file is damaged."""
-    # SQLite quotes its schema in messages; where the schema is damaged, that may be no text.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, UnicodeDecodeError) or code in _DAMAGED
-
-
 def _no_space(path: Path) -> bool:
     """Test by writing: SQLite reports a full disk under its shared-memory file as an I/O error."""
     probe = path.with_name(f".probe-{time.monotonic_ns()}")
@@ -219,38 +210,21 @@ def _no_space(path: Path) -> bool:
 def replacement_lock(path: Path) -> Iterator[None]:
     """A lock for opening or replacing the database, so that no process opens half a replacement.
 
-    Replacing a large database takes long, and its files grow meanwhile. Raises StoreError where
-    another process holds the lock and the files have stopped changing.
+    Raises StoreError where another process has held it for half an hour.
     """
     lock = FileLock(path.with_name("mend.lock"))
-    state, since = _file_state(path), time.monotonic()
-    while True:
-        try:
-            lock.acquire(timeout=_POLL_SECONDS)
-            break
-        except Timeout:
-            if (now := _file_state(path)) != state:
-                state, since = now, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
-                raise StoreError(
-                    f"another process has been opening or repairing the index of the store "
-                    f"{path.parent} for {PATIENCE / 60:.0f} minutes without writing to it: end "
-                    "that process, or give another folder (--cep-store)"
-                ) from None
+    try:
+        lock.acquire(timeout=PATIENCE)
+    except Timeout:
+        raise StoreError(
+            f"another process has been opening or repairing the index of the store {path.parent} "
+            f"for {PATIENCE / 60:.0f} minutes: end that process, or give another folder "
+            "(--cep-store)"
+        ) from None
     try:
         yield
     finally:
         lock.release()
-
-
-def _file_state(path: Path) -> list[tuple[int, int]]:
-    """(size, modification time) of the database's files, which change while it is written."""
-    state = []
-    for suffix in ("", "-wal", "-journal"):
-        with suppress(OSError):
-            status = path.with_name(path.name + suffix).stat()
-            state.append((status.st_size, status.st_mtime_ns))
-    return state
 
 
 def inode(path: Path) -> int | None:
@@ -264,12 +238,6 @@ def inode(path: Path) -> int | None:
 def _parts(path: Path) -> list[Path]:
     """The files of a database, whether or not they exist."""
     return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
-
-
-def _move(path: Path, target: Path) -> None:
-    for part, new in zip(_parts(path), _parts(target), strict=True):
-        with suppress(FileNotFoundError):
-            part.rename(new)
 
 
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
@@ -418,22 +386,26 @@ class Index:
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
         with store_errors(path), replacement_lock(path):
             if inode(path) == self._inode:
-                _move(path, aside)
+                moves = list(zip(_parts(path), _parts(aside), strict=True))
+                for part, new in moves:
+                    with suppress(FileNotFoundError):
+                        part.rename(new)
                 try:
                     with closing(open_database(path)) as sound:
                         saved = _copy_rows(aside, sound)
                 except BaseException:
-                    for part in _parts(path):
+                    for part, new in moves:
                         part.unlink(missing_ok=True)
-                    _move(aside, path)
+                        with suppress(FileNotFoundError):
+                            new.rename(part)
                     raise
                 kept = f"from the damaged file, which is kept as {aside.name}"
                 self._note(f"index: {saved} results saved {kept}")
         return self._connect()
 
 
-class ReadonlyStore:
-    """The database of a store that is only looked at. Any thread may read.
+class ReadonlyStore(Index):
+    """The database of a store that is only looked at, and neither made nor mended.
 
     folder: of the store.
     Raises StoreError where there is no store that this version can read.
@@ -441,27 +413,7 @@ class ReadonlyStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock = RLock()
-        path = folder / INDEX
-        with self._errors():
-            open_regular(path).close()  # SQLite would wait at a pipe
-            self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro",
-                uri=True,
-                timeout=BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._connection.text_factory = decode_text
-        # It may come from anyone: reading a view named like a table could do anything.
-        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
-            self.read(f"PRAGMA {setting}")
-        version = self.read("PRAGMA user_version")[0][0]
-        if version not in (0, FORMAT):
-            raise StoreVersionError(
-                f"the store {str(folder)!r} has format {version}, this version reads format "
-                f"{FORMAT}: look at it with the version of pytest-cepbench that wrote it"
-            )
+        super().__init__(folder / INDEX, lambda _: None)
 
     def __enter__(self) -> Self:
         return self
@@ -469,21 +421,9 @@ class ReadonlyStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._connection.close()
+    def _open(self) -> sqlite3.Connection:
+        return open_database(self.path, readonly=True)
 
-    def read(self, query: str, values: Sequence[object] = ()) -> list[Row]:
-        """The rows of a query. Raises StoreError where it is damaged, gone, or cannot be read."""
-        with self._lock, self._errors():
-            return self._connection.execute(query, values).fetchall()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
-            raise (DamagedIndexError if is_damage(error) else StoreError)(
-                f"the store {str(self.folder)!r} cannot be read: {error or 'no memory is left'}"
-            ) from error
+    def _repairing(self, action: Callable[[], _T]) -> _T:
+        with store_errors(self.path):
+            return action()

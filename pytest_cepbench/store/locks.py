@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from pytest_cepbench.escapes import one_line
 from pytest_cepbench.store.database import INDEX, store_errors
 
 QUIET_SECONDS = 3.0
@@ -27,14 +26,9 @@ QUIET_SECONDS = 3.0
 
 _POLL_SECONDS = 0.05
 
-_STARTER = "exec(eval(sys.stdin.readline()))"
-"""In the command line of a worker of xdist: the parent is the run."""
-
 _HEARTBEAT_SECONDS = 5.0  # a system call for each lock
 
 _UNKNOWN = "process:"
-
-_LONGEST_COMMAND = 160
 
 _TRIES = 100  # to open a file that its holder is just giving back
 
@@ -165,13 +159,16 @@ class WorkLocks:
             *runs, process = holders.split() or [""]
             if not process or self._run in runs or _has_ended(process):
                 continue
-            who, how = _describe(process)
+            space, _, number = process.rpartition(":")
+            host = space.split(":")[1] if ":" in space else ""
+            who = f"process {number}{f' on {host}' if host else ''}"
             if not self._has_said:
                 self._has_said = True
                 self.say(
                     f"waiting for {who}, which works on the same store {self._folder.parent} and "
                     f"gave a sign of life {self.since_heartbeat(path.stem):.0f} s ago. To go on "
-                    f"without it, {how}, or start this run with another store (--cep-store DIR)"
+                    "without it, end that process, or start this run with another store "
+                    "(--cep-store DIR)"
                 )
             return who
         return ""
@@ -235,34 +232,6 @@ def _has_ended(holders: str) -> bool:
     except (OSError, OverflowError):  # another user's process, or no process id
         return False
     return False
-
-
-def _describe(process: str) -> tuple[str, str]:
-    """A process that wrote itself into a lock, with its command line if known; how to end it.
-
-    process: as `_write_holders` writes it.
-    """
-    space, _, number = process.rpartition(":")
-    if f"{space}:" != _id_space() or not number.isdecimal():
-        host = space.split(":")[1] if ":" in space else ""
-        return f"process {number}{f' on {host}' if host else ''}", "end that process there"
-    pid, command = int(number), _command(int(number))
-    if _STARTER in command:
-        with suppress(OSError, ValueError, IndexError):
-            status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-            pid = int(status.rpartition(")")[2].split()[1])
-            command = _command(pid)
-    shown = f" ({command})" if command else ""
-    return f"process {pid}{shown}", f"end that process (kill {pid})"
-
-
-def _command(pid: int) -> str:
-    """The command line of a process, short enough for a sentence; empty where it is not known."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    return one_line(b" ".join(words).decode("utf-8", "replace"), _LONGEST_COMMAND)
 
 
 def _has_name(file: int, path: Path) -> bool:

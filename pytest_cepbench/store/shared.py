@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,7 +67,6 @@ Log = Callable[[str], None]
 _MOST_RESULT = MOST_PAYLOAD + 2**20  # bytes of a result's object: payload, and fields around it
 
 _ABSENT_SECONDS = 600.0  # after which an absent object is looked for again
-
 
 _ABSENT = "results/absent"
 
@@ -240,9 +238,11 @@ def most_bytes(name: str) -> int:
     return MOST_BYTES if name.startswith(f"{IMAGES}/") else _MOST_RESULT
 
 
-class SharedStore(ABC):
+class SharedStore:
     """One shared store. Any thread may call it; only an interrupt raises.
 
+    fs: a file system of fsspec, or a `Folder`; used by this object only.
+    root: the path there.
     named: the option and the location as the user gave them, without secrets.
     note: called once with a line about each damaged object.
     remark: called once when the store fails; it is not read any more then.
@@ -250,23 +250,52 @@ class SharedStore(ABC):
     run overwrites them.
     """
 
-    def __init__(self, named: str) -> None:
+    def __init__(self, fs: AbstractFileSystem | Folder, root: str, named: str) -> None:
         self.named = named
         self.note: Log = lambda _: None
         self.remark: Log = lambda _: None
         self.bad: set[str] = set()
+        self._fs, self._root = fs, root.rstrip("/")
+        self._can_create = True  # until the file system refuses a conditional write
         self._absent: dict[str, float] = {}  # when each was last looked for
         self._failed = False
 
-    @abstractmethod
     def _read(self, name: str) -> bytes:
         """The object. Raises UnfitFileError for one that is too large or no file; anything else
         that its library raises.
         """
+        end = most_bytes(name) + 1  # a byte beyond the limit shows that it is too large
+        try:
+            data: bytes = self._fs.cat_file(f"{self._root}/{name}", start=0, end=end)
+        except Exception as error:
+            if server_answer(error)[1] == 416:  # an empty object has no range
+                return b""
+            raise
+        if len(data) >= end:
+            raise UnfitFileError(f"it has more than {end - 1:,} bytes")
+        return data
 
-    @abstractmethod
     def _write(self, name: str, data: bytes, *, replace: bool) -> None:
         """Write an object, whole or not at all; unless it is replaced the first write counts."""
+        path = f"{self._root}/{name}"
+        if self._can_create and not replace:
+            try:
+                self._fs.pipe_file(path, data, mode="create")
+            except FileExistsError:
+                return
+            except (TypeError, NotImplementedError):
+                # Not every implementation of this method has modes, or has this one.
+                self._can_create = False
+            except OSError as error:
+                _, status = server_answer(error)
+                if status in (409, 412):  # not all servers name the condition that failed
+                    return
+                if error.errno != errno.ENOSYS and status != 501:
+                    raise
+                self._can_create = False
+            else:
+                return
+        self._fs.pipe_file(path, data)
 
     def read(
         self, names: Iterable[str], seconds: float | None = None
@@ -306,20 +335,19 @@ class SharedStore(ABC):
         """
         answers: dict[str, Any] = {}
 
-        def answer(name: str, tries: int = 2) -> Any:
-            try:
-                return action(name)
-            except UnfitFileError as error:
-                return str(error)
-            except Exception as error:  # noqa: BLE001 - libraries raise anything
-                failure = failure_of(error)
-            if failure.transient and tries > 1:
-                time.sleep(_RETRY_PAUSE)
-                return answer(name, tries - 1)
-            return failure
-
         def work(name: str) -> None:
-            answers[name] = answer(name)
+            answer: Any = None
+            for pause in (0.0, _RETRY_PAUSE):
+                time.sleep(pause)
+                try:
+                    answer = action(name)
+                except UnfitFileError as error:
+                    answer = str(error)
+                except Exception as error:  # noqa: BLE001 - libraries raise anything
+                    answer = failure_of(error)
+                if not (isinstance(answer, StoreFailure) and answer.transient):
+                    break
+            answers[name] = answer
 
         names = list(names)
         for part in batches(names, AT_ONCE):
@@ -399,74 +427,29 @@ class SharedStore(ABC):
             self.note(f"{what} in {self.named}: {why}")
 
 
-class BucketStore(SharedStore):
-    """The objects below a path of a file system of fsspec.
+class Folder:
+    """A folder, such as one that machines mount, with the two methods of fsspec that are needed.
 
-    fs: used by this object only.
-    root: the path there.
+    fsspec's own for local files write them in place, so that others could read a half of one.
     """
 
-    def __init__(self, fs: AbstractFileSystem, root: str, named: str) -> None:
-        super().__init__(named)
-        self._fs = fs
-        self._root = root.rstrip("/")
-        self._can_create = True  # until the file system refuses a conditional write
-
-    def _read(self, name: str) -> bytes:
-        """A byte beyond the limit shows that it is too large."""
-        end = most_bytes(name) + 1
-        try:
-            data: bytes = self._fs.cat_file(f"{self._root}/{name}", start=0, end=end)
-        except Exception as error:
-            if server_answer(error)[1] == 416:  # an empty object has no range
-                return b""
-            raise
-        if len(data) >= end:
-            raise UnfitFileError(f"it has more than {end - 1:,} bytes")
-        return data
-
-    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
-        path = f"{self._root}/{name}"
-        if self._can_create and not replace:
-            try:
-                self._fs.pipe_file(path, data, mode="create")
-            except FileExistsError:
-                return
-            except (TypeError, NotImplementedError):
-                # Not every implementation of this method has modes, or has this one.
-                self._can_create = False
-            except OSError as error:
-                _, status = server_answer(error)
-                if status in (409, 412):  # not all servers name the condition that failed
-                    return
-                if error.errno != errno.ENOSYS and status != 501:
-                    raise
-                self._can_create = False
-            else:
-                return
-        self._fs.pipe_file(path, data)
-
-
-class FolderStore(SharedStore):
-    """The objects in a folder, such as one that machines mount. root: the folder."""
-
-    def __init__(self, root: Path, named: str) -> None:
-        super().__init__(named)
+    def __init__(self, root: Path) -> None:
         self._root = root
 
-    def _read(self, name: str) -> bytes:
-        return read_regular(self._root / name, most_bytes(name))
+    def cat_file(self, path: str, *, start: int, end: int) -> bytes:  # noqa: ARG002 - fsspec's
+        """The bytes of a file. Raises UnfitFileError where it has `end` or more, or is no file."""
+        return read_regular(Path(path), end - 1)
 
-    def _write(self, name: str, data: bytes, *, replace: bool) -> None:
-        target = self._root / name
-        if not replace and target.exists():
-            return
-        fresh = self._root / _NEW / uuid4().hex
+    def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
+        """Write a file, whole or not at all. Raises FileExistsError as mode `create` says."""
+        target, fresh = Path(path), self._root / _NEW / uuid4().hex
+        if mode == "create" and target.exists():
+            raise FileExistsError(path)
         self._in_folder(fresh, lambda: fresh.write_bytes(data))
 
         def place() -> None:
             try:
-                if not replace:
+                if mode == "create":
                     os.link(fresh, target)
                     return
             except OSError as error:
@@ -475,8 +458,7 @@ class FolderStore(SharedStore):
             fresh.replace(target)
 
         try:
-            with suppress(FileExistsError):  # another process was first
-                self._in_folder(target, place)
+            self._in_folder(target, place)
         finally:
             fresh.unlink(missing_ok=True)
 
@@ -595,11 +577,11 @@ def _connect(location: Location, source: str, *, writing: bool) -> SharedStore:
         raise SpecError(f"{named}: the bucket is missing: {protocol}://BUCKET/PREFIX is expected")
     if options:
         fs.retries = 1  # of s3fs, which come on top of botocore's
-    return BucketStore(fs, root, named)
+    return SharedStore(fs, root, named)
 
 
 def _folder(path: Path, named: str, *, writing: bool) -> SharedStore:
-    shared = FolderStore(path, named)
+    shared = SharedStore(Folder(path), str(path), named)
     if (path / INDEX).exists():
         raise SpecError(
             f"{named} is the folder of a local store, which is not shared as it is: runs publish "

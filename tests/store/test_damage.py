@@ -116,14 +116,6 @@ def test_any_damaged_column_is_detected(root: Path, index: Path, damage: str) ->
         assert store.damage[0].startswith(f"result {FIRST[:12]}: ")
 
 
-def test_a_damaged_row_gives_way_to_a_new_result(root: Path, index: Path) -> None:
-    """A result that is stored can be read back, also where an unread damaged one lay."""
-    flip(index, index.read_bytes().index(b"text number 0") + 5)
-    with Store(root) as store:
-        assert store.put([StoredResult(FIRST, "anew")]) == {FIRST: "anew"}
-        assert len(store.damage) == 1
-
-
 def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> None:
     """The index is written anew with every row that can be read; the old one is kept aside."""
     text = index.read_bytes()
@@ -206,17 +198,6 @@ def test_no_flipped_bit_gives_a_wrong_result(sound_index: Path, place: int) -> N
         except StoreError as error:
             refused = str(error)
     assert refused is None or (bit // 8 < PAGE and "--cep-store" in refused)
-
-
-def test_rebuilding_steps_over_gaps(root: Path, index: Path) -> None:
-    """Garbage collection leaves long gaps between the numbers of the rows."""
-    with closing(sqlite3.connect(index)) as connection, connection:
-        connection.execute("UPDATE results SET rowid = 9000 WHERE rowid = 1")
-    with Store(root) as store:
-        store.index.rebuild()
-        assert store.get(RESULTS).keys() == RESULTS.keys()
-        (note,) = store.damage
-        assert note.startswith(f"index: {len(RESULTS)} results saved")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ from pytest_cepbench.store.maintenance import (
     choose,
     collect,
     model_of,
-    models_in,
-    summarize,
 )
 from tests.store.filling import age, age_images, fill, key_of, picture, results_of
 
@@ -147,26 +145,6 @@ def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
         again = StoredResult(key_of("text 0"), "computed again")
         assert other.put([again]) == {again.key: "computed again"}
     assert not artifact_path(root, picture(0).digest).exists()
-
-
-def test_the_models_of_a_store(tmp_path: Path) -> None:
-    """Each once; results that name no model have none."""
-    fill(tmp_path / "store", range(2), "a" * 16)
-    fill(tmp_path / "store", range(2, 4), "b" * 16)
-    fill(tmp_path / "store", range(4, 6))
-    with ReadonlyStore(tmp_path / "store") as reader:
-        assert models_in(reader.read) == {"a" * 16, "b" * 16}
-
-
-def test_the_size_of_a_kind_has_its_images(root: Path) -> None:
-    """Rows of images are a digest each; the files that they refer to count with them."""
-    with ReadonlyStore(root) as reader:
-        whole = summarize(reader).kinds["image"].bytes
-        files = [path for path in (root / "images").rglob("*") if path.is_file()]
-        size = sum(path.stat().st_size for path in files)
-        for path in files:
-            path.unlink()
-        assert whole - summarize(reader).kinds["image"].bytes == size > 0
 
 
 @pytest.mark.parametrize(

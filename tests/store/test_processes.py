@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.store_under_load import killed, together
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.database import INDEX, _enter_wal, replacement_lock
@@ -85,20 +84,6 @@ def test_several_processes_lose_nothing(tmp_path: Path, start: Start) -> None:
     assert shared[0] == shared[1] == shared[2] == shared[3]
 
 
-def test_the_first_process_decides(tmp_path: Path, start: Start) -> None:
-    """A later process is served what the first one stored, and stores nothing over it."""
-    outputs = []
-    for name in ("early", "late"):
-        writer = start(name, 2)
-        go(writer)
-        outputs.append(writer.communicate()[0].splitlines())
-    for lines in outputs:
-        assert [line for line in lines if line.startswith("shared")] == [
-            "shared shared-0 of-early",
-            "shared shared-1 of-early",
-        ]
-
-
 @pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -> None:
     """Killed at random moments, while others write: every confirmed result and image is there."""
@@ -120,26 +105,11 @@ def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, start: Start) -
     assert check_confirmed(tmp_path, lines) > 300
 
 
-def test_many_entries_of_several_processes(tmp_path: Path) -> None:
-    """The benchmark's work, shorter: all that four wrote is there, and what they read was right."""
-    assert together(tmp_path, 4, 2000) > 0
-
-
-@pytest.mark.slow
-def test_many_deaths(tmp_path: Path) -> None:
-    """Killed at moments that the clock chooses, while opening, writing or closing a transaction."""
-    deaths = killed(tmp_path, 6)
-    assert deaths.killed == 6
-    assert deaths.results >= 12
-    assert deaths.images > 0
-
-
 def test_no_process_waits_for_ever_to_open_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was stopped while it had it to itself is named, and not waited for."""
     monkeypatch.setattr("pytest_cepbench.store.database.PATIENCE", 0.3)
-    monkeypatch.setattr("pytest_cepbench.store.database._POLL_SECONDS", 0.1)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -194,17 +164,6 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
         assert store.get(keys).keys() == set(keys)
         assert (len(store), len(store.damage)) == (225, 200)
         assert store.notes(["last"])["last"].endswith(" 24")
-
-
-def test_the_last_note_counts(tmp_path: Path) -> None:
-    """Also for the next process; what was never noted is absent."""
-    with Store(tmp_path) as store:
-        store.note("a", "1")
-        store.note("b", "2")
-        store.note("a", "3")
-    with Store(tmp_path) as store:
-        assert store.notes(["a", "b", "c"]) == {"a": "3", "b": "2"}
-        assert store.notes([]) == {}
 
 
 def test_a_hit_is_remembered_when_the_store_is_closed(tmp_path: Path) -> None:

@@ -26,26 +26,21 @@ from pytest_cepbench.errors import (
     StoreVersionError,
 )
 from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult, shared, uploads
-from pytest_cepbench.store.database import ReadonlyStore
 from pytest_cepbench.store.maintenance import inspect
-from pytest_cepbench.store.rows import packed
 from pytest_cepbench.store.shared import (
     AT_ONCE,
     MARKER,
-    BucketStore,
-    FolderStore,
+    Folder,
     Location,
+    SharedStore,
     StoreFailure,
     artifact_names,
     failure_of,
-    from_object,
     most_bytes,
     result_name,
-    to_object,
 )
-from pytest_cepbench.store.uploads import upload
 from tests.store.buckets import BUCKET, SECRET, Server, serving
-from tests.store.filling import contents, database, fill, key_of, picture, results_of
+from tests.store.filling import contents, fill, key_of, picture, results_of
 from tests.store.slow import SlowFileSystem
 from tests.store.strategies import same
 
@@ -72,9 +67,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowFileSystem]]:
     SlowFileSystem.reset()
 
 
-def slow_store() -> BucketStore:
+def slow_store() -> SharedStore:
     """The objects behind it."""
-    return BucketStore(SlowFileSystem(skip_instance_cache=True), "lib", "test")
+    return SharedStore(SlowFileSystem(skip_instance_cache=True), "lib", "test")
+
+
+def folder_store(root: Path) -> SharedStore:
+    """The objects in a folder."""
+    return SharedStore(Folder(root), str(root), "test")
 
 
 def compute(store: Store, numbers: range) -> dict[str, Result]:
@@ -147,17 +147,6 @@ def test_the_first_that_is_written_counts_for_all(tmp_path: Path, place: Locatio
     assert (second.remarks, second.damage) == ([], [])
     with Store(tmp_path / "three", (place,)) as three:
         assert three.get(["k" * 64]) == {"k" * 64: "one"}
-
-
-def test_the_first_shared_store_that_has_a_result_counts(tmp_path: Path) -> None:
-    """In the order in which they are named."""
-    places = [f"memory://{uuid4().hex}/lib" for _ in range(2)]
-    for number, place in enumerate(places):
-        with Store(tmp_path / f"own {number}", publish=place) as store:
-            store.put([StoredResult(TEXT, place)])
-    for number, order in enumerate((places, places[::-1])):
-        with Store(tmp_path / f"reader {number}", tuple(order)) as store:
-            assert store.get([TEXT]) == {TEXT: order[0]}
 
 
 def test_nothing_else_leaves_and_images_leave_first(
@@ -290,31 +279,6 @@ def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
     assert note.partition(":")[2].strip().startswith(("it cannot be read", "it has 9,437,185 byt"))
 
 
-def test_a_row_comes_back_from_its_object() -> None:
-    """Another format, or other bytes, are refused."""
-    row = ("key", "text", b"payload", "{}", 1.5, b"seal")
-    data = to_object(row)
-    assert from_object("key", data) == row
-    for other in (b"", data[:-1], data.replace(b"\x96\x01", b"\x96\x02"), b"\x91" * 100_000):
-        with pytest.raises(ValueError, match=r"it cannot be read|it has format 2"):
-            from_object("key", other)
-
-
-def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
-    """The failure names the damage; the rest is uploaded."""
-    fill(tmp_path / "own", range(1))
-    with database(tmp_path / "own") as connection:
-        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (packed(TEXT),))
-    (tmp_path / "lib").mkdir()
-    folder = FolderStore(tmp_path / "lib", "the store")
-    with ReadonlyStore(tmp_path / "own") as reader:
-        failed = upload(folder, reader.read, tmp_path / "own", [*results_of(range(1))])
-    assert {key: failure.message for key, failure in failed.items()} == {
-        TEXT: "the result is damaged in the local store"
-    }
-    assert len(list((tmp_path / "lib" / "results").rglob("*"))) == 4
-
-
 # -- folders ---------------------------------------------------------------------------------------
 
 
@@ -329,7 +293,7 @@ def test_the_first_write_of_a_name_counts(
             raise OSError(errno.EPERM, "no links here")
 
         monkeypatch.setattr(os, "link", refuse)
-    folder = FolderStore(tmp_path, "test")
+    folder = folder_store(tmp_path)
     for data in (b"first", b"second"):
         assert folder.write({NAMES[0]: data}) == {}
     assert folder.read([NAMES[0]]) == {NAMES[0]: b"first"}
@@ -341,21 +305,11 @@ def test_nothing_is_made_where_the_folder_is_not_mounted_any_more(tmp_path: Path
     """A write fails, and a read finds nothing."""
     root = tmp_path / "mounted"
     root.mkdir()
-    folder = FolderStore(root, "test")
+    folder = folder_store(root)
     shutil.rmtree(root)
     assert folder.write({NAMES[0]: b"content"})[NAMES[0]].kind == "bucket"
     assert folder.read(NAMES[:1])[NAMES[0]] == StoreFailure("absent", "it is not there")
     assert not root.exists()
-
-
-def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    """Clocks of machines differ, so younger files stay."""
-    published(tmp_path / "first", tmp_path / "lib", range(1))
-    for name in ("old", "young"):
-        (tmp_path / "lib" / "new" / name).write_text("half")
-    os.utime(tmp_path / "lib" / "new" / "old", (1_000_000_000, 1_000_000_000))
-    published(tmp_path / "second", tmp_path / "lib", range(1))
-    assert {path.name for path in (tmp_path / "lib" / "new").iterdir()} == {"young"}
 
 
 # -- behind a slow line ----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.rows import MOST_PAYLOAD
 from pytest_cepbench.store.shared import MARKER, artifact_names, result_name
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
@@ -100,13 +99,3 @@ def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
                 act()
         assert store.put([StoredResult("b", "text")]) == {"b": "text"}
         assert store.get(["b"]) == {"b": "text"}
-
-
-def test_a_limit_is_no_trap_for_what_the_store_wrote(tmp_path: Path) -> None:
-    """What is larger than what is shared is kept in the own store all the same."""
-    large = "x" * (MOST_PAYLOAD + 1)
-    with Store(tmp_path) as store:
-        assert store.put([StoredResult("a", large)]) == {"a": large}
-        assert store.get(["a"]) == {"a": large}
-        assert store.damage == []
-    assert not list((tmp_path / "claims").iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError, StoreVersionError
-from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
+from pytest_cepbench.store import Result, Store, StoredResult
 from pytest_cepbench.store.artifact_files import ArtifactCache
 from pytest_cepbench.store.database import FORMAT
 from tests.artifacts.files import noise
@@ -45,15 +44,6 @@ def test_the_first_result_counts(store: Store) -> None:
     assert store.get(["k"]) == {"k": "first"}
 
 
-def test_more_keys_than_one_query_takes(store: Store) -> None:
-    """Asking for thousands of keys, some twice and some absent, gives those that are there."""
-    entries = [StoredResult(f"key {i}", f"text {i}") for i in range(2345)]
-    assert len(store.put(entries)) == len(entries)
-    keys = [f"key {i}" for i in range(3000)]
-    assert store.get(keys + keys) == {f"key {i}": f"text {i}" for i in range(2345)}
-    assert store.get([]) == {}
-
-
 def test_what_is_forgotten_can_be_stored_anew(store: Store) -> None:
     """Forgetting makes room under a key and notes the damage."""
     store.put([StoredResult("k", "wrong"), StoredResult("other", "right")])
@@ -74,12 +64,6 @@ def test_images_are_kept_by_their_content(store: Store) -> None:
     assert len([path for path in (store.root / "images").rglob("*") if path.is_file()]) == 1
     assert store.get_image("0" * 64) is None
     assert store.damage == []
-
-
-def test_a_reference_to_an_image_is_not_a_text(store: Store) -> None:
-    """Kinds are kept apart: a text that looks like a digest stays a text."""
-    store.put([StoredResult("image", ArtifactRef("ab" * 32)), StoredResult("text", "ab" * 32)])
-    assert store.get(["image", "text"]) == {"image": ArtifactRef("ab" * 32), "text": "ab" * 32}
 
 
 def test_the_folder_keeps_itself_out_of_version_control(store: Store) -> None:
@@ -146,12 +130,6 @@ def aged(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_mistake_in_a_query_is_not_blamed_on_the_store(store: Store) -> None:
-    """It is a bug of this package: another folder would not help."""
-    with pytest.raises(sqlite3.ProgrammingError):
-        store.index.read("SELECT * FROM results WHERE key = ?")
-
-
 def test_a_files_digest_is_remembered(store: Store, tmp_path: Path) -> None:
     """Weights of gigabytes are hashed once, by whatever name and in whatever process."""
     path, compute = aged(tmp_path / "a", "one"), Counted()
@@ -162,13 +140,6 @@ def test_a_files_digest_is_remembered(store: Store, tmp_path: Path) -> None:
     with Store(store.root) as other:
         assert other.file_digest(path, "bytes", compute) == "one"
     assert compute.calls == 1
-
-
-def test_kinds_of_digests_are_apart(store: Store, tmp_path: Path) -> None:
-    """The digest of a file's bytes is not served as that of its pixels."""
-    path, compute = aged(tmp_path / "a", "one"), Counted()
-    assert store.file_digest(path, "bytes", lambda _: "of bytes") == "of bytes"
-    assert store.file_digest(path, "pixels", compute) == "one"
 
 
 def test_a_changed_file_is_noticed(store: Store, tmp_path: Path) -> None:
@@ -242,17 +213,3 @@ def test_the_oldest_make_room() -> None:
     assert [recent.get(image.digest) for image in images] == [None, None, *images[2:]]
     recent.add(ImageArtifact(noise(40, 50)))
     assert all(recent.get(image.digest) is None for image in images)
-
-
-def test_what_was_cleared_is_read_from_disk(tmp_path: Path) -> None:
-    """So that the next who looks at a damaged file notices."""
-    with Store(tmp_path) as store:
-        image = ImageArtifact(noise(4, 5))
-        store.put_artifact(image)
-        assert store.artifact_cache.get(image.digest) is image
-        store.artifact_cache.clear()
-        assert store.artifact_cache.get(image.digest) is None
-        stored = store.get_image(image.digest)
-        assert stored is not None
-        assert stored is not image
-        assert stored.digest == image.digest

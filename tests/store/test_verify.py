@@ -47,13 +47,6 @@ def wrong(report: VerifyReport) -> dict[str, object]:
     }
 
 
-def test_a_sound_store(root: Path) -> None:
-    """Everything was looked at, and nothing is wrong."""
-    report = look(root)
-    assert report.sound
-    assert (report.results, report.images, wrong(report)) == (3 * COUNT, COUNT, {})
-
-
 def test_what_another_version_stored_is_not_damaged(root: Path) -> None:
     """Its seal fits, of whatever kind it is; it stays until gc finds it old."""
     row = packed(key_of("text 0")), "scores", b"0.5"
