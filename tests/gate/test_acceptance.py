@@ -12,7 +12,6 @@ from pytest_cepbench.gate import CaseKey, Measurement, Noise, dump_baseline, loa
 from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, measured
-from tests.gate.test_baseline_formats import FIRST_FORMAT
 from tests.plugin.project import contents
 
 NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031)
@@ -46,16 +45,6 @@ def test_a_new_case_has_a_file_and_no_anchor(tmp_path: Path) -> None:
     }
 
 
-def test_a_changed_case_shows_before_and_after(tmp_path: Path) -> None:
-    """The first acceptance after the first freezes that one, byte for byte."""
-    _accept(tmp_path, _model(1))
-    first = baseline_path(tmp_path, KEY).read_bytes()
-    change = _accept(tmp_path, _model(2))
-    assert change == BaselineChange(KEY, _model(1), _model(2), "frozen")
-    assert _lies(baseline_path(tmp_path, KEY)) == _model(2)
-    assert anchor_path(tmp_path, KEY).read_bytes() == first
-
-
 def test_an_anchor_is_moved_on_request(tmp_path: Path) -> None:
     """Also where the baseline itself stays: then the anchor is what changes."""
     for k in (1, 2, 3):
@@ -80,15 +69,6 @@ def test_without_an_anchor_there_is_none_to_move(tmp_path: Path) -> None:
     assert change is not None
     assert change.anchor == "frozen"
     assert _lies(anchor_path(tmp_path, KEY)) == _model(2)
-
-
-def test_a_baseline_of_something_else_becomes_no_anchor(tmp_path: Path) -> None:
-    """The new row of baselines starts with the new one."""
-    _accept(tmp_path, _model(1))
-    change = _accept(tmp_path, _model(2, identity={"suite": "shapes/2"}))
-    assert change is not None
-    assert (change.before, change.anchor) == (_model(1), "none")
-    assert not anchor_path(tmp_path, KEY).exists()
 
 
 def test_what_has_not_changed_is_not_written(tmp_path: Path) -> None:
@@ -141,19 +121,6 @@ def test_a_calibration_stays_while_the_same_is_measured(tmp_path: Path) -> None:
     assert _lies(baseline_path(tmp_path, KEY)).noise == newer
     _accept(tmp_path, _model(4, identity={"suite": "shapes/2"}))
     assert _lies(baseline_path(tmp_path, KEY)).noise is None
-
-
-def test_a_file_of_format_1_is_replaced_and_is_no_anchor(tmp_path: Path) -> None:
-    """Its identity has no version, so what is accepted now starts a new row."""
-    path = baseline_path(tmp_path, KEY)
-    path.parent.mkdir(parents=True)
-    path.write_text(FIRST_FORMAT)
-    old = load_baseline(FIRST_FORMAT, KEY, "x")
-    identity = dict(old.identity) | {"version": "2"}
-    change = _accept(tmp_path, accepted(measured(old.scores, identity=identity)))
-    assert change is not None
-    assert (change.before, change.anchor) == (old, "none")
-    assert _lies(path).format == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"<<<<<<< HEAD\n", b"\xff\xfe", b"format = 9\n"], ids=repr)

@@ -138,23 +138,3 @@ def test_nonsense_is_refused(what: str) -> None:
     assert message.endswith(
         "restore it from version control, or accept a new one with --snapshot-update"
     )
-
-
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("a format that never was", "has format 0, which never was"),
-        ("a key twice", "cannot be read"),
-        ("another case", "is of case 'shapes/shape/gc', not of 'shapes/color/gc'"),
-        ("a wrong n", "says n = 3 and holds the scores of 2"),
-        ("a wrong value", "says value = 0.6 and its scores give 0.625"),
-        ("a score that is none", "holds no scores, or scores that are not finite"),
-        ("an unknown field", "tolerance"),
-        ("a field missing", "missing required field `n`"),
-    ],
-)
-def test_the_error_says_what_is_wrong(what: str, words: str) -> None:
-    """The reader need not search a file of a thousand scores."""
-    pattern, replacement = NONSENSE[what]
-    with pytest.raises(BaselineError, match=re.escape(words)):
-        load_baseline(re.sub(pattern, lambda _: replacement, TEXT, count=1), KEY, "x")

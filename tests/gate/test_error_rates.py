@@ -5,8 +5,6 @@ Few runs of each setting: what a broken promise looks like has to be far off.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tomllib
 from math import sqrt
 from pathlib import Path
@@ -197,16 +195,6 @@ def test_a_training_is_held_by_the_gates_bounds(losses: bool) -> None:
         assert trainings._holds(drop, 0.01, 0.05) == (low is not None and low > -0.01)
 
 
-def test_a_rate_beyond_three_errors_is_broken() -> None:
-    """One run in ten against a promise of one in twenty: chance at 100 runs, broken at 2,000."""
-    few, many = Promises(), Promises()
-    assert few.percent("rate", np.arange(100) % 10 == 0, 0.05) == "10.0±3.0"
-    many.percent("rate", np.arange(2000) % 10 == 0, 0.05)
-    many.percent("not promised", np.arange(2000) % 10 == 0)
-    assert (few.broken, many.measured) == ([], 1)
-    assert many.broken == ["rate: 0.1000 +- 0.0067, promised at most 0.0500"]
-
-
 def test_the_script_prints_tables_and_exits_by_the_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,19 +212,6 @@ def test_the_script_prints_tables_and_exits_by_the_promises(
     monkeypatch.setattr(verdicts, "mean_bounds", plain_t)
     assert gate_error_rates.main(arguments) == 1
     assert "broken: false passes, exponential, 8 units" in capsys.readouterr().out
-
-
-def test_it_is_run_by_its_path(tmp_path: Path) -> None:
-    """As a script, from any folder; too few runs are refused with the least that can be used."""
-    done = subprocess.run(
-        [sys.executable, str(Path(gate_error_rates.__file__)), "--runs", "1"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "at least 2 runs, got 1" in done.stderr
 
 
 def test_the_page_has_a_place_for_every_table() -> None:

@@ -56,17 +56,6 @@ def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor() -> Non
     assert last.reference == "anchor"
 
 
-@pytest.mark.parametrize("gate", ["regression", "noninferiority"])
-def test_the_same_by_statistics(gate: Any) -> None:
-    """Steps of 0.9 x tolerance that are measured well hold each, and regress since the anchor."""
-    policy = Policy(gate=gate)
-    judgement = judge(_step(10), accepted(_step(9)), policy, anchor=accepted(_step(0)))
-    assert judge(_step(10), accepted(_step(9)), policy).verdict is Verdict.HELD
-    assert judgement.verdict is Verdict.REGRESSED
-    assert judgement.since_anchor is not None
-    assert judgement.since_anchor.verdict is Verdict.REGRESSED
-
-
 def test_ten_steps_through_files(tmp_path: Path) -> None:
     """As a team would accept them: the first baseline is frozen, the later ones take its place."""
     verdicts = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
@@ -87,23 +86,6 @@ def test_without_blocks_on_both_sides_nothing_can_be_told(
     assert (judgement.difference, judgement.alpha) == (-87.0, 0.05)
 
 
-def test_tables_of_no_blocks_are_no_blocks() -> None:
-    """A file whose blocks were deleted by hand has no bounds, and is no error of the gate."""
-    then = accepted(_set(12.0, [12.0, 12.1, 12.3], n=3))
-    emptied = msgspec.structs.replace(then, blocks={"color": {}})
-    judgement = judge(_set(99.0, n=3, blocks={"color": {}}), emptied, Policy())
-    assert (judgement.verdict, judgement.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
-
-
-def test_other_blocks_are_no_pairs() -> None:
-    """A pseudo-value is compared with that of the same block, or with none."""
-    judgement = judge(
-        _set(12.5, bell(12, 12.5, 1.0)), accepted(_set(12.0, bell(24, 12.0, 1.0))), Policy()
-    )
-    assert (judgement.verdict, judgement.statements) == (Verdict.INCONCLUSIVE, (NO_BOUNDS,))
-    assert (judgement.low, judgement.high) == (None, None)
-
-
 def test_blocks_that_all_differ_alike_give_no_bounds() -> None:
     """Their spread of 0 would promise certainty."""
     before = [round(b, 1) for b in bell(24, 12.0, 1.0)]
@@ -125,12 +107,3 @@ def test_blocks_of_two_categories_are_units_of_their_own() -> None:
     then = accepted(measured(scores, sizes=sizes, blocks=blocks))
     now = measured(scores, sizes=sizes, blocks=moved, model=OTHER)
     assert judge(now, then, Policy()).units == 24
-
-
-def test_a_set_whose_samples_are_others_is_incomparable() -> None:
-    """Its one score is of all samples: no intersection to pair on, whatever pairing is chosen."""
-    now = _set(12.0, identity={"suite": "shapes/1", "samples": "200 fedcba9876543210"})
-    for pairing in ("exact", "common"):
-        judgement = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)
-        assert judgement.verdict is Verdict.INCOMPARABLE
-        assert [reason.partition(":")[0] for reason in judgement.reasons] == ["samples"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,19 +68,6 @@ def test_scores_are_rounded_where_they_are_made() -> None:
     assert (measurement.value, measurement.n) == (0.433333, 3)
 
 
-def test_the_value_is_the_mean_of_the_categories() -> None:
-    """A large category counts as much as a small one; a sample in both counts in both."""
-    measurement = measured({"large": {str(i): 0.0 for i in range(9)}, "small": {"0": 1.0}})
-    assert (measurement.value, measurement.n) == (0.5, 10)
-
-
-def test_numpy_scalars_become_plain_numbers() -> None:
-    """What crosses to other processes is built of built-in types."""
-    float_like: Any = np.float32(0.5)
-    (score,) = measured({"color": {"a": float_like}}).scores["color"].values()
-    assert type(score) is float
-
-
 @pytest.mark.parametrize(
     "scores",
     [{"a": {}}, {"a": {"x": 1.0}, "b": {}}, {"a": {"x": float("nan")}}, {"a": {"x": float("inf")}}],
@@ -91,14 +76,6 @@ def test_no_score_is_no_measurement(scores: dict[str, dict[str, float]]) -> None
     """A case without a finite score for each sample cannot exist, so it cannot pass."""
     with pytest.raises(ValueError, match=f"{KEY}: a measurement needs a finite score"):
         measured(scores)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_block_that_is_no_number_is_no_measurement(value: float) -> None:
-    """Bounds come from blocks: NaN among them would be neither wide nor narrow."""
-    blocks = {"color": {"0": 1.0, "1": value}}
-    with pytest.raises(ValueError, match="a measurement needs a finite score"):
-        measured({"color": {"all": 1.0}}, sizes={"color": 20}, blocks=blocks)
 
 
 def test_a_score_of_a_set_stands_for_its_samples() -> None:

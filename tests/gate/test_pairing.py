@@ -47,15 +47,6 @@ def test_other_samples_are_incomparable_and_named(change: Scores, reason: str) -
     assert (judgement.verdict, judgement.reasons) == (Verdict.INCOMPARABLE, (reason,))
 
 
-def test_all_that_differs_is_named_at_once() -> None:
-    """The identity's fields first, then each category."""
-    now = measured({"color": BEFORE["color"] | {"z": 0.1}}, identity={"suite": "shapes/2"})
-    judgement = judge(now, accepted(measured(BEFORE)), PLAIN)
-    assert [reason.partition(":")[0] for reason in judgement.reasons] == [
-        "samples", "suite", "samples of color", "samples of shape",
-    ]  # fmt: skip
-
-
 def test_common_samples_are_compared_on_request() -> None:
     """Both means are over those that both have, and those left out are counted."""
     now = {"color": {"a": 0.4, "b": 0.6, "z": 0.0}, "shape": BEFORE["shape"]}
@@ -115,19 +106,6 @@ def test_a_look_at_a_part_is_compared_with_that_part() -> None:
     assert _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}).verdict is Verdict.INCOMPARABLE
 
 
-def test_a_look_at_new_samples_is_incomparable() -> None:
-    """It must be a part of the baseline's; what was not looked at is not named."""
-    judgement = _judged({"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True)
-    assert judgement.verdict is Verdict.INCOMPARABLE
-    assert judgement.reasons == (
-        f"samples of color: 0 only in the baseline, 1 only now (new); the other 1 {REMEDY}",
-    )
-    common = _judged(
-        {"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True, pairing="common"
-    )
-    assert (common.verdict, common.difference) == (Verdict.HELD, 0.0)
-
-
 def test_a_pair_raises_with_every_reason() -> None:
     """The judge makes a verdict of it; other callers have the sentences."""
     with pytest.raises(IncomparableError) as caught:
@@ -135,9 +113,6 @@ def test_a_pair_raises_with_every_reason() -> None:
     assert len(caught.value.reasons) == 2
     assert "; ".join(caught.value.reasons) == str(caught.value)
     assert caught.value.fields == ("samples",)
-
-
-NAMED = st.dictionaries(st.sampled_from("abcdef"), SCORE, min_size=1)
 
 
 MANY = {"color": {f"s{number:02}": 0.5 for number in range(60)}}
@@ -201,16 +176,6 @@ def test_what_the_baseline_could_not_score_counts_alike() -> None:
     assert judge(other, accepted(before), policy).verdict is Verdict.INCOMPARABLE
     fewer = accepted(measured(_without(MANY, "s07", "s08")))
     assert judge(measured(MANY), fewer, policy).verdict is Verdict.INCOMPARABLE
-
-
-def test_a_look_may_have_samples_without_a_score() -> None:
-    """Of a part of the samples those that were looked at and failed are not those to come."""
-    part = _without(MANY, *(f"s{number}" for number in range(30, 60)))
-    judged = judge(
-        _unscored(part, "s07"), accepted(measured(MANY)), Policy("regression", 0.5), partial=True
-    )
-    assert judged.verdict is Verdict.HELD
-    assert judged.statements[0].startswith("1 samples without a score")
 
 
 @given(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
     FreshMeasurement,
-    Measurement,
     Noise,
     Policy,
     Verdict,
@@ -20,7 +19,6 @@ from pytest_cepbench.gate import (
 )
 from pytest_cepbench.gate.policy import SeriesShares, check_span
 from pytest_cepbench.gate.sensitivity import (
-    Range,
     design_of,
     power_of,
     power_remark,
@@ -44,17 +42,6 @@ def _at(value: float, n: int = 60, sd: float = 0.001, **fields: Any) -> FreshMea
     return measured(scored(scores[::-1] if "model" in fields else scores), **fields)
 
 
-def test_the_range_is_said_as_a_reader_needs_it() -> None:
-    """The value, what chance gives, the best there is, and what can be lost at most."""
-    span = Range(0.225, 0.21)
-    assert str(span) == (
-        "0.225 of a range from 0.21 (chance) to 1: this set-up can see a drop of at most 0.015"
-    )
-    assert span.share == pytest.approx(0.015 / 0.79)
-    assert str(Range(0.2, 0.21)).endswith("(chance) to 1: this set-up can see no drop")
-    assert Range(1.0, 1.0).share == 0.0
-
-
 @pytest.mark.parametrize(
     ("value", "refused", "warned"),
     [(0.2, True, True), (0.2252, True, True), (0.26, False, True), (0.42, False, False)],
@@ -65,16 +52,6 @@ def test_accepting_near_chance(value: float, refused: bool, warned: bool) -> Non
     assert (why_not_accepted(record) is not None) is refused
     assert bool(list(remarks_on_accepting(record))) is warned
     assert why_not_accepted(accepted(_at(value))) is None  # no floor is known
-
-
-@pytest.mark.parametrize(("value", "refused"), [(0.049999, True), (0.05, False)])
-def test_a_twentieth_of_the_range_is_the_least_accepted(value: float, *, refused: bool) -> None:
-    """Of a range from 0 to 1; what is refused is remarked on where it is compared all the same."""
-    record = accepted(_at(value, floor=0.0))
-    assert record.value == value
-    assert (why_not_accepted(record) is not None) is refused
-    candidate = _at(value, floor=0.0, model=OTHER)
-    assert len(judge(candidate, record, Policy()).warnings) == (2 if refused else 0)
 
 
 def test_all_at_the_ceiling_is_remarked_on_and_accepted() -> None:
@@ -136,17 +113,6 @@ def test_an_encoder_that_grew_dull_holds_nothing(gate: Any, rise: float) -> None
     assert judge(seeing, before, Policy(gate=gate)).verdict is Verdict.HELD
 
 
-def test_few_samples_of_a_dull_encoder_are_said_to_show_nothing() -> None:
-    """They are undecided anyway; where the score fell to chance, more samples would tell."""
-    before = accepted(_at(0.95, n=3, floor=0.21))
-    dull = judge(_at(0.95, n=3, model=OTHER, floor=0.949), before, Policy())
-    assert dull.verdict is Verdict.INCONCLUSIVE
-    assert len(dull.reasons) == 1
-    fallen = judge(_at(0.22, n=3, sd=0.2, model=OTHER, floor=0.22), before, Policy(alpha=1e-4))
-    assert (fallen.verdict, fallen.reasons) == (Verdict.INCONCLUSIVE, ())
-    assert fallen.needed
-
-
 def test_a_baseline_without_a_floor_is_seen_with_that_of_the_measurement() -> None:
     """Files of before floors were kept are no way around it."""
     before = accepted(_at(0.2152))
@@ -178,13 +144,6 @@ def test_shares_at_their_worst_hold_nothing_either(
     now = measured(scores, shares=True, higher_is_better=higher, model=OTHER)
     policy = Policy(gate="threshold", tolerance=tolerance)
     assert judge(now, before, policy).verdict is verdict
-
-
-def test_floors_of_distances_have_no_part() -> None:
-    """Distances have no worst value."""
-    far = measured(scored([5.0] * 4), higher_is_better=False)
-    judgement = judge(far, accepted(far), Policy(gate="threshold", tolerance=100.0))
-    assert judgement.verdict is Verdict.HELD
 
 
 def test_a_floor_is_kept_in_the_file() -> None:
@@ -265,18 +224,6 @@ def test_the_gate_says_of_a_comparison_what_is_planned_for_it(series: SeriesShar
     assert (judgement.visible > alone + 1e-3) is bool(series)
 
 
-def test_an_inconclusive_case_says_how_many_samples_would_do() -> None:
-    """Where the noise is too large for the samples, as a statement of the comparison."""
-    differences = bell(24, 0.0, 0.1)
-    before = bell(24, 0.5, 0.1)
-    now = [score + d for score, d in zip(before, reversed(differences), strict=True)]
-    judgement = judge(
-        measured(scored(now), model=OTHER), accepted(measured(scored(before))), Policy()
-    )
-    assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert any("would do" in statement for statement in judgement.statements)
-
-
 @pytest.mark.parametrize(
     ("policy", "named"),
     [
@@ -298,15 +245,6 @@ def test_a_tolerance_as_large_as_the_span_is_refused(policy: Policy, named: str)
     """No drop exceeds it: everything would pass. Who said so is named."""
     with pytest.raises(ValueError, match=named + ".*spans 2, so no drop exceeds it"):
         check_span(policy, 2.0, "toy/overall/gc (GC@3)")
-
-
-def _record(**fields: Any) -> Measurement:
-    return accepted(measured(**fields))
-
-
-def test_a_floor_at_the_best_leaves_no_range() -> None:
-    """Samples that all look alike: nothing could be told apart, so nothing is accepted."""
-    assert why_not_accepted(_record(scores=scored([1.0, 1.0]), floor=1.0)) is not None
 
 
 NOISE = Noise(seeds=3, units=24, sd=0.05, value_sd=0.01)
@@ -343,11 +281,3 @@ def test_the_least_tolerance_that_holds(
     for share, enough in ((0.999, False), (1.001, True)):
         policy = Policy(alpha=alpha, tolerance=share * tolerance)
         assert power_of(design, policy).enough is enough
-
-
-def test_a_rise_from_chance_is_an_improvement() -> None:
-    """That much was seen; what the baseline is worth is said beside it."""
-    before = accepted(_at(0.211, floor=0.21))
-    judgement = judge(_at(0.6, model=OTHER, floor=0.21), before, Policy())
-    assert judgement.verdict is Verdict.IMPROVED
-    assert len(judgement.warnings) == 1

@@ -6,27 +6,24 @@ import json
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from math import fsum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pytest_cepbench.errors import SeriesError, WriteError
-from pytest_cepbench.gate.series import Entry, Place, SeriesFile, SeriesRecord
+from pytest_cepbench.gate.series import Entry, Place, SeriesFile
 from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.gate.statistics.constants import LEAST_SHARE
-from pytest_cepbench.option_values import LONGEST_SERIES
 
 CASE = "shapes/overall/gc"
 
@@ -90,13 +87,6 @@ def test_the_cases_of_a_run_share_its_look(series: SeriesFile) -> None:
     assert judge(series, "step-1", case="a/overall/gc", run="2").look == 1
 
 
-def test_a_look_is_spent_when_it_is_entered(series: SeriesFile) -> None:
-    """It may be seen, however it ends. The same checkpoint goes on with the alpha that it had."""
-    judge(series, "step-1", run="killed")
-    assert judge(series, "step-2").look == 2
-    assert judge(series, "step-1", run="again").look == 1
-
-
 def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> None:
     """Half for the one that the series began with, else by the distance."""
     judge(series, "step-1")
@@ -131,13 +121,6 @@ def test_an_old_checkpoint_against_a_newer_baseline_is_another_comparison(
     judge(series, "step-3", "step-1")
     again = judge(series, "step-2", "step-3", run="again")
     assert (again.look, again.baseline) == (4, 3)
-
-
-def test_a_checkpoint_that_is_its_own_baseline_keeps_its_look(series: SeriesFile) -> None:
-    """Nothing is tested: it holds."""
-    judge(series, "step-1")
-    judge(series, "step-2", "step-1")
-    assert judge(series, "step-2", "step-2", run="again").look == 2
 
 
 def test_the_length_is_that_of_the_beginning(series: SeriesFile) -> None:
@@ -216,16 +199,6 @@ def test_a_record_that_goes_during_a_run_is_an_error(series: SeriesFile, *, begu
             judge(series, "step-2", run="run of step-2", case="shapes/overall/failures")
 
 
-@pytest.mark.parametrize("number", [3, 5])
-def test_a_record_of_another_version_says_what_to_do(series: SeriesFile, number: int) -> None:
-    """There is nothing to restore."""
-    judge(series, "step-1")
-    text = series.path.read_text().replace('"format":4', f'"format":{number}')
-    series.path.write_text(text)
-    with pytest.raises(SeriesError, match=rf"format is {number}, .* alone: begin another series"):
-        judge(series, "step-2")
-
-
 def test_a_look_with_hardly_any_alpha_is_an_error(tmp_path: Path) -> None:
     """It ends where no drop could be told from noise; what was looked at keeps its number."""
     series = SeriesFile(tmp_path, "short", 1)
@@ -234,12 +207,6 @@ def test_a_look_with_hardly_any_alpha_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SeriesError, match=r"checkpoint 316 .* begun for 1 .* another one"):
         judge(series, "step-316")
     assert judge(series, "step-3").look == 3
-
-
-@given(st.integers(1, LONGEST_SERIES))
-def test_all_expected_checkpoints_have_alpha(expected: int) -> None:
-    """The longest series that can be begun spends enough on each of those it is begun for."""
-    assert checkpoint_share(expected, expected) >= LEAST_SHARE
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
@@ -259,14 +226,6 @@ def test_what_is_no_file_is_refused(series: SeriesFile, kind: str, tmp_path: Pat
     with pytest.raises((SeriesError, WriteError)):
         series.enter(entry("step-1", "1"))
     assert not target.exists() or target.read_text() == ""
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(series: SeriesFile) -> None:
-    """A file stands where the folder should be."""
-    series.path.parents[1].mkdir()
-    series.path.parent.write_text("")
-    with pytest.raises(WriteError, match="could not be opened for writing"):
-        series.enter(entry("step-1", "1"))
 
 
 def _enter(root: Path, number: int) -> int:
@@ -312,22 +271,6 @@ def test_a_lock_ends_with_the_process_that_held_it(series: SeriesFile) -> None:
     killer.wait()
     holder.wait()
     holder.stdout.close()
-
-
-def test_the_file_is_one_for_people_too(series: SeriesFile) -> None:
-    """A regular file with the usual rights, to be committed with the baselines."""
-    judge(series, "step-1")
-    mode = series.path.stat().st_mode
-    assert stat.S_ISREG(mode)
-    assert not mode & stat.S_IXUSR
-    assert mode & stat.S_IRUSR
-
-
-@given(data=st.binary(max_size=200))
-def test_any_bytes_are_a_record_or_a_value_error(data: bytes) -> None:
-    """Nothing else is raised."""
-    with suppress(ValueError):
-        assert isinstance(SeriesRecord.parse(data, "run-1"), SeriesRecord)
 
 
 class Trainings(RuleBasedStateMachine):

@@ -8,30 +8,9 @@ from typing import Any
 import pytest
 from syrupy.exceptions import SnapshotDoesNotExist
 
-from pytest_cepbench.gate import CaseKey, load_baseline, record_of
-from pytest_cepbench.gate.baseline import anchor_path, baseline_path
+from pytest_cepbench.gate import load_baseline, record_of
 from pytest_cepbench.gate.snapshot import BaselineExtension
 from tests.gate.build import KEY, measured
-
-
-def test_each_suite_has_a_folder(tmp_path: Path) -> None:
-    """The same part of two suites is two files, and a name cannot leave the folder."""
-    paths = [
-        baseline_path(tmp_path, CaseKey(suite, part, "gc"))
-        for suite in ("one", "two")
-        for part in ("color", "../../color", "/etc/color")
-    ]
-    assert len(set(paths)) == 6
-    assert {path.parent for path in paths} == {tmp_path / "one", tmp_path / "two"}
-    assert all(path.suffix == ".toml" for path in paths)
-
-
-def test_anchors_lie_below_their_suite(tmp_path: Path) -> None:
-    """Under the same name in a folder of their own, so that no baseline can be taken for one."""
-    baseline, anchor = baseline_path(tmp_path, KEY), anchor_path(tmp_path, KEY)
-    assert anchor == baseline.parent / "anchors" / baseline.name
-    odd = CaseKey("shapes", "anchors/color", "gc")
-    assert baseline_path(tmp_path, odd).parent == baseline.parent
 
 
 def _extension(location: Path, *, passes: bool | None = None) -> BaselineExtension:

@@ -52,19 +52,6 @@ def test_no_spread_is_no_certainty(values: list[float], statement: str) -> None:
     assert ends(bounds) == pytest.approx((-1 + (1 + values[0]) * rest, 1 - (1 - values[0]) * rest))
 
 
-def test_categories_without_spread_of_their_own_are_no_certainty() -> None:
-    """Each category constant, each another: what t would take for a standard error of 0."""
-    d = Differences.of(
-        {c: {f"{c}{i}": value for i in range(5)} for c, value in [("x", 0.1), ("y", 0.3)]}
-    )
-    bounds = mean_bounds(d, 0.05)
-    assert bounds.method == GAFFKE
-    assert bounds.mean == pytest.approx(0.2)
-    assert "10 of 10 differences are those of their category" in bounds.statement
-    assert ends(bounds)[0] < 0
-    assert bounds.p == 1.0
-
-
 @pytest.mark.parametrize(
     ("values", "lump"),
     [
@@ -119,13 +106,6 @@ def test_heavy_units_are_alike_where_their_pairs_are() -> None:
     noisy = np.where(categories, -0.1, 0.1) + np.tile([-0.0003, 0.0003], 22)
     d = Differences(noisy, categories, np.arange(44))
     assert (find_lump(d, 1.0) or "").startswith("44 of 44 differences are those of their category")
-
-
-def test_a_sample_that_lost_more_than_the_span_widens_it() -> None:
-    """The span is a promise of the caller; what was seen counts more, and nothing is excluded."""
-    assert mean_bounds(sample([-2.5]), 0.05).low is None
-    assert mean_bounds(sample([2.5]), 0.05).high is None
-    assert mean_bounds(sample([-2.5, 0.0]), 0.05).high is None
 
 
 @pytest.mark.parametrize("shares", [True, False])
@@ -189,18 +169,6 @@ def test_a_center_without_blocks_is_refused() -> None:
         mean_bounds(centred, 0.05)
 
 
-VALUES = st.lists(st.integers(-64, 64).map(float), min_size=3, max_size=40)
-
-
-@given(VALUES.filter(lambda values: len(set(values)) > 1))
-def test_skewness_is_that_of_scipy(values: list[float]) -> None:
-    """Corrected for bias, of the centred values as of the plain ones."""
-    from scipy import stats
-
-    expected = stats.skew(values, bias=False)
-    assert sample(values).skewness == pytest.approx(expected, abs=1e-9)
-
-
 @given(
     st.lists(st.floats(-1, 1), min_size=2, max_size=60).filter(lambda v: np.ptp(v) > 1e-3),
     st.floats(1e-5, 0.5),
@@ -231,33 +199,3 @@ def test_beyond_the_turning_point_the_bound_stays_where_it_was_farthest(t: float
     assert hall_step(t, -c) == pytest.approx(4.5 / c)
     assert hall_step(t, -0.99 * c) < hall_step(t, -c) == hall_step(t, -50 * c)
     assert hall_step(400.0, -1.0) == pytest.approx(1600, rel=1e-4)
-
-
-def samples(shape: str, runs: int, n: int) -> Array:
-    """(runs, n) values of mean 0; the skewed ones have few that lie far below."""
-    rng = np.random.default_rng(11)
-    drawn = {
-        "normal": lambda: rng.normal(size=(runs, n)),
-        "exponential": lambda: 1 - rng.exponential(size=(runs, n)),
-        "gamma": lambda: 0.5 - rng.gamma(0.5, size=(runs, n)),
-        "t3": lambda: rng.standard_t(3, size=(runs, n)),
-    }
-    return np.asarray(drawn[shape]())
-
-
-@pytest.mark.parametrize("n", [8, 20, 60])
-@pytest.mark.parametrize("shape", ["normal", "exponential", "gamma", "t3"])
-@pytest.mark.parametrize("alpha", [0.05, 0.05 / 14])
-def test_the_error_is_what_was_promised(shape: str, n: int, alpha: float) -> None:
-    """False lower bounds come as seldom as alpha; those of plain t up to twenty times as often."""
-    runs = 1500
-    false = plain = 0
-    for row in samples(shape, runs, n):
-        d = sample(row)
-        error = d.sd / sqrt(n)
-        false += d.mean > hall_steps(d, alpha)[0] * error
-        plain += d.mean > t_upper_quantile(alpha, n - 1) * error
-    allowed = alpha + 3 * sqrt(alpha / runs)
-    assert false / runs <= allowed
-    if shape in {"exponential", "gamma"} and (n < 60 or alpha < 0.05):
-        assert plain / runs > allowed  # plain t fails where it fails most

@@ -43,22 +43,6 @@ def test_categories_weigh_the_same_and_spread_apart(parts: list[list[float]]) ->
     assert d.parts.sum() == pytest.approx(d.mean, abs=1e-12)
 
 
-def test_degrees_of_freedom_are_those_of_welch() -> None:
-    """Two samples: Satterthwaite's formula, rounded down, no more than for equal spread."""
-    first, second = [0.0, 1.0, 5.0, 2.0], [0.0, 0.25, 0.5, 0.0, 0.25, 0.75, 1.0]
-    d = Differences.of(
-        {
-            "a": {f"a{i}": x for i, x in enumerate(first)},
-            "b": {f"b{i}": x for i, x in enumerate(second)},
-        }
-    )
-    from scipy import stats
-
-    welch = stats.ttest_ind(first, np.negative(second), equal_var=False)
-    assert d.degrees == int(welch.df) == 3
-    assert 2 * d.mean / (2 * d.sd / sqrt(d.units)) == pytest.approx(welch.statistic)
-
-
 def test_a_tiny_category_that_looks_quiet_is_not_taken_for_known() -> None:
     """Two samples that happen to be alike leave one degree of freedom, not those of the others."""
     noise = np.random.default_rng(0).normal(size=50)
@@ -78,14 +62,6 @@ def test_categories_of_one_sample_count_as_one_sample(scores: list[float]) -> No
     plain = sample(scores)
     assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
     assert d.sd == pytest.approx(plain.sd)
-
-
-def test_a_category_of_one_sample_lies_apart_from_the_mean_of_all() -> None:
-    """Of two categories: its part is its distance from the mean, times the square root of 2."""
-    d = Differences.of({"lone": {"x": 0.5}, "many": {"a": 0.25, "b": -0.25, "c": 0.0}})
-    own = np.array([0.25, -0.25, 0.0]) * 4 / (2 * 3) * sqrt(3 / 2)
-    assert d.mean == 0.25
-    assert d.residuals == pytest.approx([*own, 0.25 * 4 / 2 * sqrt(2)])
 
 
 def test_samples_of_one_cluster_are_one_unit() -> None:

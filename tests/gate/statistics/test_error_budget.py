@@ -37,15 +37,6 @@ def test_looks_double_up_to_the_most(most: int, sizes: tuple[int, ...]) -> None:
     assert look_sizes(most) == sizes
 
 
-@given(st.integers(1, 100_000))
-def test_each_look_has_at_least_a_quarter_more(most: int) -> None:
-    """The last is the most, none more than doubles but the last, which is below 2.5 times."""
-    sizes = look_sizes(most)
-    assert sizes[-1] == most
-    assert all(1.25 * size <= larger < 2.5 * size for size, larger in pairwise(sizes))
-    assert sizes[0] == 25 or (len(sizes) == 1 and most < 1.25 * 25)
-
-
 @given(st.integers(1, 30))
 def test_shares_add_up(count: int) -> None:
     """To 1, half of it for the last look, the others alike."""
@@ -127,16 +118,6 @@ def test_the_parts_of_references_never_exceed_their_checkpoint(number: int) -> N
     """The first baseline, one from before, every earlier checkpoint: any of them is compared."""
     earlier = (reference_share(number, reference) for reference in range(number))
     assert fsum([reference_share(number, None), *earlier]) <= 1
-
-
-def test_all_pairs_of_a_long_training_stay_within_alpha() -> None:
-    """Each of 300 checkpoints against each one before it, and what was there before."""
-    spent = fsum(
-        checkpoint_share(number) * reference_share(number, reference)
-        for number in range(1, 301)
-        for reference in (None, *range(number))
-    )
-    assert 0.8 < spent < 1
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from pytest_cepbench.gate.statistics import (
     units_needed,
     units_to_fail,
 )
-from pytest_cepbench.gate.statistics.bounds import flip_p_value
 from tests.gate.statistics.build import Array, raised, sample
 
 RUNS = 250
@@ -141,14 +140,6 @@ def test_shares_that_scatter_are_held_as_often_as_said(shares: float) -> None:
     assert held / RUNS == pytest.approx(0.8, abs=0.1)
 
 
-def test_nothing_fails_at_less_than_one_flip_of_all() -> None:
-    """At most 2^18 flips are made: no number of units has a smaller p value."""
-    design = Design.plain(0.01, 1000)
-    assert flip_p_value(np.full(1000, -1.0), 1e-7) == 0.5**18
-    assert chance_to_fail(design, 0.5, 0.5**18, 0.01) == pytest.approx(1.0)
-    assert chance_to_fail(design, 0.5, 0.5**18 / 2, 0.01) == 0.0
-
-
 def test_without_any_difference_the_rule_of_three_decides() -> None:
     """As many as exclude a loss of 1 % hold it, one fewer do not; no drop of theirs is planned."""
     design = Design(0.0, 24, 24, 23, worst=1.0)
@@ -200,12 +191,6 @@ def test_other_numbers_are_refused(settings: dict[str, float], message: str) -> 
     """No error, certainty, no tolerance: there is no number of units for these."""
     with pytest.raises(ValueError, match=message):
         units_needed(Design.plain(1.0, 24), **{"tolerance": 0.1, "alpha": 0.05, **settings})
-
-
-def test_a_drop_that_is_tolerated_fails_with_no_number_of_units() -> None:
-    """It is asked for by mistake."""
-    with pytest.raises(ValueError, match=r"no number of units fails a drop of 0\.01"):
-        units_to_fail(Design.plain(1.0, 24), 0.01, 0.05, 0.01)
 
 
 @pytest.mark.parametrize(
