@@ -48,12 +48,7 @@ _CHECK_IDENTITY = (
     "name, or the baseline was edited"
 )
 
-_UNSCORED = (
-    "{count} samples without a score, now or in the baseline, are left out of the change; the "
-    "bounds have them at the worst and the best that they could be"
-)
-
-_UNKNOWN = "the samples without a score could tip the mean change over the tolerance"
+_OPEN = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
 
 
 class Loser(NamedTuple):
@@ -146,9 +141,7 @@ def judge(
     half, shares = policy_beside(anchor, baseline, policy), policy.series
     # In a series the shares are of the whole alpha, and anchor and baseline have one each.
     upper_alpha = None if shares is None else policy.alpha * shares.baseline
-    judgement = _compare(
-        measurement, baseline, half, upper_alpha=upper_alpha, pairing=pairing, partial=partial
-    )
+    judgement = _compare(measurement, baseline, half, upper_alpha, pairing, partial=partial)
     if anchor is not None and half is not policy:
         scored = measurement
         if measurement.answers and not measurement.anchor_scores:
@@ -163,15 +156,10 @@ def judge(
                 scores=scores,
                 blind=measurement.anchor_blind,
             )
-        since_anchor = _compare(
-            scored,
-            anchor,
-            replace(half, tolerance=policy.since_anchor),
-            upper_alpha=None if shares is None else policy.alpha * shares.anchor,
-            pairing=pairing,
-            partial=partial,
-        )
-        judgement = _both(judgement, since_anchor, policy)
+        upper_alpha = None if shares is None else policy.alpha * shares.anchor
+        half = replace(half, tolerance=policy.since_anchor)
+        since = _compare(scored, anchor, half, upper_alpha, pairing, partial=partial)
+        judgement = _both(judgement, since, policy)
     return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
@@ -189,16 +177,16 @@ def _compare(
     measurement: FreshMeasurement,
     baseline: Measurement,
     policy: Policy,
-    *,
     upper_alpha: float | None,
     pairing: Pairing,
+    *,
     partial: bool,
 ) -> Judgement:
     """Compare with one baseline.
 
     upper_alpha: error of the upper bound where it is not alpha, in a series.
     """
-    statements, warnings = [], []
+    statements, warnings, blind = [], [], measurement.blind
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
     except IncomparableError as error:
@@ -211,42 +199,46 @@ def _compare(
     if both.dropped:
         statements.append(f"{both.dropped} samples that only one of the two has were left out")
     if both.unscored:
-        statements.append(_UNSCORED.format(count=both.unscored))
-    other, same_model = _other_answers(measurement, baseline), _same_model(measurement, baseline)
-    if other and same_model:
-        warnings.append(
-            f"one identity answered in two ways: {other} of {len(measurement.answers)} answers are "
-            "not the accepted ones, and the model is the accepted one by its identity, "
-            f"{measurement.model['identity']}: {_CHECK_IDENTITY}"
+        statements.append(
+            f"{both.unscored} samples without a score, now or in the baseline, are left out of the "
+            "change; the bounds have them at the worst and the best that they could be"
         )
-    judgement = _decide(
-        both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
-    )
+    if both.other_answers and both.same_model:
+        warnings.append(
+            f"one identity answered in two ways: {both.other_answers} of "
+            f"{len(measurement.answers)} answers are not the accepted ones, and the model is the "
+            f"accepted one by its identity, {measurement.model['identity']}: {_CHECK_IDENTITY}"
+        )
+    judgement = _decide(both, policy, upper_alpha, partial=partial)
     statements += judgement.statements
     then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
     moved = both.largest_change > SAME_SCORE * policy.tolerance and not measurement.answers
     # Accepted weights that moved beside other libraries are no drift.
-    if then and now and then != now and moved and same_model:
+    if then and now and then != now and moved and both.same_model:
         statement = f"same weights, other library versions: {now}; the baseline's: {then}"
         if judgement.verdict is Verdict.REGRESSED:
             reason = f"{statement}. Accept it anew beside these, or gate beside those"
             judgement = replace(judgement, verdict=Verdict.INCOMPARABLE, reasons=(reason,))
         else:
             statements.append(statement)
-    judgement = replace(judgement, statements=tuple(statements), warnings=tuple(warnings))
-    return _limited_by_sight(judgement, measurement, policy)
+    # What decides may hide a larger drop than is tolerated.
+    if blind is not None and judgement.verdict not in _OPEN:
+        warnings.append(blind.reason)
+    elif blind is not None and rounded(blind.hidden) <= policy.tolerance:
+        statements.append(f"{blind.reason}; that hides a drop of {blind.hidden:.4g} at most")
+    elif blind is not None:
+        reason = (
+            f"{blind.reason}; a drop of {blind.hidden:.4g} could hide, and {policy.tolerance:g} is "
+            "tolerated"
+        )
+        reasons = (*judgement.reasons, reason)
+        judgement = replace(judgement, verdict=Verdict.INCONCLUSIVE, needed=None, reasons=reasons)
+    return replace(judgement, statements=tuple(statements), warnings=tuple(warnings))
 
 
-def _decide(
-    both: Pair,
-    measurement: FreshMeasurement,
-    baseline: Measurement,
-    policy: Policy,
-    *,
-    upper_alpha: float | None,
-    partial: bool,
-) -> Judgement:
+def _decide(both: Pair, policy: Policy, upper_alpha: float | None, *, partial: bool) -> Judgement:
     """The verdict on a pair, by the mean change alone, by what is the same, or by bounds."""
+    measurement, baseline = both.now, both.before
     judgement = Judgement(
         Verdict.INCONCLUSIVE,
         both.baseline_value,
@@ -260,12 +252,13 @@ def _decide(
             for end in (both.worst, both.best)
         )
         if at_worst != at_best:  # it depends on what has no score
-            return replace(judgement, reasons=(_UNKNOWN,))
+            reason = "the samples without a score could tip the mean change over the tolerance"
+            return replace(judgement, reasons=(reason,))
         return replace(judgement, verdict=Verdict.HELD if at_worst else Verdict.REGRESSED)
     # Where nothing was compared that could differ, bounds would say what other samples could have
     # lost, and the model has not changed for any. At a look at a part the answers that are still
     # to come may be others. Of battles the answers tell: ties are no sign of the same model.
-    if measurement.answers and not partial and not _other_answers(measurement, baseline):
+    if measurement.answers and not partial and not both.other_answers:
         statement = "every answer is the one that was accepted"
         redrawn = sum(item in measurement.redrawn for item in baseline.answers.items())
         if redrawn:
@@ -274,7 +267,7 @@ def _decide(
             judgement, verdict=Verdict.HELD, method=SAME_ANSWERS, statements=(statement,)
         )
     near = both.largest_change <= SAME_SCORE * policy.tolerance
-    if near and not (measurement.answers or both.unscored) and _same_model(measurement, baseline):
+    if near and both.same_model and not (measurement.answers or both.unscored):
         statement = "the same model as the baseline's gave the same scores"
         if both.largest_change:
             statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
@@ -282,34 +275,32 @@ def _decide(
     if not both.bounded:
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha, statements=(reason,))
-    return _by_bounds(judgement, both, measurement, policy, upper_alpha)
+    return _by_bounds(judgement, both, policy, upper_alpha)
 
 
 def _by_bounds(
-    judgement: Judgement,
-    both: Pair,
-    measurement: FreshMeasurement,
-    policy: Policy,
-    upper_alpha: float | None,
+    judgement: Judgement, both: Pair, policy: Policy, upper_alpha: float | None
 ) -> Judgement:
     """The judgement with bounds, the verdict that they make, and what they can see."""
-    bounds = _bounds_with_unscored(both, measurement, policy.alpha)
+    bounds = _bounds(both, policy.alpha)
     if upper_alpha is not None:
-        high = _bounds_with_unscored(both, measurement, upper_alpha).high
-        bounds = replace(bounds, high=high, p=None)
+        bounds = replace(bounds, high=_bounds(both, upper_alpha).high, p=None)
     in_series = policy.series is not None
     verdict = verdict_of(bounds, policy.tolerance, strict=in_series)
-    decided = verdict is not Verdict.INCONCLUSIVE
-    remark, needed, visible = None, None, inf
-    design = _design(both, bounds, measurement)
-    if design is not None and design.sd > _NO_SPREAD:
+    remark, needed, visible, design = None, None, inf, None
+    # Power is computed of a design: there is none of a single unit, and of Hall's without spread.
+    exact, worst = bounds.method == GAFFKE, EVEN if both.now.answers else 1.0
+    if bounds.units >= 2 and (exact or both.differences.sd > _NO_SPREAD):
+        design = Design.of(both.differences, worst if exact else None)
         level = upper_alpha or bounds.alpha
-        visible = smallest_visible(design, level, policy.tolerance, strict=in_series)
-    if design is not None and not decided and not both.blocks:  # of which there are never more
-        remark = power_remark(design, policy)
-        needed = units_to_decide(design, rounded(bounds.mean), policy)
-        if needed:  # as many samples to a unit as there are now
-            needed = ceil(needed * max(measurement.n, bounds.units) / bounds.units)
+        if design.sd > _NO_SPREAD:
+            visible = smallest_visible(design, level, policy.tolerance, strict=in_series)
+        # Of the blocks of a set there are never more.
+        if verdict is Verdict.INCONCLUSIVE and not both.now.sizes:
+            remark = power_remark(design, policy)
+            needed = units_to_decide(design, rounded(bounds.mean), policy)
+            if needed:  # as many samples to a unit as there are now
+                needed = ceil(needed * max(both.now.n, bounds.units) / bounds.units)
     return replace(
         judgement,
         verdict=verdict,
@@ -351,55 +342,29 @@ def verdict_of(bounds: Bounds, tolerance: float, *, strict: bool = False) -> Ver
     return Verdict.INCONCLUSIVE
 
 
-def _design(both: Pair, bounds: Bounds, measurement: FreshMeasurement) -> Design | None:
-    """The design that power is computed of; None of a single unit, and of Hall's without spread."""
-    exact = bounds.method == GAFFKE
-    if bounds.units < 2 or not (exact or both.differences.sd > _NO_SPREAD):
-        return None
-    return Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
+def _bounds(both: Pair, alpha: float) -> Bounds:
+    """Bounds of the mean difference, each at an alpha.
 
-
-def _bounds_with_unscored(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
-    """The bounds, the lower one with all samples without a score at their worst, the upper one at
-    their best: what a model that measures failed at can make no verdict more favourable.
+    The lower one has all samples without a score at their worst, the upper one at their best: what
+    a model that measures failed at can make no verdict more favourable.
     """
-    bounds = _bounds(both, measurement, alpha)
-    if both.worst is None or both.best is None:
-        return bounds
-    low = _bounds(both.worst, measurement, alpha).low
-    best = _bounds(both.best, measurement, alpha)
-    return replace(
-        bounds,
-        low=None if low is None else min(low, bounds.mean),
-        high=None if best.high is None else max(best.high, bounds.mean),
-        p=best.p,
-    )
-
-
-def _bounds(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
-    """Bounds of the mean difference, each at an alpha."""
-    return mean_bounds(
-        both.differences,
-        alpha,
-        shares=measurement.shares,
-        blocks=both.blocks,
-        span=EVEN if measurement.answers else 1.0,
-    )
-
-
-def _same_model(measurement: FreshMeasurement, baseline: Measurement) -> bool:
-    """True where weights and settings say that they are those of the baseline."""
-    ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
-    return ours is not None and ours == theirs
-
-
-def _other_answers(measurement: FreshMeasurement, baseline: Measurement) -> int:
-    """Samples of both whose answers are not the accepted ones, not even but for rounding."""
-    return sum(
-        (other := baseline.answers.get(name, own)) != own
-        and (name, other) not in measurement.redrawn
-        for name, own in measurement.answers.items()
-    )
+    ends = [
+        mean_bounds(
+            end.differences,
+            alpha,
+            shares=both.now.shares,
+            blocks=bool(both.now.sizes),
+            span=EVEN if both.now.answers else 1.0,
+        )
+        for end in (both, both.worst, both.best)
+        if end is not None
+    ]
+    bounds, worst, best = ends[0], ends[-2:][0], ends[-1]
+    if both.unscored:
+        low = None if worst.low is None else min(worst.low, bounds.mean)
+        high = None if best.high is None else max(best.high, bounds.mean)
+        bounds = replace(bounds, low=low, high=high, p=best.p)
+    return bounds
 
 
 # -- limits of a judgement -------------------------------------------------------------------------
@@ -431,29 +396,6 @@ def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
         reason = "a drop since the anchor that is larger than tolerated is not excluded"
         return replace(together, verdict=Verdict.INCONCLUSIVE, reasons=reasons or (reason,))
     return together
-
-
-_OPEN = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
-
-
-def _limited_by_sight(
-    judgement: Judgement, measurement: FreshMeasurement, policy: Policy
-) -> Judgement:
-    """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
-    blind = measurement.blind
-    if blind is None:
-        return judgement
-    if judgement.verdict not in _OPEN:
-        return replace(judgement, warnings=(*judgement.warnings, blind.reason))
-    if rounded(blind.hidden) <= policy.tolerance:
-        statement = f"{blind.reason}; that hides a drop of {blind.hidden:.4g} at most"
-        return replace(judgement, statements=(*judgement.statements, statement))
-    reason = (
-        f"{blind.reason}; a drop of {blind.hidden:.4g} could hide, and {policy.tolerance:g} is "
-        "tolerated"
-    )
-    reasons = (*judgement.reasons, reason)
-    return replace(judgement, verdict=Verdict.INCONCLUSIVE, needed=None, reasons=reasons)
 
 
 def _limited_by_headroom(

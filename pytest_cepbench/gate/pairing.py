@@ -23,27 +23,28 @@ SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
 
 _NAMED = 3
 
+_REJUDGE = "; cepbench arena rejudge SUITE --judge=SPEC has the accepted answers judged by another"
+
 
 @dataclass(frozen=True)
 class Pair:
     """A measurement and its baseline over the same samples.
 
-    before, now: scores by category and sample.
-    sign: 1 where higher is better, else -1.
+    now, before: the two.
+    scores_now, scores_before: by category and sample, of the samples that both have.
     differences: what statistics are made of.
-    blocks: whether the scores are of whole sets, and the differences of jackknife blocks.
-    bounded: whether bounds can be made.
+    bounded: whether bounds can be made: scores of whole sets need blocks that were left out alike.
     dropped: how many samples only one of the two has.
     unscored: how many samples have no score, in one of the two or both, and so no part in this.
     worst, best: the same with these too, at the worst and the best that they could be; None where
     every sample has a score.
     """
 
-    before: Scores
-    now: Scores
-    sign: float
+    now: FreshMeasurement
+    before: Measurement
+    scores_now: Scores
+    scores_before: Scores
     differences: Differences
-    blocks: bool
     bounded: bool
     dropped: int = 0
     unscored: int = 0
@@ -54,15 +55,30 @@ class Pair:
     def largest_change(self) -> float:
         """Largest change of a score, in either direction; 0.0 where none has changed."""
         return max(
-            abs(round(score - self.before[category][sample], DECIMALS))
-            for category, part in self.now.items()
+            abs(round(score - self.scores_before[category][sample], DECIMALS))
+            for category, part in self.scores_now.items()
             for sample, score in part.items()
         )
 
     @property
     def baseline_value(self) -> float:
         """The baseline's value over these samples."""
-        return round(mean_of_scores(self.before), DECIMALS)
+        return round(mean_of_scores(self.scores_before), DECIMALS)
+
+    @property
+    def same_model(self) -> bool:
+        """Whether weights and settings say that they are those of the baseline."""
+        ours = self.now.model.get("identity")
+        return ours is not None and ours == self.before.model.get("identity")
+
+    @property
+    def other_answers(self) -> int:
+        """Samples of both whose answers are not the accepted ones, not even but for rounding."""
+        return sum(
+            (other := self.before.answers.get(name, own)) != own
+            and (name, other) not in self.now.redrawn
+            for name, own in self.now.answers.items()
+        )
 
 
 def pair(
@@ -111,16 +127,26 @@ def pair(
     before_scores = {c: {s: baseline.scores[c][s] for s in ids} for c, ids in shared.items()}
     now_scores = {c: {s: measurement.scores[c][s] for s in ids} for c, ids in shared.items()}
     sign = 1.0 if measurement.higher_is_better else -1.0
-    blocks = bool(measurement.sizes)
-    differences, bounded = _differences(measurement, baseline, before_scores, now_scores, sign)
-    both = Pair(before_scores, now_scores, sign, differences, blocks, bounded, dropped)
+    signed, bounded, center = _signed(before_scores, now_scores, sign), True, None
+    if measurement.sizes:
+        pseudo = _signed(baseline.blocks, measurement.blocks, sign)
+        bounded = all(
+            pseudo.get(name) and baseline.blocks[name].keys() == measurement.blocks[name].keys()
+            for name in signed
+        )
+        if bounded:
+            center = sign * (mean_of_scores(now_scores) - mean_of_scores(before_scores))
+            signed = blocks_apart({name: pseudo[name] for name in signed})
+    clusters = {} if measurement.sizes else measurement.clusters
+    differences = Differences.of(signed, clusters, center)
+    both = Pair(measurement, baseline, now_scores, before_scores, differences, bounded, dropped)
     if any(unscored.values()):
         low, high = measurement.ends[:: int(sign)]
         return replace(
             both,
             unscored=len(set().union(*unscored.values())),
-            worst=_completed(both, measurement, baseline, unscored, now=low, before=high),
-            best=_completed(both, measurement, baseline, unscored, now=high, before=low),
+            worst=_completed(both, unscored, sign, now=low, before=high),
+            best=_completed(both, unscored, sign, now=high, before=low),
         )
     return both
 
@@ -140,13 +166,7 @@ def _unscored_before(measurement: FreshMeasurement, baseline: Measurement) -> se
 
 
 def _completed(
-    both: Pair,
-    measurement: FreshMeasurement,
-    baseline: Measurement,
-    unscored: Mapping[str, Collection[str]],
-    *,
-    now: float,
-    before: float,
+    both: Pair, unscored: Mapping[str, Collection[str]], sign: float, *, now: float, before: float
 ) -> Pair:
     """The pair with the samples that lack a score in one of the two: it has such a one there."""
     before_scores, now_scores = (
@@ -155,33 +175,15 @@ def _completed(
             for name, part in kept.items()
         }
         for kept, scores, end in (
-            (both.before, baseline.scores, before),
-            (both.now, measurement.scores, now),
+            (both.scores_before, both.before.scores, before),
+            (both.scores_now, both.now.scores, now),
         )
     )
-    signed = _signed_differences(before_scores, now_scores, both.sign)
-    differences = Differences.of(signed, measurement.clusters)
-    return replace(both, before=before_scores, now=now_scores, differences=differences)
-
-
-def _differences(
-    measurement: FreshMeasurement, baseline: Measurement, before: Scores, now: Scores, sign: float
-) -> tuple[Differences, bool]:
-    """Differences that bounds are made of, and True where bounds can be made."""
-    signed = _signed_differences(before, now, sign)
-    if not measurement.sizes:
-        return Differences.of(signed, measurement.clusters), True
-    pseudo = _signed_differences(baseline.blocks, measurement.blocks, sign)
-    alike = all(
-        pseudo.get(name) and baseline.blocks[name].keys() == measurement.blocks[name].keys()
-        for name in signed
+    signed = _signed(before_scores, now_scores, sign)
+    differences = Differences.of(signed, both.now.clusters)
+    return replace(
+        both, scores_before=before_scores, scores_now=now_scores, differences=differences
     )
-    if not alike:
-        return Differences.of(signed), False
-    center = sign * (mean_of_scores(now) - mean_of_scores(before))
-    return Differences.of(
-        blocks_apart({name: pseudo[name] for name in signed}), center=center
-    ), True
 
 
 def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
@@ -198,7 +200,7 @@ def blocks_apart(parts: Scores) -> dict[str, dict[str, float]]:
     }
 
 
-def _signed_differences(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
+def _signed(before: Scores, now: Scores, sign: float) -> dict[str, dict[str, float]]:
     return {
         name: {
             sample: round(sign * (value - before[name][sample]), DECIMALS)
@@ -208,9 +210,6 @@ def _signed_differences(before: Scores, now: Scores, sign: float) -> dict[str, d
         for name, part in now.items()
         if name in before
     }
-
-
-_REJUDGE = "; cepbench arena rejudge SUITE --judge=SPEC has the accepted answers judged by another"
 
 
 def _differing(

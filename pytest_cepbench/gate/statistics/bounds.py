@@ -64,11 +64,8 @@ def gaffke_lower(values: Array, worst: float, alpha: float) -> float:
     Raises ValueError for other numbers.
     """
     numbers = np.asarray(values, dtype=np.float64)
-    if (
-        numbers.ndim != 1
-        or not len(numbers)
-        or not (np.isfinite(numbers).all() and 0 < alpha <= 0.5)
-    ):
+    finite = numbers.ndim == 1 and len(numbers) and np.isfinite(numbers).all()
+    if not (finite and 0 < alpha <= 0.5):
         raise ValueError(
             f"expected (n,) finite values and alpha in (0, 0.5], got {numbers.tolist()} and {alpha}"
         )
@@ -280,41 +277,29 @@ def mean_bounds(
         raise ValueError(f"alpha is the error of one bound, in (0, 0.5], got {alpha}")
     if not (span > 0 and isfinite(span)):
         raise ValueError(f"span is the most that a sample can lose, above 0 and finite, got {span}")
-    if blocks:
+    if blocks and not shows_spread(d):
+        alone = "all blocks of samples differ alike: their spread says nothing"
         if d.units < 2:
             alone = "one block of samples shows no spread: a set metric needs at least two"
-        elif not shows_spread(d):
-            alone = "all blocks of samples differ alike: their spread says nothing"
-        else:
-            return _hall_bounds(d, alpha, inf)
         return Bounds(d.mean, None, None, alpha, HALL, d.units, alone)
-    if d.center is not None:
+    if d.center is not None and not blocks:
         raise ValueError(
             f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
         )
-    statement = "" if shares else find_lump(d, span)
+    span = inf if blocks else span
+    # A bound beyond what a mean can be excludes nothing: the span, or what a sample showed beyond.
+    worst, best = min(-span, float(d.values.min())), max(span, float(d.values.max()))
+    statement = None if blocks else "" if shares else find_lump(d, span)
     if statement is None:
-        return _hall_bounds(d, alpha, span)
-    values = d.weighted()
-    worst, best = _extremes(d, span)
-    heaviest = float(d.weights().max())
-    # Rounding can put a value a hair beyond what its differences allow.
-    low = gaffke_lower(values, min(worst * heaviest, float(values.min())), alpha)
-    high = -gaffke_lower(-values, -max(best * heaviest, float(values.max())), alpha)
-    return _within(d, min(low, d.mean), max(high, d.mean), alpha, GAFFKE, span, statement)
-
-
-def _hall_bounds(d: Differences, alpha: float, span: float) -> Bounds:
-    error = d.sd / sqrt(d.units)
-    below, above = (steps * error for steps in hall_steps(d, alpha))
-    return _within(d, d.mean - below, d.mean + above, alpha, HALL, span, "")
-
-
-def _within(
-    d: Differences, low: float, high: float, alpha: float, method: str, span: float, statement: str
-) -> Bounds:
-    """With the test, and without bounds that exclude nothing of what a mean can be."""
-    worst, best = _extremes(d, span)
+        error = d.sd / sqrt(d.units)
+        below, above = (steps * error for steps in hall_steps(d, alpha))
+        low, high, method = d.mean - below, d.mean + above, HALL
+    else:
+        values, heaviest = d.weighted(), float(d.weights().max())
+        # Rounding can put a value a hair beyond what its differences allow.
+        low = gaffke_lower(values, min(worst * heaviest, float(values.min())), alpha)
+        high = -gaffke_lower(-values, -max(best * heaviest, float(values.max())), alpha)
+        low, high, method = min(low, d.mean), max(high, d.mean), GAFFKE
     return Bounds(
         d.mean,
         low if low > worst else None,
@@ -322,14 +307,9 @@ def _within(
         alpha,
         method,
         d.units,
-        statement,
+        statement or "",
         p=flip_p_value(d.parts, alpha),
     )
-
-
-def _extremes(d: Differences, span: float) -> tuple[float, float]:
-    """The least and the most that a mean can be: the span, or what a sample showed beyond it."""
-    return min(-span, float(d.values.min())), max(span, float(d.values.max()))
 
 
 def shows_spread(d: Differences) -> bool:
@@ -350,22 +330,12 @@ def find_lump(d: Differences, span: float) -> str | None:
     first = np.searchsorted(values, values - near, "left")
     counts = np.searchsorted(values, values + near, "right") - first
     within = int((np.abs(d.residuals / weights) <= near).sum())
-    most = int(counts.max())
-    if max(most, within) < LUMP * d.units:
+    most = max(int(counts.max()), within)
+    if most < LUMP * d.units:
         return None
-    center = float(values[int(counts.argmax())])
-    count, value = len(values), f"{round(center, _GRID) + 0.0:g}"
-    if count == 1:
+    if d.units == 1:
         return "one unit shows no spread: the bounds allow for whatever others may show"
-    if float(values[-1] - values[0]) <= 10.0**-_GRID:
-        return f"all {count} differences are {value}: the bounds allow for rare others"
-    equal = int((np.abs(values - center) <= 10.0**-_GRID).sum())
-    like = value if equal == most else f"{value} but for noise"
-    if within > most:
-        like = "those of their category"
-    return (
-        f"{max(most, within)} of {count} differences are {like}: the bounds allow for rare others"
-    )
+    return f"{most} of {d.units} differences are the same: the bounds allow for rare others"
 
 
 def hall_steps(d: Differences, alpha: float) -> tuple[float, float]:

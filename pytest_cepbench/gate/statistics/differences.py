@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor, fsum, isfinite, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
-
-_NO_CLUSTERS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ class Differences:
     def of(
         cls,
         differences: Mapping[str, Mapping[str, float]],
-        clusters: Mapping[str, str] = _NO_CLUSTERS,
+        clusters: Mapping[str, str] | None = None,
         center: float | None = None,
     ) -> Differences:
         """Differences from category -> sample -> difference.
@@ -66,7 +64,7 @@ class Differences:
         Raises ValueError as the class does.
         """
         rows = [
-            (number, clusters.get(sample, sample), value)
+            (number, (clusters or {}).get(sample, sample), value)
             for number, category in enumerate(sorted(differences))
             for sample, value in sorted(differences[category].items())
         ]
@@ -209,11 +207,25 @@ class Differences:
 
     @cached_property
     def _layout(self) -> _Layout:
-        return _layout(self.categories, self.clusters)
+        category, count = _numbered(self.categories)
+        cluster, units = _numbered(self.clusters)
+        pairs_in = np.bincount(category, minlength=count)
+        cell = category * units + cluster
+        pairs = np.bincount(cell, minlength=count * units)
+        clusters_in = np.count_nonzero(pairs.reshape(count, units), axis=1)
+        lone = clusters_in == 1
+        left = 1 - np.where(lone[category], 0.0, pairs[cell] / pairs_in[category])
+        among = np.where(lone, max(count, 2), clusters_in)[category]
+        stretch = np.where(
+            lone[category], np.sqrt(among / (among - 1)), np.sqrt((among - 1) / among) / left
+        )
+        home = np.full(units, count)
+        np.minimum.at(home, cluster, category)
+        weights = units / (count * pairs_in[category])
+        return _Layout(category, cluster, pairs_in, clusters_in, home, weights, stretch, units)
 
 
-@dataclass(frozen=True, eq=False)
-class _Layout:
+class _Layout(NamedTuple):
     """Which pair is in which category and cluster, both numbered from 0.
 
     category, cluster: (n,).
@@ -222,6 +234,7 @@ class _Layout:
     weights: (n,) K / (C n_c) of each pair.
     stretch: (n,) what makes up for a cluster's own part in the mean of its category, see
     `Differences.residuals`.
+    units: K.
     """
 
     category: Labels
@@ -235,33 +248,6 @@ class _Layout:
 
     def per_cluster(self, values: Array) -> Array:
         return np.asarray(np.bincount(self.cluster, values, self.units), np.float64)
-
-
-def _layout(categories: Labels, clusters: Labels) -> _Layout:
-    category, count = _numbered(categories)
-    cluster, units = _numbered(clusters)
-    pairs_in = np.bincount(category, minlength=count)
-    cell = category * units + cluster
-    pairs = np.bincount(cell, minlength=count * units)
-    clusters_in = np.count_nonzero(pairs.reshape(count, units), axis=1)
-    lone = clusters_in == 1
-    left = 1 - np.where(lone[category], 0.0, pairs[cell] / pairs_in[category])
-    among = np.where(lone, max(count, 2), clusters_in)[category]
-    stretch = np.where(
-        lone[category], np.sqrt(among / (among - 1)), np.sqrt((among - 1) / among) / left
-    )
-    home = np.full(units, count)
-    np.minimum.at(home, cluster, category)
-    return _Layout(
-        category,
-        cluster,
-        pairs_in,
-        clusters_in,
-        home,
-        units / (count * pairs_in[category]),
-        stretch,
-        units,
-    )
 
 
 def _numbered(labels: Labels) -> tuple[Labels, int]:

@@ -39,8 +39,8 @@ def test_the_upper_bound_is_the_lower_one_in_the_mirror(scores: list[float], sha
     ("values", "statement"),
     [
         ([0.25], "one unit shows no spread"),
-        ([0.0] * 20, "all 20 differences are 0"),
-        ([0.5 - 0.3, 0.3 - 0.1, 0.9 - 0.7], "all 3 differences are 0.2"),
+        ([0.0] * 20, "20 of 20 differences are the same"),
+        ([0.5 - 0.3, 0.3 - 0.1, 0.9 - 0.7], "3 of 3 differences are the same"),
     ],
 )
 def test_no_spread_is_no_certainty(values: list[float], statement: str) -> None:
@@ -56,16 +56,16 @@ def test_no_spread_is_no_certainty(values: list[float], statement: str) -> None:
     ("values", "lump"),
     [
         (np.append(np.zeros(74), OTHERS[:26]), None),
-        (np.append(np.zeros(75), OTHERS[:25]), "75 of 100 differences are 0"),
-        (np.append(np.zeros(76), OTHERS[:24]), "76 of 100 differences are 0"),
-        (np.append(np.full(3, 0.25), 0.1), "3 of 4 differences are 0.25"),
-        (np.append(np.full(60, 0.25), OTHERS[:1]), "60 of 61 differences are 0.25"),
+        (np.append(np.zeros(75), OTHERS[:25]), "75 of 100 differences"),
+        (np.append(np.zeros(76), OTHERS[:24]), "76 of 100 differences"),
+        (np.append(np.full(3, 0.25), 0.1), "3 of 4 differences"),
+        (np.append(np.full(60, 0.25), OTHERS[:1]), "60 of 61 differences"),
         (NOISE[:60], None),
         ([0.25, 0.5], None),
-        (NOISE[:60] / 1000, "but for noise"),
-        (0.3 + NOISE[:60] / 1000, "but for noise"),
+        (NOISE[:60] / 1000, "60 of 60 differences"),
+        (0.3 + NOISE[:60] / 1000, "60 of 60 differences"),
         (NOISE[:60] / 60, None),
-        (np.repeat([0.0, 0.00049], 30), "60 of 60 differences are 0 but for noise"),
+        (np.repeat([0.0, 0.00049], 30), "60 of 60 differences"),
         (np.repeat([0.0, 0.00101], 30), None),
     ],
 )
@@ -94,18 +94,18 @@ def test_categories_with_constants_of_their_own_are_a_lump(constant: int, method
     bounds = mean_bounds(Differences(values, np.repeat(np.arange(10), 6), np.arange(60)), 0.05)
     assert bounds.method == method
     if method == GAFFKE:
-        assert "of 60 differences are those of their category" in bounds.statement
+        assert "of 60 differences are the same" in bounds.statement
 
 
 def test_heavy_units_are_alike_where_their_pairs_are() -> None:
     """Clusters of one to ten pairs of one difference, and noise in categories of 4 and of 40."""
     clusters = np.repeat(np.arange(10), np.arange(1, 11))
     equal = Differences(np.full(55, 0.25), np.zeros(55, np.int64), clusters)
-    assert (find_lump(equal, 1.0) or "").startswith("all 10 differences are 0.25:")
+    assert (find_lump(equal, 1.0) or "").startswith("10 of 10 differences are the same:")
     categories = np.repeat([0, 1], [4, 40])
     noisy = np.where(categories, -0.1, 0.1) + np.tile([-0.0003, 0.0003], 22)
     d = Differences(noisy, categories, np.arange(44))
-    assert (find_lump(d, 1.0) or "").startswith("44 of 44 differences are those of their category")
+    assert (find_lump(d, 1.0) or "").startswith("44 of 44 differences are the same")
 
 
 @pytest.mark.parametrize("shares", [True, False])
