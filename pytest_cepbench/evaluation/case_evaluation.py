@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.errors import BaselineError, CheckpointError, UnscoredError
-from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import Loser, losers_of
@@ -20,7 +20,7 @@ from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
-from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
 """Called with a measurement, its baseline's path, how it was judged, and whether it is to become
@@ -121,9 +121,7 @@ def read_references(
 
 def evaluate_case(
     evaluator: Evaluator,
-    suite_file: Path,
-    case: Case,
-    policy: Policy,
+    own: AssignedCase,
     *,
     accepting: bool = False,
     observe: Observer = lambda *_: None,
@@ -132,8 +130,10 @@ def evaluate_case(
 
     accepting: whether the measurement is to become the baseline: it is measured whole then, and
     files that are about to be replaced need not be readable.
-    Raises what reading baselines, measuring, `observe` and the record of the series raise.
+    Raises what reading baselines, measuring, `observe` and the record of the series raise;
+    CheckpointError where the model under test is its base: nothing would be gated.
     """
+    case, policy, place = own.case, own.policy, None
     baseline = anchor = None
     try:
         baseline, anchor = read_references(evaluator, case)
@@ -142,8 +142,8 @@ def evaluate_case(
             raise
     check_policy = evaluator.suites.check_policy
     if not accepting:
-        check_policy(suite_file, case.key, policy, baseline, anchor)
-    run, file, place = evaluator.suite_run(suite_file), evaluator.series, None
+        check_policy(own.suite_file, case.key, policy, baseline, anchor)
+    run, file = evaluator.suite_run(own.suite_file), evaluator.series
     # A case that cannot fail the run, or is judged without statistics, has no part in a series.
     if file is not None and policy.primary and policy.statistical:
         record = run.model_record()
@@ -164,42 +164,46 @@ def evaluate_case(
             first,
         )
         policy = replace(policy, alpha=place.alpha, series=place.shares)
-    if not accepting:
-        _refuse_idle(run)
-    evaluated = _measured(
-        evaluator, suite_file, case, policy, baseline, anchor, accepting=accepting
-    )
+    # As the first baseline of a training an idle model is right, and accepted with a warning.
+    gated = () if accepting or run.assignments.replay is not None else run.assignments.gated
+    found = [run.runner(role).bound.idle() for role in gated]
+    if found and all(idle.whole for idle in found):
+        raise CheckpointError(
+            f"nothing is gated: {'; '.join(dict.fromkeys(r for i in found for r in i.remarks))}"
+            ". Give a checkpoint from after its training began; --snapshot-update accepts this "
+            "one as the first baseline"
+        )
+    evaluated = _look(evaluator, replace(own, policy=policy), baseline, anchor, accepting=accepting)
     if accepting:
-        check_policy(suite_file, case.key, policy, evaluated.measurement)
+        check_policy(own.suite_file, case.key, policy, evaluated.measurement)
     path = baseline_path(evaluator.settings.baselines, case.key)
     observe(evaluated.measurement, path, evaluated.judgement, accepting)
     return replace(evaluated, place=place)
 
 
-def _measured(
+def _look(
     evaluator: Evaluator,
-    suite_file: Path,
-    case: Case,
-    policy: Policy,
+    own: AssignedCase,
     baseline: Measurement | None,
     anchor: Measurement | None,
     *,
     accepting: bool,
 ) -> EvaluatedCase:
     """Measure a case and judge it, looking at more samples while it is undecided."""
-    run, settings = evaluator.suite_run(suite_file), evaluator.settings
+    case, policy, settings = own.case, own.policy, evaluator.settings
+    run, shards = evaluator.suite_run(own.suite_file), prepared_shards(evaluator)
     pairing = cast("Pairing", settings.pairing)
-    sizes = [run.samples(case)] if accepting else planned_looks(evaluator, suite_file, case, policy)
-    shares = look_shares(len(sizes))
+    sizes = [run.samples(case)] if accepting else planned_looks(evaluator, own)
     looks: list[int] = []
     evaluated: EvaluatedCase | None = None
     unscored: UnscoredError | None = None
-    for number, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+    for number, (size, share) in enumerate(zip(sizes, look_shares(len(sizes)), strict=True)):
         seconds = settings.budget.seconds
         if number and seconds is not None and time.time() - evaluator.context.started > seconds:
             break
         depth = run.depth(case, size)
-        _compute(evaluator, suite_file, case, depth)
+        evaluator.offer(own.suite_file, case, depth)
+        shards.compute(own.suite_file, case, depth)
         try:
             measurement = run.measure(case, depth)
         except UnscoredError as error:
@@ -208,7 +212,7 @@ def _measured(
                 raise
             unscored = error
             continue
-        unscored = None
+        unscored, partial = None, depth is not None
         looks.append(measurement.n)
         judgement = judge(
             measurement,
@@ -216,20 +220,12 @@ def _measured(
             replace(policy, alpha=policy.alpha * share),
             anchor=anchor,
             pairing=pairing,
-            partial=depth is not None,
+            partial=partial,
         )
         evaluated = EvaluatedCase(
-            case,
-            policy,
-            measurement,
-            judgement,
-            baseline,
-            anchor,
-            pairing,
-            looks=tuple(looks),
-            partial=depth is not None,
-            share=share,
-        )
+            case, policy, measurement, judgement, baseline, anchor, pairing, tuple(looks), partial,
+            share,
+        )  # fmt: skip
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
     if unscored is not None:
@@ -238,56 +234,30 @@ def _measured(
     return evaluated
 
 
-def _refuse_idle(run: SuiteRun) -> None:
-    """Raise CheckpointError where the model under test is its base: nothing would be gated.
-
-    As the first baseline of a training it is right, and accepted with a warning.
-    """
-    gated = () if run.assignments.replay is not None else run.assignments.gated
-    found = [run.runner(role).bound.idle() for role in gated]
-    if found and all(idle.whole for idle in found):
-        raise CheckpointError(
-            f"nothing is gated: {'; '.join(dict.fromkeys(r for i in found for r in i.remarks))}"
-            ". Give a checkpoint from after its training began; --snapshot-update accepts this "
-            "one as the first baseline"
-        )
-
-
-def _compute(evaluator: Evaluator, suite_file: Path, case: Case, depth: int | None) -> None:
-    """Have all made that a case needs. depth: samples of each category."""
-    shards = prepared_shards(evaluator)
-    evaluator.offer(suite_file, case, depth)
-    shards.compute(suite_file, case, depth)
-
-
 def prepared_shards(evaluator: Evaluator) -> WorkQueue:
     """The shards of the run, with those of every collected case."""
     shards = evaluator.shards
     if not shards.cases:
-        for assigned in evaluator.assigned.values():
-            path, case = assigned.suite_file, assigned.case
-            first = planned_looks(evaluator, path, case, assigned.policy)[0]
-            depth = evaluator.suite_run(path).depth(case, first)
-            shards.add(path, case, depth)
-            evaluator.offer(path, case, depth)
+        for own in evaluator.assigned.values():
+            first = planned_looks(evaluator, own)[0]
+            depth = evaluator.suite_run(own.suite_file).depth(own.case, first)
+            shards.add(own.suite_file, own.case, depth)
+            evaluator.offer(own.suite_file, own.case, depth)
     return shards
 
 
-def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy) -> list[int]:
+def planned_looks(evaluator: Evaluator, own: AssignedCase) -> list[int]:
     """Samples at each look that a case may take; categories add to them alike.
 
     More than one look is for what is decided by statistics and can fail the run. What can fail it
     otherwise is measured whole: by a few samples a threshold would be decided by chance. So is what
     has a score of a whole set.
     """
-    run = evaluator.suite_run(suite_file)
-    every = run.samples(case)
-    if evaluator.settings.inconclusive != "more" or not run.per_sample(case):
+    run, policy = evaluator.suite_run(own.suite_file), own.policy
+    every, budget = run.samples(own.case), evaluator.settings.budget.samples
+    if evaluator.settings.inconclusive != "more" or not run.per_sample(own.case):
         return [every]
-    budget = evaluator.settings.budget.samples
     most = every if budget is None else min(every, budget)
     if not policy.primary:
         return [look_sizes(most)[0]]
-    if not policy.statistical:
-        return [most]
-    return list(look_sizes(most))
+    return list(look_sizes(most)) if policy.statistical else [most]

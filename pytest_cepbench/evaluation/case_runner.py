@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import msgspec
 from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.errors import CepError
@@ -94,9 +93,8 @@ def judge_case(
         else:
             exists = baseline_path(evaluator.settings.baselines, case.key).exists()
             accepting = acceptance == "all" or (acceptance == "new" and not exists)
-            evaluated = evaluate_case(
-                evaluator, suite_file, case, policy, accepting=accepting, observe=observe
-            )
+            own = AssignedCase(suite_file, case, policy)
+            evaluated = evaluate_case(evaluator, own, accepting=accepting, observe=observe)
             result = _result(evaluator, suite_file, evaluated, unmeasured, accepting=accepting)
     except CepError as error:
         judgement = Judgement(Verdict.ERROR, reasons=(str(error),))
@@ -117,43 +115,58 @@ def _result(
     accepting: bool,
 ) -> CaseResult:
     """The record of an evaluated case. unmeasured: the record so far."""
-    measurement, judgement = evaluated.measurement, evaluated.judgement
-    refused = ""
+    measurement, judgement, policy = evaluated.measurement, evaluated.judgement, evaluated.policy
+    refused, place, since = "", evaluated.place, judgement.since_anchor
     # A case that cannot fail a run cannot let a worse checkpoint pass either.
-    if accepting and evaluated.policy.primary and not evaluator.settings.accept_insensitive:
+    if accepting and policy.primary and not evaluator.settings.accept_insensitive:
         refused = why_not_accepted(measurement) or ""
     accepted = accepting and not refused
     if not accepting:
         evaluator.judged[unmeasured.nodeid] = evaluated
     run = evaluator.suite_run(suite_file)
-    shown = _shown(evaluator, run, evaluated, accepted=accepted)
-    if evaluated.policy.primary and not accepting:
-        shown = _attributed(evaluator, run, shown, evaluated)
     remarks = remarks_on_accepting(measurement) if accepted else ()
     return replace_fields(
         unmeasured,
-        alpha=unmeasured.alpha if evaluated.place is None else evaluated.policy.alpha,
+        alpha=unmeasured.alpha if place is None else policy.alpha,
         measurement=measurement.record,
         judgement=replace(
             judgement,
             statements=(*judgement.statements, *_notes(evaluated)),
             warnings=(*judgement.warnings, *remarks),
         ),
-        shown=shown,
+        shown=_shown(evaluator, run, evaluated, accepting=accepting, accepted=accepted),
         looks=list(evaluated.looks),
         partial=evaluated.partial,
         accepted=accepted,
         refused=refused,
-        series=_series_shown(evaluated),
+        series=None
+        if place is None
+        else SeriesShown(
+            name=place.series,
+            look=place.look,
+            expected=place.expected,
+            alpha=place.alpha * place.share,
+            level=judgement.upper_alpha,
+            anchor_level=None if since is None else since.upper_alpha,
+            baseline=place.baseline,
+        ),
     )
 
 
 def _shown(
-    evaluator: Evaluator, run: SuiteRun, evaluated: EvaluatedCase, *, accepted: bool
+    evaluator: Evaluator,
+    run: SuiteRun,
+    evaluated: EvaluatedCase,
+    *,
+    accepting: bool,
+    accepted: bool,
 ) -> Shown:
-    """What reports show of a case beside its numbers."""
-    measurement, settings, reference = evaluated.measurement, evaluator.settings, ""
-    messages = evaluator.drain_messages()
+    """What reports show of a case beside its numbers.
+
+    Of a regressed case of chains the hops at which it lost its score, too.
+    """
+    measurement, settings, case = evaluated.measurement, evaluator.settings, evaluated.case
+    reference, messages = evaluated.reference, evaluator.drain_messages()
     if isinstance(run, ChainRun):
         shown = shown_chains(run, evaluated, evaluator.store, settings.show)
     else:
@@ -161,8 +174,21 @@ def _shown(
             run, evaluated, evaluator.store, accepted=accepted, requested=settings.show
         )
         shown = Shown(answers=answers)
-    if evaluated.reference is not None and evaluated.differences:
-        reference = answers_digest(evaluated.reference)
+    most, attribution, hops = settings.attribute, "", []
+    regressed = evaluated.judgement.verdict is Verdict.REGRESSED and evaluated.policy.primary
+    if regressed and most and not accepting and reference and isinstance(run, ChainRun):
+        whole = run.samples(case)
+        if not run.per_sample(case) and whole > most:
+            attribution = (
+                f"sets are followed through the chain whole: --cep-attribute={whole} does that"
+            )
+        else:
+            losers = dict.fromkeys(loser.sample for loser in evaluated.losers)
+            samples = list(losers)[:most] if run.per_sample(case) else []
+            found = attribute(run, case, reference.model.get("step", ""), samples)
+            attribution = found.said
+            hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in found.hops]
+    compared = reference is not None and evaluated.differences
     return replace_fields(
         shown,
         notes=[*messages, *measurement.notes],
@@ -174,30 +200,12 @@ def _shown(
             for role, bound in run.models(measurement).items()
         ],
         baseline_model=_baseline_model(evaluated.baseline),
+        attribution=attribution,
+        hops=hops,
         differences=evaluated.differences,
-        opponents=reference,
+        opponents=answers_digest(reference) if reference is not None and compared else "",
         facts=None if measurement.facts is None else shown_facts(measurement.facts),
     )
-
-
-def _attributed(
-    evaluator: Evaluator, run: SuiteRun, shown: Shown, evaluated: EvaluatedCase
-) -> Shown:
-    """With the hops at which a regressed case of chains lost its score."""
-    most, reference, case = evaluator.settings.attribute, evaluated.reference, evaluated.case
-    regressed = evaluated.judgement.verdict is Verdict.REGRESSED
-    if not regressed or not most or reference is None or not isinstance(run, ChainRun):
-        return shown
-    whole = run.samples(case)
-    samples: list[str] = []
-    if run.per_sample(case):
-        samples = list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:most]
-    elif whole > most:
-        text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
-        return replace_fields(shown, attribution=text)
-    attribution = attribute(run, case, reference.model.get("step", ""), samples)
-    hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
-    return replace_fields(shown, attribution=attribution.said, hops=hops)
 
 
 def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
@@ -210,23 +218,6 @@ def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
         yield from () if remark is None else (f"by this model's own noise, {remark}",)
     if evaluated.partial and not evaluated.policy.statistical:
         yield f"judged on the first {evaluated.looks[-1]} samples: see --cep-inconclusive=more"
-
-
-def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
-    """The place in a series for reports."""
-    judgement, place = evaluated.judgement, evaluated.place
-    if place is None:
-        return None
-    since = judgement.since_anchor
-    return SeriesShown(
-        name=place.series,
-        look=place.look,
-        expected=place.expected,
-        alpha=place.alpha * place.share,
-        level=judgement.upper_alpha,
-        anchor_level=None if since is None else since.upper_alpha,
-        baseline=place.baseline,
-    )
 
 
 def _baseline_model(baseline: Measurement | None) -> BaselineModel | None:
@@ -267,12 +258,19 @@ def pooled_verdict(
     unmeasured: the record so far.
     Raises what `evaluate_case` raises.
     """
+    # Two tests may gate one case; it counts once, by the smaller tolerance, which fails where the
+    # other one does.
+    keys, collected = {member.key for member in case.members}, dict[CaseKey, str]()
+    for nodeid, own in evaluator.assigned.items():
+        key = own.case.key
+        if own.suite_file == suite_file and key in keys:
+            other = evaluator.assigned[collected.setdefault(key, nodeid)]
+            if own.policy.tolerance < other.policy.tolerance:
+                collected[key] = nodeid
     members: dict[str, EvaluatedCase] = {
-        assigned.case.key.within: (
-            evaluator.judged.get(nodeid)
-            or evaluate_case(evaluator, suite_file, assigned.case, assigned.policy)
-        )
-        for nodeid, assigned in _collected(evaluator, suite_file, case).items()
+        key.within: evaluator.judged.get(nodeid)
+        or evaluate_case(evaluator, evaluator.assigned[nodeid])
+        for key, nodeid in collected.items()
     }
     weights = {
         name: member.policy.alpha for name, member in members.items() if member.policy.statistical
@@ -286,7 +284,7 @@ def pooled_verdict(
         reasons=tuple(reasons),
         statements=(note,) if verdict is Verdict.HELD else (),
     )
-    return msgspec.structs.replace(unmeasured, alpha=alpha or None, judgement=judgement)
+    return replace_fields(unmeasured, alpha=alpha or None, judgement=judgement)
 
 
 def _decide(
@@ -332,20 +330,3 @@ def _decide(
         ]
         return Verdict.INCONCLUSIVE, [*unseen, reason]
     return Verdict.HELD, []
-
-
-def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> dict[str, AssignedCase]:
-    """The suite's primary cases that this run judges, by node id.
-
-    Two tests may gate one case; it counts once, by the smaller tolerance, which fails where the
-    other one does.
-    """
-    keys = {member.key for member in case.members}
-    collected: dict[CaseKey, str] = {}
-    for nodeid, assigned in evaluator.assigned.items():
-        key = assigned.case.key
-        if assigned.suite_file == suite_file and key in keys:
-            other = collected.get(key, nodeid)
-            smaller = assigned.policy.tolerance < evaluator.assigned[other].policy.tolerance
-            collected[key] = nodeid if smaller else other
-    return {nodeid: evaluator.assigned[nodeid] for nodeid in collected.values()}

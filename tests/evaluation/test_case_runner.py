@@ -96,15 +96,3 @@ def test_a_category_at_chance_is_refused_only_where_it_can_fail_a_run(
     taken = project.gate(snapshot_update=True, drop="0,0.77")
     assert taken.passed
     assert taken["scored/two/gc"].accepted
-
-
-def test_a_case_says_what_it_cost(accepted: GatedProject, tmp_path: Path) -> None:
-    """The first case asks the models, the others of its chains read the store."""
-    cases = accepted.copy(tmp_path / "cost").gate(drop=0.001).cases
-    first, *others = cases
-
-    assert first.effort.inputs > 0
-    assert first.effort.loads == 3
-    assert first.effort.seconds > 0
-    assert sum(case.effort.inputs for case in others) == first.effort.inputs
-    assert [case.of for case in cases] == [len(cases)] * len(cases)

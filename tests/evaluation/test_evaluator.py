@@ -46,23 +46,22 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(1, None), (2, 4), (3, 2), (16, 1)])
-def test_workers_divide_the_cores(tmp_path: Path, workers: int, threads: int | None) -> None:
-    """One process leaves torch its own choice; several have a share each, at least one thread."""
+@pytest.mark.parametrize(
+    ("workers", "set_", "threads"),
+    [(1, "", None), (2, "", 4), (3, "", 2), (16, "", 1), (2, "5", None)],
+)
+def test_workers_divide_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, set_: str, threads: int | None
+) -> None:
+    """One process leaves torch its own choice; several have a share each, at least one thread.
+
+    A number that the engineer or a lease set stays.
+    """
+    if set_:
+        monkeypatch.setenv("OMP_NUM_THREADS", set_)
     evaluator = _evaluator(tmp_path, workers)
 
     assert evaluator.models.context.threads == threads
-    evaluator.close()
-
-
-def test_the_environment_says_how_many_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A number that the engineer or a lease set stays."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    evaluator = _evaluator(tmp_path, workers=2)
-
-    assert evaluator.models.context.threads is None
     evaluator.close()
 
 

@@ -85,13 +85,6 @@ def test_without_a_card_reports_say_so(tmp_path: Path) -> None:
     assert "judge of" not in str(held)
 
 
-def test_battles_against_reference_answers_name_the_judge(tmp_path: Path) -> None:
-    """They are judged too."""
-    gold = ArenaProject.make(tmp_path / "gold", against="gold")
-
-    assert UNKNOWN in win_rate(gold).shown.judge
-
-
 @pytest.mark.slow
 def test_a_card_of_a_coin_leaves_a_win_rate_undecided(tmp_path: Path) -> None:
     """A judge that sees nothing decides nothing, whatever the win rate is."""

@@ -94,14 +94,6 @@ def test_early_looks_have_their_own_share(accepted: GatedProject) -> None:
     assert _bounds(case) == _judged_alone(accepted, case, 1 / 6)
 
 
-def test_the_budget_in_samples(accepted: GatedProject) -> None:
-    """The last look is at as many as may be spent, at half of alpha; still inconclusive."""
-    case = accepted.case(MORE | {"budget": 80}, **VAGUE)
-
-    assert (case.looks, case.partial) == ([25, 50, 80], True)
-    assert _bounds(case) == _judged_alone(accepted, case, 0.5)
-
-
 def test_the_budget_in_seconds(accepted: GatedProject) -> None:
     """When the time is over the look that was taken stands; the first is always taken."""
     case = accepted.case(MORE | {"budget": "800,0.001s"}, **VAGUE)

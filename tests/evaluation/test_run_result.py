@@ -5,12 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench import GateResult
-from pytest_cepbench.evaluation.run_result import (
-    exit_code,
-    nothing_compared,
-    run_verdict,
-    unmeasured_lines,
-)
 from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.report import CaseResult
 from tests.report.results import replace
@@ -50,6 +44,7 @@ INFORMATIONAL = case("regressed", primary=False)
         ((), (), {}, 5, "incomplete"),
         ((), (), {"suite.toml": "not concerned"}, 5, "incomplete"),
         ((INFORMATIONAL,), (), {}, 5, "incomplete"),
+        ((case("no-baseline", accepted=True),), (), {}, 0, "passed"),
     ],
 )
 def test_a_result_passes_only_where_everything_was_compared(
@@ -68,26 +63,6 @@ def test_a_result_passes_only_where_everything_was_compared(
     assert f"verdict: {verdict}" in str(result)
 
 
-def test_an_accepted_case_was_compared() -> None:
-    """A run that accepts its first baselines compared nothing, and is no empty run."""
-    accepted = case("no-baseline", accepted=True)
-
-    assert not nothing_compared([accepted], ())
-    assert nothing_compared([], ["suite.toml"])
-    assert not nothing_compared([], [])
-    assert GateResult((accepted,)).passed
-
-
-def test_problems_are_asked_for_only_where_no_case_fails() -> None:
-    """The ledger's reasons are costly, and a verdict that fails says more."""
-
-    def never() -> list[str]:
-        raise AssertionError
-
-    assert exit_code([REGRESSED], never) == 1
-    assert run_verdict([HELD], ["a worker died"]) == "incomplete"
-
-
 def test_an_informational_case_that_was_not_measured_says_why() -> None:
     """It fails no run, and its reason is not hidden behind the cases that pass."""
     unmeasured = replace(case("error", primary=False), reasons=["the server was away"])
@@ -99,27 +74,3 @@ def test_an_informational_case_that_was_not_measured_says_why() -> None:
         in str(result).splitlines()
     )
     assert "was not measured" not in str(GateResult((HELD, INFORMATIONAL, ERROR)))
-
-
-def test_equal_reasons_of_informational_cases_are_one_line() -> None:
-    """The first case by name and the number of the others."""
-    reasons = (["away"], ["away"], ["full"])
-    cases = [replace(case("error", primary=False), reasons=reason) for reason in reasons]
-    assert list(unmeasured_lines(cases)) == [
-        "toy overall GC@2 and 1 more were not measured: away",
-        "toy overall GC@2 was not measured: full",
-    ]
-
-
-def test_informational_cases_alone_are_an_incomplete_run() -> None:
-    """Nothing could have failed: no program that reads the verdict may take it for a pass."""
-    assert run_verdict([INFORMATIONAL], []) == "incomplete"
-
-
-def test_an_unknown_case_is_a_key_error() -> None:
-    """Cases are found by suite, part and metric."""
-    result = GateResult((HELD,))
-
-    assert result["toy/overall/gc"] is HELD
-    with pytest.raises(KeyError, match="toy/overall/sim"):
-        result["toy/overall/sim"]

@@ -9,9 +9,7 @@ import pytest
 
 from pytest_cepbench import CaseResult
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
-from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.report import AnswerShown, StepShown
-from pytest_cepbench.store import Store
 from tests.evaluation.arena_project import ArenaProject
 
 WORSE = "shapes:?miss=0.3"
@@ -77,33 +75,6 @@ def test_named_samples_are_shown_whole(project: ArenaProject, battles: CaseResul
     (answer,) = held.shown.answers
     assert (answer.sample, answer.score, answer.baseline) == (unseen, 0.5, 0.5)
     assert answer.steps == answer.opposing
-
-
-def test_questions_are_shown_with_images_that_are_stored(
-    project: ArenaProject, battles: CaseResult
-) -> None:
-    """Texts and images in the data set's order; every digest of a record leads to an image."""
-    samples = {sample.id: sample for sample in load_shapes_arena(2, 0).samples}
-    with Store(project.path / ".cepbench" / "store") as store:
-        for answer in _whole(battles):
-            asked = [
-                piece if isinstance(piece, str) else piece.load().digest
-                for piece in samples[answer.sample].question
-            ]
-            assert [step.image or step.text for step in answer.question] == asked
-            for step in (*answer.question, *answer.steps, *answer.opposing):
-                assert step.image is None or store.get_artifact(step.image) is not None
-
-
-def test_verdicts_of_both_orders_are_words(battles: CaseResult) -> None:
-    """A battle that is lost in both orders says so twice."""
-    lost = [answer for answer in battles.shown.answers if answer.score == 0.0]
-    assert lost
-    for answer in lost:
-        assert answer.verdicts == [
-            "new answer shown first: the accepted answer is better",
-            "accepted answer shown first: the accepted answer is better",
-        ]
 
 
 def test_missing_answers_say_why(project: ArenaProject) -> None:

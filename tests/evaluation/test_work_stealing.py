@@ -50,14 +50,6 @@ def _helping(folder: Path) -> Iterator[Evaluator]:
     evaluator.close()
 
 
-def test_work_is_interrupted_when_it_should_stop() -> None:
-    """A long wait ends at once."""
-    begun = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), interrupted(lambda: True):
-        time.sleep(30)
-    assert time.monotonic() - begun < 20
-
-
 def test_work_that_ends_by_itself_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while it goes on nor afterwards."""
     monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)

@@ -64,7 +64,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None) -> Iterator[Line | st
         case, policy = assigned.case, assigned.policy
         power, remark = _power(evaluator, assigned)
         uncalibrated |= power is None and policy.statistical
-        sizes = planned_looks(evaluator, assigned.suite_file, case, policy)
+        sizes = planned_looks(evaluator, assigned)
         row = (
             printable(f"{case.key.part} {case.label}"),
             policy.gate if policy.primary else "informational",
@@ -134,7 +134,7 @@ def _suite_lines(
     own = [assigned for assigned in evaluator.assigned.values() if assigned.suite_file == path]
     name = f"suite {printable(run.suite.name)}"
     try:
-        looks = [planned_looks(evaluator, path, assigned.case, assigned.policy) for assigned in own]
+        looks = [planned_looks(evaluator, assigned) for assigned in own]
         first = [
             (assigned.case, run.depth(assigned.case, sizes[0]))
             for assigned, sizes in zip(own, looks, strict=True)
