@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -175,15 +175,9 @@ class Evaluator:
             context.folder / "servers",
             self.settings.home / "servers",
             unleased=context.unleased,
-            show=self._wait_for_server,
+            show=partial(setattr, self.progress, "server"),
             is_controller=not context.is_worker,
         )
-
-    def _wait_for_server(self, server: str) -> None:
-        """Show what is waited for, here and to the processes that wait for this one."""
-        self.progress.server = server
-        if "store" in self.opened:
-            self.store.locks.heartbeat()
 
     @cached_property
     def devices(self) -> DeviceAssignment:

@@ -2,8 +2,7 @@
 
 A work lock keeps two processes from computing the same; it guards no data, and reading and writing
 never wait for it. All are locks of the operating system on files beside the store, so they end with
-the process, however it ends. The holder touches its files from time to time, and a waiting process
-says their age.
+the process, however it ends.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -25,8 +24,6 @@ QUIET_SECONDS = 3.0
 """Seconds that a process waits for one of another run before it says for whom."""
 
 _POLL_SECONDS = 0.05
-
-_HEARTBEAT_SECONDS = 5.0  # a system call for each lock
 
 _UNKNOWN = "process:"
 
@@ -45,7 +42,6 @@ class WorkLock:
     _run: str
     _path: Path
     _file: int
-    _held: set[int] = field(default_factory=set, repr=False)
     keep: bool = False
 
     def __enter__(self) -> Self:
@@ -60,7 +56,6 @@ class WorkLock:
                     # Before the lock is released: no process may lock a file without a name.
                     self._path.unlink(missing_ok=True)
         finally:
-            self._held.discard(self._file)
             _release(self._file)
 
 
@@ -75,8 +70,6 @@ class WorkLocks:
         self._folder = folder
         self._run = ""
         self._has_said = False
-        self._held: set[int] = set()
-        self._last_heartbeat = 0.0
         folder.mkdir(exist_ok=True)
 
     def acquire(self, name: str, run: str) -> WorkLock | None:
@@ -89,10 +82,12 @@ class WorkLocks:
         self._run, crashes = run, 0
         with store_errors(_index(self._folder)):
             for _ in range(_TRIES):
-                file = _open(path)
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 acquired = False
                 try:
-                    acquired = _try_lock(file, fcntl.LOCK_EX)
+                    with suppress(BlockingIOError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        acquired = True
                     crashes = max(crashes, _read_holders(file).split().count(run))
                     if not acquired:
                         if not _has_ended(_read_holders(file)):
@@ -104,10 +99,9 @@ class WorkLocks:
                         # The holder was killed, and its lock lives on in a process that it forked.
                         path.unlink(missing_ok=True)
                     elif _has_name(file, path):  # or its holder released it since it was opened
-                        lock = WorkLock(crashes, run, path, file, self._held)
+                        lock = WorkLock(crashes, run, path, file)
                         # Counted as a crash from now on; a release takes that back.
                         _write_holders(file, run, crashes + 1)
-                        self._held.add(file)
                         file = -1
                         return lock
                 except BaseException:
@@ -120,27 +114,6 @@ class WorkLocks:
                     if file >= 0:
                         os.close(file)
         return None
-
-    def heartbeat(self) -> None:
-        """Show the waiting processes that this one gets on with the work that it holds."""
-        now = time.monotonic()
-        if now - self._last_heartbeat < _HEARTBEAT_SECONDS:
-            return
-        self._last_heartbeat = now
-        for file in tuple(self._held):
-            with suppress(OSError):  # released by another thread, or the disk is read-only
-                os.utime(file)
-
-    def since_heartbeat(self, name: str = "*") -> float:
-        """Seconds since the last heartbeat of a process that holds some work; infinity without one.
-
-        name: of the work; any work by default.
-        """
-        latest = float("-inf")
-        for path in self._folder.glob(f"{name}.lock"):
-            with suppress(OSError):  # released
-                latest = max(latest, path.stat().st_mtime)
-        return max(0.0, time.time() - latest)
 
     def say_who(self, waited: float, name: str = "*") -> str:
         """Say once which process of another run has work that this one waits for.
@@ -165,9 +138,8 @@ class WorkLocks:
             if not self._has_said:
                 self._has_said = True
                 self.say(
-                    f"waiting for {who}, which works on the same store {self._folder.parent} and "
-                    f"gave a sign of life {self.since_heartbeat(path.stem):.0f} s ago. To go on "
-                    "without it, end that process, or start this run with another store "
+                    f"waiting for {who}, which works on the same store {self._folder.parent}. To "
+                    "go on without it, end that process, or start this run with another store "
                     "(--cep-store DIR)"
                 )
             return who
@@ -177,19 +149,6 @@ class WorkLocks:
 def _index(folder: Path) -> Path:
     """The store's index, whose path stands in errors."""
     return folder.with_name(INDEX)
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-
-
-def _try_lock(file: int, how: int) -> bool:
-    """Lock without waiting; False where another process has the lock."""
-    try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _release(file: int) -> None:
