@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase, Observer, evaluate_case
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains, shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, baseline_path
@@ -204,7 +204,7 @@ def _shown(
         hops=hops,
         differences=evaluated.differences,
         opponents=answers_digest(reference) if reference is not None and compared else "",
-        facts=None if measurement.facts is None else shown_facts(measurement.facts),
+        facts=measurement.facts,
     )
 
 

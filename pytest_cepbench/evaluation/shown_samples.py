@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from math import isnan
-
-from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import EVEN, Winner
@@ -22,13 +19,10 @@ from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.measures.chain_data import first_difference
-from pytest_cepbench.metrics.fact_losses import FactSummary, KindSummary
 from pytest_cepbench.report import (
     AnswerShown,
     ChainShown,
     CurveShown,
-    FactKindShown,
-    FactsShown,
     LinkShown,
     Shown,
     StepShown,
@@ -74,32 +68,6 @@ def keep_seed(source: Seed, digest: str, store: Store) -> None:
     if not store.artifact_path(digest).exists():
         with suppress(ArtifactError):  # changed since it was measured: the report goes without it
             store.put_artifact(source.load())
-
-
-def shown_facts(summary: FactSummary) -> FactsShown:
-    """The record of a summary, of built-in types."""
-    return FactsShown(
-        generations=list(summary.generations),
-        precision=summary.precision,
-        unanswered=summary.unanswered,
-        every=_shown_kind(summary.every),
-        kinds=[_shown_kind(kind) for kind in summary.kinds],
-    )
-
-
-def _shown_kind(summary: KindSummary) -> FactKindShown:
-    shown = FactKindShown(summary.kind, summary.facts, losses=list(summary.losses))
-    found = summary.half_life
-    if found is None:
-        return shown
-    return replace(
-        shown,
-        curve=[None if isnan(share) else share for share in found.curve],
-        last=found.last,
-        half_life=found.value,
-        low=found.low,
-        high=found.high,
-    )
 
 
 def shown_chains(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Literal
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     HIGHEST_SCORE,
@@ -16,7 +16,6 @@ from pytest_cepbench.artifacts.outcome import (
     WINNERS,
     CriteriaScores,
     Criterion,
-    CriterionResult,
     Winner,
 )
 from pytest_cepbench.chains.answers.answering import SampleAnswer
@@ -39,6 +38,7 @@ from pytest_cepbench.measures.base import (
     MeasureBase,
     Measured,
     MetricTable,
+    Parts,
     by_part,
     parts_of,
 )
@@ -47,7 +47,6 @@ from pytest_cepbench.metrics.battles import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnswerMeasure(MeasureBase):
     """One metric of interleaved answers.
 
@@ -56,6 +55,7 @@ class AnswerMeasure(MeasureBase):
     win_rate: the metric whose accepted answers are battled for it; empty where none are.
     """
 
+    parts: Parts | None = "overall"
     judged: bool = False
     scored: bool = False
     win_rate: str = ""
@@ -94,17 +94,14 @@ class TruthTable(MetricTable, frozen=True, kw_only=True):
     criterion: Literal["total", Criterion] = "total"
 
 
-@dataclass(frozen=True, kw_only=True)
 class CountMeasure(AnswerMeasure):
-    """A number that is counted in each answer, 1 where there is none.
+    """A number that is counted in each answer, 1 where there is none; a share but of step_gap."""
 
-    count: of an answer.
-    shares: whether the numbers are shares, in [0, 1].
-    """
+    higher_is_better = False
 
-    count: Callable[[SampleAnswer], float] = field(repr=False)  # the identity names it
-    shares: bool = True
-    higher_is_better: bool = False
+    @abstractmethod
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """The number of an answer."""
 
     def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, SampleAnswer]:
         """The answers."""
@@ -115,7 +112,8 @@ class CountMeasure(AnswerMeasure):
         parts, samples = parts_of(case, data)
         answers = data.answers(samples)
         scores = {
-            name: 1.0 if own.answer is None else self.count(own) for name, own in answers.items()
+            name: 1.0 if own.answer is None else self.count(own, own.answer)
+            for name, own in answers.items()
         }
         lost = Counter(failure.kind for own in answers.values() for failure in own.lost_images)
         cut = sum(own.cut for own in answers.values())
@@ -131,16 +129,65 @@ class CountMeasure(AnswerMeasure):
             by_part(parts, scores),
             samples,
             [outcome_of_answer(own) for own in answers.values()],
-            shares=self.shares,
+            shares=self.span is not None,
             notes=tuple(notes),
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+class LackMeasure(CountMeasure):
+    """1 for an answer that lacks images (texts) in a step, or in every one."""
+
+    def __init__(self, kind: str, name: str, table: LackTable, context: AnswerContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.of = table.of
+        what = "images" if kind == "no_image" else "texts"
+        steps = "a step" if table.of == "any" else "every step"
+        self.label, self.identity = f"answers without {what} in {steps}", f"{kind}/1 of {table.of}"
+
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """1 or 0."""
+        text = self.kind == "no_text"
+        lacking = [not (step.text if text else step.image) for step in answer.steps]
+        return float(any(lacking) if self.of == "any" else all(lacking))
+
+
+class AnswerFailuresMeasure(CountMeasure):
+    """The share of an answer's images that are missing."""
+
+    label = "failure rate"
+    identity = "answer-failures/1"
+
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """The share."""
+        missing = len(own.lost_images)
+        return missing / (missing + len(answer.images)) if missing else 0.0
+
+
+class StepGapMeasure(CountMeasure):
+    """How far the number of an answer's steps is from that of the reference answer."""
+
+    label = "gap in steps"
+    identity = "step_gap/1"
+    span = None
+
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """The difference over the reference's number. Raises DatasetError without a reference."""
+        gold = len(own.sample.gold)
+        if not gold:
+            raise DatasetError(
+                f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
+            )
+        return abs(len(answer.steps) - gold) / gold
+
+
 class TruthMeasure(AnswerMeasure):
     """The truth of answers in the arena of shapes: one of its criteria, or their weighted sum."""
 
-    criterion: str
+    def __init__(self, kind: str, name: str, table: TruthTable, context: AnswerContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.criterion = table.criterion
+        self.label = "truth" if table.criterion == "total" else table.criterion
+        self.identity = f"{TRUTH_VERSION} {table.criterion}"
 
     def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, float]:
         """The truth of the answers."""
@@ -171,52 +218,6 @@ class TruthMeasure(AnswerMeasure):
         return Measured(by_part(parts, scores), samples, outcomes)
 
 
-def make_count(kind: str, name: str, table: MetricTable, context: AnswerContext) -> CountMeasure:
-    """The measure of a table of `no_image`, `no_text`, `failures` or `step_gap`."""
-
-    def lacks(own: SampleAnswer) -> float:
-        assert isinstance(table, LackTable)
-        assert own.answer is not None
-        steps = own.answer.steps
-        lacking = [not (step.text if kind == "no_text" else step.image) for step in steps]
-        return float(any(lacking) if table.of == "any" else all(lacking))
-
-    def gap(own: SampleAnswer) -> float:
-        assert own.answer is not None
-        gold = len(own.sample.gold)
-        if not gold:
-            raise DatasetError(
-                f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
-            )
-        return abs(len(own.answer.steps) - gold) / gold
-
-    def lost(own: SampleAnswer) -> float:
-        assert own.answer is not None
-        missing = len(own.lost_images)
-        return missing / (missing + len(own.answer.images)) if missing else 0.0
-
-    shared = table.shared(name, parts="overall")
-    if isinstance(table, LackTable):
-        what = "images" if kind == "no_image" else "texts"
-        steps = "a step" if table.of == "any" else "every step"
-        label, identity = f"answers without {what} in {steps}", f"{kind}/1 of {table.of}"
-        return CountMeasure(**shared, label=label, identity=identity, count=lacks)
-    if isinstance(table, StepGapTable):
-        shared |= {"shares": False, "span": None, "count": gap}
-        return CountMeasure(**shared, label="gap in steps", identity="step_gap/1")
-    return CountMeasure(**shared, label="failure rate", identity="answer-failures/1", count=lost)
-
-
-def make_truth(kind: str, name: str, table: TruthTable, context: AnswerContext) -> TruthMeasure:
-    """The measure of a table; there is one kind."""
-    return TruthMeasure(
-        **table.shared(name, parts="overall"),
-        label="truth" if table.criterion == "total" else table.criterion,
-        identity=f"{TRUTH_VERSION} {table.criterion}",
-        criterion=table.criterion,
-    )
-
-
 _ALIKE = 0.01
 """Scores in [0, 1] that are all nearer to each other are the same."""
 
@@ -232,7 +233,6 @@ class CriteriaTable(MetricTable, frozen=True, kw_only=True):
     criterion: Literal["overall", Criterion] = "overall"
 
 
-@dataclass(frozen=True, kw_only=True)
 class CriteriaMeasure(AnswerMeasure):
     """The judge's scores, divided by 10.
 
@@ -240,8 +240,13 @@ class CriteriaMeasure(AnswerMeasure):
     none: the sample is left out, and `judge_failures` counts it.
     """
 
-    criterion: str
-    scored: bool = True
+    scored = True
+
+    def __init__(self, kind: str, name: str, table: CriteriaTable, context: AnswerContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.criterion = criterion = table.criterion
+        self.label = "overall score" if criterion == OVERALL else f"{criterion} score"
+        self.identity = f"criteria/1 {criterion}"
 
     def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, CriteriaScores]:
         """The answers' scores."""
@@ -289,14 +294,12 @@ class CriteriaMeasure(AnswerMeasure):
     def explain(self, scores: CriteriaScores) -> str:
         """The judge's own words on an answer's score, or which scores make it up."""
         if self.criterion == OVERALL:
-            shown = (f"{name} {_shown(result)}" for name, result in scores.by_criterion.items())
-            return ", ".join(shown)
+            return ", ".join(
+                f"{name} {'none' if isinstance(result, Failure) else f'{result.value:.3g}'}"
+                for name, result in scores.by_criterion.items()
+            )
         result = scores.by_criterion[self.criterion]  # type: ignore[index] # one of the names
         return result.detail if isinstance(result, Failure) else result.justification
-
-
-def _shown(result: CriterionResult) -> str:
-    return "none" if isinstance(result, Failure) else f"{result.value:.3g}"
 
 
 Reading = Literal["forced", "three"]
@@ -312,7 +315,6 @@ class AgreementTable(MetricTable, frozen=True, kw_only=True):
     ties: Reading = "forced"
 
 
-@dataclass(frozen=True, kw_only=True)
 class AgreementMeasure(AnswerMeasure):
     """The share of the orders asked in which the judge agrees with the stored verdict of a battle.
 
@@ -320,8 +322,14 @@ class AgreementMeasure(AnswerMeasure):
     forced ("FDT") and three outcomes.
     """
 
-    ties: Reading
-    judged: bool = True
+    parts = "all"
+    label = "agreement with stored verdicts"
+    judged = True
+
+    def __init__(self, kind: str, name: str, table: AgreementTable, context: AnswerContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.ties = table.ties
+        self.identity = f"agreement/1 ties {table.ties}"
 
     def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, PairOutcome]:
         """The verdicts."""
@@ -367,40 +375,12 @@ class AgreementMeasure(AnswerMeasure):
             )
         if failed := len(asked) - len(given):
             notes.append(f"{failed} of {len(asked)} verdicts were not given: each counts as wrong")
+        verdicts = len(given)
         return Measured(
-            by_part(parts, scores),
-            samples,
-            outcomes,
-            notes=tuple(notes),
-            verdicts=len(given),
+            by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=verdicts
         )
 
     def _reading(self, winner: Winner) -> str:
         if self.ties == "three" and winner in ("Tie(A)", "Tie(B)"):
             return "tie"
         return "first" if winner in ("A", "Tie(A)") else "second"
-
-
-def make_criteria(
-    kind: str, name: str, table: CriteriaTable, context: AnswerContext
-) -> CriteriaMeasure:
-    """The measure of a table; there is one kind."""
-    criterion = table.criterion
-    return CriteriaMeasure(
-        **table.shared(name, parts="overall"),
-        label="overall score" if criterion == OVERALL else f"{criterion} score",
-        identity=f"criteria/1 {criterion}",
-        criterion=criterion,
-    )
-
-
-def make_agreement(
-    kind: str, name: str, table: AgreementTable, context: AnswerContext
-) -> AgreementMeasure:
-    """The measure of a table; there is one kind."""
-    return AgreementMeasure(
-        **table.shared(name),
-        label="agreement with stored verdicts",
-        identity=f"agreement/1 ties {table.ties}",
-        ties=table.ties,
-    )

@@ -19,16 +19,9 @@ from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
 from pytest_cepbench.measures.cases import Case, SampleData
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.metrics.fact_losses import FactSummary
-from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+from pytest_cepbench.metrics.facts import Facts
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import ModelSpec
-
-JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
-"""Part of the identity of what is scored so: other blocks have other pseudo-values."""
-
-INFLUENCE = "influence/1"
-"""The same of what has a score for every sample, its influence on a number of the whole set."""
 
 ENCODER = "encoder"
 """The role of the encoder that `--encoder` names; further encoders have names of their own."""
@@ -63,10 +56,6 @@ class MetricTable(
     weight: float | None = None
     pool: Pool | None = None
     parts: Parts | None = None
-
-    def shared(self, name: str, pool: Pool = "categories", parts: Parts = "all") -> dict[str, Any]:
-        """What every measure is made of: its name, and pool and parts where they are left out."""
-        return {"name": name, "pool": self.pool or pool, "parts": self.parts or parts}
 
 
 def number_problems(table: object) -> Iterator[str]:
@@ -134,7 +123,7 @@ class Measured:
     identity: Mapping[str, str] = field(default_factory=dict)
     floor: float | None = None
     warnings: tuple[str, ...] = ()
-    facts: FactSummary | None = None
+    facts: Facts | None = None
     blind: Blindness | None = None
     answers: Mapping[str, str] = field(default_factory=dict)
     anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -182,7 +171,6 @@ class RequiredFeatures:
     cutouts: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class MeasureBase(ABC):
     """One metric of a suite, with its settings; it can be made without models or data.
 
@@ -198,15 +186,20 @@ class MeasureBase(ABC):
         there is no limit.
     """
 
-    name: str
     label: str
     identity: str
-    pool: Pool
-    parts: Parts | None
+    pool: Pool = "categories"
+    parts: Parts | None = "all"
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     span: float | None = 1.0
+
+    def __init__(self, kind: str, name: str, table: MetricTable, context: Any) -> None:
+        self.kind = kind
+        self.name = name
+        self.pool = table.pool or self.pool
+        self.parts = table.parts or self.parts
 
     def check_data(self, samples: Sequence[Sample]) -> None:  # noqa: B027 - most measure any
         """Raise MeasurementError for data that it cannot measure, before a model is asked."""
@@ -215,23 +208,28 @@ class MeasureBase(ABC):
 class Measure(MeasureBase):
     """One metric of chains."""
 
+    @property
+    def compares(self) -> Iterable[tuple[Modality, str]]:
+        """Starts of chains, and the encoder that compares artifacts of their modality with them."""
+        return ()
+
     @abstractmethod
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """All that the scores of a case depend on; those of all its cases where None."""
 
     @abstractmethod
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> object:
+    def read(self, case: Case, samples: Sequence[Sample], data: ChainData) -> object:
         """Everything that the case needs of these samples; what the store does not hold is made.
 
         Raises what growing and reading chains raise.
         """
 
     @abstractmethod
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+    def measure(self, case: Case, data: ChainData) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""
 
     @abstractmethod
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt | None:
+    def show(self, case: Case, sample_id: str, data: ChainData) -> ChainExcerpt | None:
         """A sample of a case for the reader; None where a score belongs to no single chain."""
 
 
@@ -282,11 +280,13 @@ class SuiteContext:
     suite: its name.
     plans: of its chains, by start.
     specs: model specs of the roles that have one, by the role's name.
+    encoders: by start, the role that the other metrics compare artifacts of its modality with.
     """
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
     specs: Mapping[str, ModelSpec]
+    encoders: dict[Modality, str] = field(default_factory=dict)
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
         """The chains of a start; where nothing is said and both are played, not those of texts.
@@ -321,17 +321,6 @@ def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:
     return CaseScores(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
 
 
-def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
-    """A chain with its similarities."""
-    marks = dict(zip(generations, trace.similarities, strict=True))
-    return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
-
-
-def with_encoder(label: str, encoder: str) -> str:
-    """The label of a metric, with its encoder where it is a further one."""
-    return label if encoder == ENCODER else f"{label} [{encoder}]"
-
-
 def grower(plan: ChainPlan, generation: int) -> str:
     """The role whose step a generation is."""
     return "describer" if plan.describes(generation) else "generator"
@@ -353,7 +342,7 @@ def parts_of(
     case: Case, data: SampleData
 ) -> tuple[dict[str, tuple[Sample, ...]], tuple[Sample, ...]]:
     """A case's samples as `by_category`, and every one of them once."""
-    parts = by_category(case, data)
+    parts = _pooled(case, data.dataset)
     return parts, everyone(parts)
 
 
@@ -362,63 +351,26 @@ def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
     return everyone(_pooled(case, data.population))
 
 
+def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
+    parts = {name: dataset.in_category(name) for name in case.categories}
+    return parts if case.pool == "categories" else {case.key.part: everyone(parts)}
+
+
 def strata(case: Case, data: SampleData) -> dict[str, tuple[str, ...]]:
     """Ids of all samples that a case is about, by category.
 
     Of a case that counts every sample once, each is in the first of its categories.
     """
-    parts = {name: data.population.in_category(name) for name in case.categories}
-    if case.pool == "samples":
-        homes: dict[str, list[Sample]] = {}
-        for sample in everyone(parts):
-            homes.setdefault(sample.categories[0], []).append(sample)
-        parts = {name: tuple(samples) for name, samples in homes.items()}
-    return {name: tuple(sample.id for sample in samples) for name, samples in parts.items()}
-
-
-def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
-    parts = {name: dataset.in_category(name) for name in case.categories}
     if case.pool == "categories":
-        return parts
-    return {case.key.part: everyone(parts)}
+        parts = _pooled(case, data.population)
+        return {name: tuple(sample.id for sample in samples) for name, samples in parts.items()}
+    homes: dict[str, list[str]] = {}
+    for sample in population(case, data):
+        homes.setdefault(sample.categories[0], []).append(sample.id)
+    return {name: tuple(ids) for name, ids in homes.items()}
 
 
 def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
     """Every sample of the parts once, by id."""
     by_id = {sample.id: sample for part in parts.values() for sample in part}
     return tuple(by_id[name] for name in sorted(by_id))
-
-
-# -- blocks of samples, left out one at a time where one score stands for all samples --------------
-
-
-def block_of_each(samples: Sequence[Sample]) -> dict[str, int]:
-    """Sample id -> its block, 0 to blocks - 1; all samples of a unit in one.
-
-    It depends on ids and units alone, not on what became of their chains. Empty where there are too
-    few units.
-    """
-    blocks = blocks_of([sample.unit for sample in samples])
-    return {sample.id: blocks[sample.unit] for sample in samples} if blocks else {}
-
-
-def too_few_units(samples: Sequence[Sample]) -> str:
-    """Why `block_of_each` gives no blocks."""
-    units = len({sample.unit for sample in samples})
-    return f"{units} independent samples make no blocks, at least {FEWEST_UNITS} would"
-
-
-def scored_blocks(whole: float, without: Sequence[float]) -> Mapping[str, float]:
-    """Block -> pseudo-value; nothing where no block was left out.
-
-    whole: the score of all samples. without: the score without each block, block 0 first, or none.
-    """
-    if not without:
-        return {}
-    values = pseudo_values(whole, without).tolist()
-    return {str(block): value for block, value in enumerate(values)}
-
-
-def unbounded(name: str, why: str) -> str:
-    """The note on a category without blocks."""
-    return f"no bounds for {name}: {why}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import comb
 
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
@@ -20,7 +19,6 @@ from pytest_cepbench.measures.answer_measures import (
 )
 from pytest_cepbench.measures.base import (
     JUDGE,
-    Against,
     AnswerContext,
     CaseScores,
     Measured,
@@ -44,7 +42,6 @@ class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
     """judge_failures: the share of verdicts and scores that the judge did not give."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class WinRateMeasure(AnswerMeasure):
     """The mean score of battles against accepted answers, or against reference answers.
 
@@ -53,9 +50,18 @@ class WinRateMeasure(AnswerMeasure):
     battle without a verdict in an order that is asked is missing.
     """
 
-    against: Against
-    judged: bool = True
-    span: float = 1.0
+    parts = "all"
+    judged = True
+
+    def __init__(self, kind: str, name: str, table: WinRateTable, context: AnswerContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.against = context.against
+        accepted = self.against == "accepted"
+        self.label = "win rate" if accepted else "win rate against reference answers"
+        self.identity = f"win_rate/1 against {self.against}"
+        # Accepted answers score one half against themselves, so no more can be lost.
+        self.span = self.worth = EVEN if accepted else 1.0
+        self.win_rate = name if accepted else ""
 
     def read(self, samples: Sequence[Sample], data: AnswerData) -> list[_Fought]:
         """The battles against the last baseline and against the anchor."""
@@ -100,7 +106,7 @@ class WinRateMeasure(AnswerMeasure):
                 redrawn |= data.redrawn(samples, side)
                 opposing = side.answers
                 other = {n: o for n, o in battles.items() if (n, opposing.get(n)) not in redrawn}
-            sights.append(_sight_of_judge(other, parts, data.rules, self.span))
+            sights.append(_sight_of_judge(other, parts, data.rules, self.worth))
         scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
         anchor_scores = {name: own.score for name, own in since.items()}
         return Measured(
@@ -120,20 +126,24 @@ class WinRateMeasure(AnswerMeasure):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class JudgeFailuresMeasure(AnswerMeasure):
     """The share of verdicts and scores that the judge did not give.
 
     Counted are the verdicts of a win rate's battles, and beside them the replies with scores, each
     by its share of the seven criteria without one.
-
-    win_rate: that metric; empty where reference answers are battled, or none.
-    judged, scored: which of the two the suite asks for.
     """
 
-    against: Against
-    higher_is_better: bool = False
-    judged: bool = True
+    label = "judge's failures"
+    higher_is_better = False
+
+    def __init__(
+        self, kind: str, name: str, table: JudgeFailuresTable, context: AnswerContext
+    ) -> None:
+        super().__init__(kind, name, table, context)
+        self.against, self.win_rate = context.against, context.win_rate
+        self.judged, self.scored = context.judged, context.scored
+        counted = f"judge_failures/2 of {'verdicts and ' if self.judged else ''}scores"
+        self.identity = counted if self.scored else VERDICT_FAILURES
 
     def read(
         self, samples: Sequence[Sample], data: AnswerData
@@ -160,35 +170,6 @@ class JudgeFailuresMeasure(AnswerMeasure):
             shares[sample.id] = failed / asked if asked else 0.0
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
         return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
-
-
-def make_win_rate(
-    kind: str, name: str, table: WinRateTable, context: AnswerContext
-) -> WinRateMeasure:
-    """The measure of a table; there is one kind."""
-    accepted = context.against == "accepted"
-    return WinRateMeasure(
-        **table.shared(name),
-        label="win rate" if accepted else "win rate against reference answers",
-        identity=f"win_rate/1 against {context.against}",
-        against=context.against,
-        # Accepted answers score one half against themselves, so no more can be lost.
-        span=EVEN if accepted else 1.0,
-        win_rate=name if accepted else "",
-    )
-
-
-def make_judge_failures(
-    kind: str, name: str, table: JudgeFailuresTable, context: AnswerContext
-) -> JudgeFailuresMeasure:
-    """The measure of a table; there is one kind."""
-    counted = f"judge_failures/2 of {'verdicts and ' if context.judged else ''}scores"
-    return JudgeFailuresMeasure(
-        **table.shared(name, parts="overall"),
-        label="judge's failures",
-        identity=counted if context.scored else VERDICT_FAILURES,
-        **vars(context),
-    )
 
 
 _Fought = tuple[dict[str, PairOutcome], tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""gc, s, sim, retrieval: how similar artifacts are to their start, and how near among all starts.
+"""gc, s, sim, mcd, retrieval: how similar artifacts are to their start, how near among all starts.
 
 Beside them are checks that a case can see: its chance floor, encoders with one vector for all,
 constant answers. They are of digests and vectors made for the scores: nothing is read again.
@@ -6,8 +6,10 @@ constant answers. They are of digests and vectors made for the scores: nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import fsum
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +17,12 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.gate.statistics.bounds import gaffke_lower
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.measures.base import (
     ENCODER,
+    CaseScores,
     ChainExcerpt,
     Measure,
     Measured,
@@ -30,8 +33,6 @@ from pytest_cepbench.measures.base import (
     by_part,
     outcome_of,
     parts_of,
-    shown_trace,
-    with_encoder,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
@@ -43,6 +44,12 @@ from pytest_cepbench.metrics.gc import (
     mean_of_categories,
     mean_similarity,
 )
+from pytest_cepbench.metrics.semantic_drift import (
+    fit_drift_rate,
+    mapping_generations,
+    mcd_average,
+    mcd_of_mapping,
+)
 from pytest_cepbench.store import Vector
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,43 +60,52 @@ NO_FLOOR = "no floor by chance: no two samples start differently, so none can st
 """The note on a case without one."""
 
 
-def floor_of(
+def floor_by_exchange(
     case: Case,
     parts: Mapping[str, Sequence[Sample]],
-    traces: Mapping[str, Trace],
-    score: Callable[[FloatArray], FloatArray],
+    known: Collection[str],
+    chance: Callable[[list[str], list[str]], FloatArray | None],
 ) -> float | None:
     """The value of a case if every sample's outputs were those of another sample of its category.
 
-    parts: the samples as the case's scores are pooled, as from `by_category`. traces: of samples by
-    id; others have no part in it. score: (n, T) -> (n,), linear in the similarities. A sample is
-    exchanged within its category: the part's, or, where a case pools the samples of several, its
-    first one among them; where it has no other sample, within the whole case.
-    None where all starts are equal, and where no artifact has a vector.
+    parts: the samples as the case's scores are pooled, as from `by_category`.
+    known: ids of the samples that have a part in it.
+    chance: of ids and the category within which each is exchanged, what others' outputs score on
+    average; None where all start alike. The category is the part's, or, where a case pools the
+    samples of several, a sample's first one among them.
     """
-    rows = [(name, s) for name, part in parts.items() for s in part if s.id in traces]
-    own = [traces[sample.id] for _, sample in rows]
-    width = next((len(v) for trace in own for v in trace.vectors if v is not None), None)
-    if width is None:
-        return None
-    steps = len(own[0].similarities)
-    compared = np.zeros((len(rows), steps + 1, width), dtype=np.float32)
-    for row, trace in zip(compared, own, strict=True):
-        for place, vector in enumerate(trace.vectors):
-            if vector is not None:
-                row[place] = vector
+    rows = [(name, s) for name, part in parts.items() for s in part if s.id in known]
     pooled = len(parts) < len(case.categories)
     homes = [
         next(own for own in sample.categories if own in case.categories) if pooled else name
         for name, sample in rows
     ]
-    starts = [trace.chain.links[0].digest for trace in own]
-    chance = chance_similarities(compared[:, 0], compared[:, 1:], starts, homes)
-    if chance is None:
+    values = chance([sample.id for _, sample in rows], homes)
+    if values is None:
         return None
-    values = score(chance)
     names = np.array([name for name, _ in rows])
     return mean_of_categories({name: values[names == name] for name in dict.fromkeys(names)})
+
+
+def _chance(
+    traces: Mapping[str, Trace],
+    score: Callable[[FloatArray], FloatArray],
+    ids: Sequence[str],
+    homes: Sequence[str],
+) -> FloatArray | None:
+    """As of `floor_by_exchange`, by a score (n, T) -> (n,) that is linear in the similarities."""
+    own = [traces[name] for name in ids]
+    width = next((len(v) for trace in own for v in trace.vectors if v is not None), None)
+    if width is None:
+        return None
+    compared = np.zeros((len(own), len(own[0].vectors), width), dtype=np.float32)
+    for row, trace in zip(compared, own, strict=True):
+        for place, vector in enumerate(trace.vectors):
+            if vector is not None:
+                row[place] = vector
+    starts = [trace.chain.links[0].digest for trace in own]
+    chance = chance_similarities(compared[:, 0], compared[:, 1:], starts, homes)
+    return None if chance is None else score(chance)
 
 
 def refuse_one_vector(traces: Sequence[Trace], generations: Sequence[int], encoder: str) -> None:
@@ -153,6 +169,21 @@ def same_answers(plan: ChainPlan, chains: Collection[Chain]) -> Iterator[str]:
             yield f"{common} drawings are the same, of descriptions that differ"
 
 
+# -- similarity to the start -----------------------------------------------------------------------
+
+MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
+    "text-to-text": ("text", "text"),
+    "text-to-image": ("text", "image"),
+    "image-to-image": ("image", "image"),
+    "image-to-text": ("image", "text"),
+    "text-to-sound": ("text", "sound"),
+    "sound-to-sound": ("sound", "sound"),
+    "sound-to-text": ("sound", "text"),
+}
+"""Name -> (start of the chain, modality of the artifacts compared with it). Source: the Telephone
+Game, section 3.1 and Figure 6, which has those of images."""
+
+
 class SimilarityTable(MetricTable, frozen=True, kw_only=True):
     """gc, s, sim: similarity of one modality's artifacts to their start.
 
@@ -165,18 +196,15 @@ class SimilarityTable(MetricTable, frozen=True, kw_only=True):
     start: Modality | None = None
 
 
-@dataclass(frozen=True)
-class _Formula:
-    """The formula that makes one score of similarities.
+class MappingTable(MetricTable, frozen=True, kw_only=True):
+    """mcd: similarity to the start over all generations, by mapping.
 
-    label: for people.
-    pool: of wholes, by default.
-    score: (n, T) -> (n,).
+    mappings: name (text-to-text, text-to-image, image-to-image, image-to-text, and of sounds in the
+    place of images) -> role of the encoder that compares; all that the suite's chains have, with
+    `encoder`, when left out.
     """
 
-    label: str
-    pool: Pool
-    score: Callable[[FloatArray], FloatArray]
+    mappings: dict[str, str] | None = None
 
 
 def _last(similarities: FloatArray) -> FloatArray:
@@ -184,87 +212,189 @@ def _last(similarities: FloatArray) -> FloatArray:
     return column
 
 
-FORMULAS = {
-    "gc": _Formula("GC@{T}", "categories", gc_at_t),
-    "s": _Formula("s({T})", "categories", _last),
-    "sim": _Formula("SIM", "samples", _last),
+FORMULAS: Mapping[str, tuple[str, Pool, Callable[[FloatArray], FloatArray]]] = {
+    "gc": ("GC@{T}", "categories", gc_at_t),
+    "s": ("s({T})", "categories", _last),
+    "sim": ("SIM", "samples", _last),
+    "mcd": ("MCD", "samples", mcd_of_mapping),
 }
-"""GenCeption's Eq. 3; its ablation without weights (Table 3); MMGenBench's Eq. 4, in which a sample
-in several patterns counts in each of them, and once in the whole."""
+"""Kind -> label, pool by default, score (n, T) -> (n,) of similarities: GenCeption's Eq. 3; its
+ablation without weights (Table 3); MMGenBench's Eq. 4, in which a sample in several patterns counts
+in each of them, and once in the whole; the Telephone Game's Eq. 2."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimilarityMeasure(Measure):
-    """One number per chain out of its similarities s(1..at), by one encoder."""
+@dataclass(frozen=True)
+class Track:
+    """Artifacts of chains that are compared with their starts.
 
-    kind: str
+    generations: at which they stand.
+    encoder: the role that compares.
+    """
+
     plan: ChainPlan
-    at: int
+    generations: tuple[int, ...]
     encoder: str
-    span: float | None = 2.0
+
+
+Traces = dict[str, dict[str, Trace]]
+"""The traces of samples by track and id."""
+
+
+class TraceMeasure(Measure):
+    """A metric of what an encoder says of artifacts and their starts.
+
+    tracks: what is compared, by mapping; of a metric without mappings one, named "".
+    """
+
+    tracks: Mapping[str, Track]
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The starts, and what came back to their modality."""
-        return (RequiredFeatures(self.plan, (0, *self._generations), self.encoder),)
+        """The starts, and what is compared with them."""
+        return tuple(
+            RequiredFeatures(track.plan, (0, *track.generations), track.encoder)
+            for track in self._tracks_of(case).values()
+        )
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
-    ) -> dict[str, Trace]:
+    def read(self, case: Case, samples: Sequence[Sample], data: ChainData) -> Traces:
         """The traces."""
-        return chain_data.traces(self.plan.start, self.encoder, self._generations, samples)
+        return {
+            name: data.traces(track.plan.start, track.encoder, track.generations, samples)
+            for name, track in self._tracks_of(case).items()
+        }
 
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """One score per chain."""
-        parts, samples = parts_of(case, chain_data)
-        traces = self.read(case, samples, chain_data)
-        spec = chain_data.runner(self.encoder).bound.spec
-        refuse_one_vector(list(traces.values()), self._generations, spec)
+    def show(self, case: Case, sample_id: str, data: ChainData) -> ChainExcerpt:
+        """The chain of the first track, with the numbers of its generations."""
+        name, track = next(iter(self._tracks_of(case).items()))
+        trace = self.read(case, data.named(sample_id), data)[name][sample_id]
+        marks = dict(zip(track.generations, self._marks(trace, data), strict=True))
+        return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
+
+    def _marks(self, trace: Trace, data: ChainData) -> Sequence[float]:
+        return trace.similarities
+
+    def _tracks_of(self, case: Case | None) -> dict[str, Track]:
+        """The mapping that the case is about, or all of them."""
+        part = "" if case is None else case.key.part
+        return {part: self.tracks[part]} if part in self.tracks else dict(self.tracks)
+
+    def _outcomes(self, traces: Traces) -> list[CaseScores]:
+        return [
+            outcome_of(trace, self.tracks[name].plan, self.tracks[name].encoder)
+            for name, own in traces.items()
+            for trace in own.values()
+        ]
+
+
+class SimilarityMeasure(TraceMeasure):
+    """One number per chain out of its similarities, or the mean of those of several mappings."""
+
+    span = 2.0
+
+    def __init__(
+        self, kind: str, name: str, table: SimilarityTable | MappingTable, context: SuiteContext
+    ) -> None:
+        """Raises SuiteError for an iteration or a mapping that the suite's chains lack."""
+        label, self.pool, self.score = FORMULAS[kind]
+        if isinstance(table, MappingTable):
+            self.parts = "overall"
+            super().__init__(kind, name, table, context)
+            self.pool = "samples"
+            self.tracks = _mappings(name, table, context)
+            self.own_parts = tuple(self.tracks)
+            self.label = label if name == kind else f"{label} [{name}]"
+            self.identity = _mcd_identity(self.tracks)
+            return
+        super().__init__(kind, name, table, context)
+        plan = context.plan(name, table.start)
+        at = last_iteration(kind, name, table.at, plan, context)
+        self.tracks = {"": Track(plan, tuple(range(2, 2 * at + 1, 2)), table.encoder)}
+        self.label = with_encoder(label.format(T=at), table.encoder)
+        self.identity = f"{kind}/1 at {at}, over {self.pool}"
+
+    @property
+    def compares(self) -> Iterable[tuple[Modality, str]]:
+        """Of the tracks that are back at the modality of their start."""
+        return [
+            (track.plan.start, track.encoder)
+            for track in self.tracks.values()
+            if track.generations[0] % 2 == 0
+        ]
+
+    def measure(self, case: Case, data: ChainData) -> Measured:
+        """One score per chain: of several mappings the mean of theirs."""
+        parts, samples = parts_of(case, data)
+        tracks, traces = self._tracks_of(case), self.read(case, samples, data)
+        curves, floors, rates, cut = [], [], [], []
+        for name, track in tracks.items():
+            own, spec = traces[name], data.runner(track.encoder).bound.spec
+            refuse_one_vector(list(own.values()), track.generations, spec)
+            readable = data.readable(own, track.encoder)
+            curve = mean_similarity(np.array([t.similarities for t in readable.values()]))
+            curves.append(curve.tolist())
+            if self.kind == "mcd":
+                rates.append(f"SDR {name}: {fit_drift_rate(track.generations, curves[-1])}")
+            chance = partial(_chance, readable, self.score)
+            floors.append(floor_by_exchange(case, parts, readable.keys(), chance))
+            compared = (0, *track.generations)
+            if note := data.cut_texts(track.plan.start, track.encoder, compared, samples):
+                cut.append(f"{name}: {note}" if name else note)
         scores = {}
-        for name, part in parts.items():
-            similarities = np.array([traces[sample.id].similarities for sample in part])
-            values = FORMULAS[self.kind].score(similarities).tolist()
-            scores[name] = dict(zip([sample.id for sample in part], values, strict=True))
-        compared = (0, *self._generations)
-        note = chain_data.cut_texts(self.plan.start, self.encoder, compared, samples)
-        readable = chain_data.readable(traces, self.encoder)
-        curve = mean_similarity(np.array([trace.similarities for trace in readable.values()]))
-        floor = floor_of(case, parts, readable, FORMULAS[self.kind].score)
+        for part, members in parts.items():
+            ids = [sample.id for sample in members]
+            means = mcd_average(
+                {
+                    name: self.score(np.array([own[sample].similarities for sample in ids]))
+                    for name, own in traces.items()
+                }
+            )
+            scores[part] = dict(zip(ids, means.tolist(), strict=True))
+        # The mean over the mappings of what chance gives in each; none where one has none.
+        known = [floor for floor in floors if floor is not None]
+        floor = fsum(known) / len(known) if len(known) == len(floors) else None
         return Measured(
             scores=scores,
             samples=samples,
-            outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
-            curve=tuple(curve.tolist()),
-            notes=tuple(filter(None, (note, NO_FLOOR if floor is None else ""))),
+            outcomes=self._outcomes(traces),
+            curve=tuple(curves[0]) if len(curves) == 1 else (),
+            notes=(*rates, *cut, *([NO_FLOOR] if floor is None else [])),
+            identity={"metric": _mcd_identity(tracks)} if self.kind == "mcd" else {},
             floor=floor,
         )
 
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
-        """The chain with its similarities."""
-        trace = self.read(case, chain_data.named(sample_id), chain_data)[sample_id]
-        return shown_trace(trace, self._generations)
 
-    @property
-    def _generations(self) -> tuple[int, ...]:
-        return tuple(range(2, 2 * self.at + 1, 2))
+def _mappings(name: str, table: MappingTable, context: SuiteContext) -> dict[str, Track]:
+    """The mappings of a table, or all that the suite's chains have."""
+    named = table.mappings
+    if named is None:
+        named = {
+            mapping: ENCODER
+            for mapping, (start, compares) in MAPPINGS.items()
+            if start in context.plans and compares in ("text", context.plans[start].makes)
+        }
+    tracks = {}
+    for mapping, encoder in named.items():
+        if mapping not in MAPPINGS:
+            raise context.error(name, f"{unknown_name('mapping', mapping, MAPPINGS)}")
+        start, modality = MAPPINGS[mapping]
+        plan = context.plan(name, start)
+        if modality not in ("text", plan.makes):
+            raise context.error(name, f"mapping {mapping!r}: its chains make {plan.makes}s")
+        generations = mapping_generations(start, modality, plan.generations)
+        if not generations:
+            raise context.error(
+                name, f"mapping {mapping!r} has no generation in chains of {plan.generations}"
+            )
+        tracks[mapping] = Track(plan, generations, encoder)
+    return tracks
 
 
-def make_similarity(
-    kind: str, name: str, table: SimilarityTable, context: SuiteContext
-) -> SimilarityMeasure:
-    """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
-    plan = context.plan(name, table.start)
-    at = last_iteration(kind, name, table.at, plan, context)
-    formula = FORMULAS[kind]
-    shared = table.shared(name, formula.pool)
-    return SimilarityMeasure(
-        **shared,
-        label=with_encoder(formula.label.format(T=at), table.encoder),
-        identity=f"{kind}/1 at {at}, over {shared['pool']}",
-        kind=kind,
-        plan=plan,
-        at=at,
-        encoder=table.encoder,
-    )
+def _mcd_identity(tracks: Mapping[str, Track]) -> str:
+    return f"mcd/1 {', '.join(f'{name} by {track.encoder}' for name, track in tracks.items())}"
+
+
+def with_encoder(label: str, encoder: str) -> str:
+    """The label of a metric, with its encoder where it is a further one."""
+    return label if encoder == ENCODER else f"{label} [{encoder}]"
 
 
 def last_iteration(
@@ -307,87 +437,75 @@ class _Starts:
     identity: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetrievalMeasure(Measure):
-    """Top-1 retrieval of each chain's own start by its artifacts.
+class RetrievalMeasure(TraceMeasure):
+    """Top-1 retrieval of each chain's own start by its artifacts, of which the last is the score.
 
-    generations: that are looked up, the last of which is the score. The gallery holds the starts of
-    all samples of the suite, whatever part of them a case is about or a look takes, so that chance
-    and scores do not depend on it. A chain that stopped is not retrieved.
+    The gallery holds the starts of all samples of the suite, whatever part of them a case is about
+    or a look takes, so that chance and scores do not depend on it. A chain that stopped is not
+    retrieved.
     """
 
-    plan: ChainPlan
-    generations: tuple[int, ...]
-    encoder: str
+    def __init__(self, kind: str, name: str, table: RetrievalTable, context: SuiteContext) -> None:
+        """Raises SuiteError for an iteration that the chains do not reach."""
+        super().__init__(kind, name, table, context)
+        plan = context.plan(name, table.start)
+        at = last_iteration(kind, name, table.at, plan, context)
+        self.track = Track(plan, tuple(range(2, 2 * at + 1, 2)), table.encoder)
+        self.tracks = {"": self.track}
+        self.label = with_encoder(f"retrieval@{at}", table.encoder)
+        self.identity = f"retrieval/1 of generation {2 * at}, over {self.pool}"
 
-    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The starts, and what is looked up."""
-        return (RequiredFeatures(self.plan, (0, *self.generations), self.encoder),)
-
-    def read(
-        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
-    ) -> dict[str, Trace]:
-        """The traces."""
-        return chain_data.traces(self.plan.start, self.encoder, self.generations, samples)
-
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+    def measure(self, case: Case, data: ChainData) -> Measured:
         """1 for each chain whose last artifact finds its start, 0 for others, shared by ties."""
-        parts, samples = parts_of(case, chain_data)
-        traces = self.read(case, samples, chain_data)
-        starts = self._starts(chain_data)
-        hits = self._hits(starts.gallery, list(traces.values()))
-        rows = dict(zip(traces, hits, strict=True))
+        parts, samples = parts_of(case, data)
+        traces = self.read(case, samples, data)
+        starts = self._starts(data)
+        hits = self._hits(starts.gallery, list(traces[""].values()))
+        rows = dict(zip(traces[""], hits, strict=True))
         last = {sample.id: float(rows[sample.id][-1]) for sample in samples}
-        readable = chain_data.readable(traces, self.encoder)
-        found = np.array([rows[name] for name in readable])
+        readable = data.readable(traces[""], self.track.encoder)
         return Measured(
             scores=by_part(parts, last),
             samples=samples,
-            outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
-            curve=tuple(found.mean(axis=0).tolist()),
+            outcomes=self._outcomes(traces),
+            curve=tuple(np.array([rows[name] for name in readable]).mean(axis=0).tolist()),
             shares=True,
             notes=tuple(_notes(starts, samples, {name: last[name] for name in readable})),
             floor=starts.gallery.chance,
             identity={"gallery": starts.identity},
         )
 
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
-        """The chain, with 1 where its artifact finds its start."""
-        trace = self.read(case, chain_data.named(sample_id), chain_data)[sample_id]
-        hits = self._hits(self._starts(chain_data).gallery, [trace])[0]
-        marks = dict(zip(self.generations, hits.tolist(), strict=True))
-        return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
+    def _marks(self, trace: Trace, data: ChainData) -> Sequence[float]:
+        """1 where the artifact finds its start."""
+        marks: list[float] = self._hits(self._starts(data).gallery, [trace])[0].tolist()
+        return marks
 
-    def _hits(
-        self, gallery: Gallery, traces: Sequence[Trace]
-    ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    def _hits(self, gallery: Gallery, traces: Sequence[Trace]) -> FloatArray:
         """(n, generations) score of each chain at each generation."""
-        hits = np.zeros((len(traces), len(self.generations)))
+        hits = np.zeros((len(traces), len(self.track.generations)))
         names = [trace.chain.links[0].digest for trace in traces]
-        for column in range(len(self.generations)):
-            able = [
-                (row, vector)
-                for row, trace in enumerate(traces)
-                if (vector := trace.vectors[column + 1]) is not None
-            ]
+        for column in range(hits.shape[1]):
+            vectors = [trace.vectors[column + 1] for trace in traces]
+            able = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
             if able:
                 found = [row for row, _ in able]
                 outputs = np.stack([vector for _, vector in able])
                 hits[found, column] = gallery.top_1(outputs, [names[row] for row in found])
         return hits
 
-    def _starts(self, chain_data: ChainData) -> _Starts:
-        whole = chain_data.origin
-        key = ("gallery", self.encoder)
-        return whole.cached(key, self.plan.start, lambda: self._look_up(whole))
+    def _starts(self, data: ChainData) -> _Starts:
+        whole = data.origin
+        key, start = ("gallery", self.track.encoder), self.track.plan.start
+        return whole.cached(key, start, lambda: self._look_up(whole))
 
-    def _look_up(self, chain_data: ChainData) -> _Starts:
+    def _look_up(self, data: ChainData) -> _Starts:
         """Raises MeasurementError for an encoder that cannot see, and for starts that are one."""
-        digests, encoded = chain_data.start_vectors(self.plan.start, self.encoder)
-        spec = chain_data.runner(self.encoder).bound.spec
+        encoder, start = self.track.encoder, self.track.plan.start
+        digests, encoded = data.start_vectors(start, encoder)
+        spec = data.runner(encoder).bound.spec
         if not digests:
             raise MeasurementError(
-                f"{self.name}: the {self.encoder} ({spec}) gave no vector of any start"
+                f"{self.name}: the {encoder} ({spec}) gave no vector of any start"
             )
         different = len(set(digests))
         if different < 2:
@@ -395,7 +513,7 @@ class RetrievalMeasure(Measure):
                 f"{self.name}: retrieval needs at least 2 different starts, and the suite's "
                 f"{len(digests)} samples have {different}: use more samples"
             )
-        refuse_same(spec, self.plan.start, dict(zip(digests, encoded, strict=True)))
+        refuse_same(spec, start, dict(zip(digests, encoded, strict=True)))
         gallery = Gallery.of(np.stack(encoded), digests)
         ceiling = gallery.ceiling()
         return _Starts(
@@ -430,20 +548,3 @@ def _notes(
             f"the encoder gives {starts.tied} of {count} starts the direction of another one: such "
             f"ties are shared, and no chain can score more than {starts.ceiling:.3f} on average"
         )
-
-
-def make_retrieval(
-    kind: str, name: str, table: RetrievalTable, context: SuiteContext
-) -> RetrievalMeasure:
-    """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
-    plan = context.plan(name, table.start)
-    at = last_iteration(kind, name, table.at, plan, context)
-    shared = table.shared(name)
-    return RetrievalMeasure(
-        **shared,
-        label=with_encoder(f"retrieval@{at}", table.encoder),
-        identity=f"retrieval/1 of generation {2 * at}, over {shared['pool']}",
-        plan=plan,
-        generations=tuple(range(2, 2 * at + 1, 2)),
-        encoder=table.encoder,
-    )

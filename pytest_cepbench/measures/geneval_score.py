@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from pytest_cepbench.artifacts import (
     digest_json,
     digest_text,
 )
-from pytest_cepbench.chains import Chain, ChainPlan, RoleRunner, Step, load_link
+from pytest_cepbench.chains import Chain, RoleRunner, Step, load_link
 from pytest_cepbench.chains.chain import naming_damage
 from pytest_cepbench.chains.features import boxes
 from pytest_cepbench.datasets.sample import Sample
@@ -32,6 +32,7 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     RequiredFeatures,
     SuiteContext,
+    by_part,
     outcome_of_chain,
     parts_of,
     population,
@@ -68,6 +69,33 @@ CROP_VERSION = 1
 _FEWEST_CUTS = 8
 """Of which one vector is too much: a few objects may all have the same color."""
 
+DETECTOR = "detector"
+
+LABELS = {"geneval": "GenEval", "mgg": "MGG"}
+
+
+class GenevalTable(MetricTable, frozen=True, kw_only=True):
+    """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
+
+    Numbers that are left out are those of GenEval's released evaluator.
+    threshold, counting_threshold: least confidence of a detection (exclusive), and that in
+    counting.
+    max_objects: most detections of a class that are looked at. max_overlap: intersection over union
+    above which the less confident of two boxes of a class is dropped; 1 drops none.
+    position_threshold: share of the summed sizes that two centers must be apart.
+    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), or "detector" (one
+    that does so by itself).
+    color_encoder: the role of the dual encoder that tells colors.
+    """
+
+    threshold: float | None = None
+    counting_threshold: float | None = None
+    max_objects: int | None = None
+    max_overlap: float | None = None
+    position_threshold: float | None = None
+    colors: Literal["clip", "detector"] = "clip"
+    color_encoder: str = ENCODER
+
 
 @dataclass(frozen=True)
 class PromptedImage:
@@ -85,59 +113,160 @@ class PromptedImage:
     colors: Mapping[ToColor, str] | Failure = field(default_factory=dict)
 
 
-DETECTOR = "detector"
+@dataclass
+class RuledChain:
+    """The judgements of the images of one chain.
 
-
-@dataclass(frozen=True)
-class PictureReader:
-    """What a detector, and an encoder of cut-outs, find in pictures for GenEval's rules.
-
-    metric: its name, for messages.
-    settings: of the rules.
-    colors: "clip" where `color_encoder` tells them on cut-outs, "detector" for a detector that does
-        so by itself.
+    outcome: what stopped the chain, or which model failed at an image, if anything did.
+    correct: at each generation; False too where there is no image.
+    reasons: why not, of the first that is wrong.
+    seen: digest of each image, and a number that stands for the boxes found in it.
     """
 
-    metric: str
-    settings: SelectionSettings
-    colors: str
-    color_encoder: str
+    outcome: CaseScores
+    correct: list[bool] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+    seen: list[tuple[str, int]] = field(default_factory=list)
 
-    @property
-    def identity(self) -> str:
-        """Rules, thresholds, who tells colors."""
+
+class GenevalMeasure(Measure):
+    """The share of right images: of the first one (GenEval), or over all generations (MGG).
+
+    A prompt's score is the share of its images that are right, and a task's the mean over its
+    prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
+    micro-average over all images, which is what the Telephone Game's released code prints.
+    A prompt without an image is wrong. See `GenevalTable`.
+    """
+
+    def __init__(self, kind: str, name: str, table: GenevalTable, context: SuiteContext) -> None:
+        """Raises SuiteError for a suite without text-first chains, or a setting out of range."""
+        super().__init__(kind, name, table, context)
+        self.plan = context.plan(name, "text")
+        given = {f.name: getattr(table, f.name, None) for f in fields(SelectionSettings)}
+        own: Any = {field: value for field, value in given.items() if value is not None}
+        try:
+            self.settings = replace(GENEVAL, **own)
+        except ValueError as error:
+            raise context.error(name, error) from error
+        self.colors, self.color_encoder = table.colors, table.color_encoder
+        last = 1 if kind == "geneval" else self.plan.generations
+        self.generations = tuple(range(1, last + 1, 2))
+        self.label = LABELS[kind]
         rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
-        return f"{rules} variant=geneval, colors by {self.colors}"
+        self.identity = (
+            f"{kind}/1 {rules} variant=geneval, colors by {self.colors}, over {self.pool}"
+        )
 
-    def required_features(
-        self, plan: ChainPlan, generations: tuple[int, ...]
-    ) -> tuple[RequiredFeatures, ...]:
-        """The pictures, and what is cut out of them."""
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The images of the generations that count, and what is cut out of them."""
 
         def query(sample: Sample, detector: BoundRole) -> str:
             return canonical_json(list(queries(prompt_of(sample), _style(detector))))
 
-        if not generations:
-            return ()
+        plan, generations = self.plan, self.generations
         detected = RequiredFeatures(plan, generations, DETECTOR, query, stops_chain=False)
         if self.colors != "clip":
             return (detected,)
         return (detected, RequiredFeatures(plan, generations, self.color_encoder, cutouts=True))
 
-    def read(
-        self, chains: Sequence[Chain], generation: int, chain_data: ChainData
+    def read(self, case: Case, samples: Sequence[Sample], data: ChainData) -> dict[str, RuledChain]:
+        """The judgements; the detector looks at the images, and the encoder at cut-outs."""
+        data.require_recorded("text", self.generations)
+
+        def rule(chains: Sequence[Chain]) -> dict[str, RuledChain]:
+            ruled = {c.sample.id: RuledChain(outcome_of_chain(c, self.plan)) for c in chains}
+            for generation in self.generations:
+                able = [chain for chain in chains if chain.has(generation)]
+                images = self._look(able, generation, data)
+                by_name = {chain.sample.id: own for chain, own in zip(able, images, strict=True)}
+                for name, own in ruled.items():
+                    own.correct.append(False)
+                    if (image := by_name.get(name)) is not None:
+                        self._rule(name, own, image, generation)
+            return ruled
+
+        return data.per_chain(self, "text", samples, rule)
+
+    def measure(self, case: Case, data: ChainData) -> Measured:
+        """One score per prompt."""
+        parts, samples = parts_of(case, data)
+        ruled = self.read(case, samples, data)
+        correct = np.array([ruled[sample.id].correct for sample in samples])
+        tasks = [sample.categories[0] for sample in samples]
+        curve = (
+            correct.mean(axis=0)
+            if self.pool == "samples"
+            else overall_by_generation(correct, tasks)
+        )
+        blind = None
+        common = most_common(pair for chain in ruled.values() for pair in chain.seen)
+        if common is not None and common.constant:
+            found = "nothing" if common.answer == hash(()) else "the same boxes"
+            blind = Blindness(f"the detector found {found} in {common} different images", 1.0)
+        clauses = [[s.id, prompt_metadata(prompt_of(s))] for s in population(case, data)]
+        return Measured(
+            scores=by_part(parts, {n: float(np.mean(own.correct)) for n, own in ruled.items()}),
+            samples=samples,
+            outcomes=[ruled[sample.id].outcome for sample in samples],
+            curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
+            identity={"clauses": digest_json(clauses)[:16]},
+            shares=True,
+            blind=blind,
+        )
+
+    def show(self, case: Case, sample_id: str, data: ChainData) -> ChainExcerpt:
+        """The chain, 1 at the images that are right, and why the first other one is not."""
+        samples = data.named(sample_id)
+        judged = self.read(case, samples, data)[sample_id]
+        chain = data.chains("text", samples)[sample_id]
+        marks = zip(self.generations, judged.correct, strict=True)
+        return ChainExcerpt(
+            chain,
+            {generation: float(correct) for generation, correct in marks if chain.has(generation)},
+            judged.outcome.failure,
+            chain.failed_at,
+            "; ".join(judged.reasons),
+        )
+
+    def _rule(
+        self, name: str, own: RuledChain, image: PromptedImage | Failure, generation: int
+    ) -> None:
+        """Add the judgement of one image to its chain's."""
+        if isinstance(image, Failure):
+            own.outcome = CaseScores(name, image, DETECTOR)
+            return
+        # Equal for equal boxes of equal confidence, whatever was asked for.
+        found = hash(tuple((box.box, box.score) for box in image.detections.found))
+        own.seen.append((image.chain.links[generation].digest, found))
+        if isinstance(image.colors, Failure):
+            if own.outcome.blamed != DETECTOR:
+                own.outcome = CaseScores(name, image.colors, self.color_encoder)
+            return
+        lacking = objects_to_color(image.prompt, image.objects, self.settings)
+        if lacking and self.colors != "clip":
+            raise MeasurementError(
+                f"{self.name}: colors = {self.colors!r}, and the detector tells none (of "
+                f"{lacking[0].name!r} in {name!r}): use colors = 'clip'"
+            )
+        verdict = judge(image.prompt, image.objects, image.colors, self.settings)
+        own.correct[-1] = verdict.correct
+        if not verdict.correct and not own.reasons:
+            where = f"generation {generation}: " if len(self.generations) > 1 else ""
+            own.reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
+
+    def _look(
+        self, chains: Sequence[Chain], generation: int, data: ChainData
     ) -> list[PromptedImage | Failure]:
         """Look at every chain's image at a generation, which all of them have.
 
         A failure where the detector could not look. Raises MeasurementError for a sample without a
         prompt, and what its models raise.
         """
-        detector = chain_data.runner(DETECTOR)
-        style = _style(detector.bound)
+        detector = data.runner(DETECTOR)
         prompts = [prompt_of(chain.sample) for chain in chains]
-        asked = [queries(prompt, style) for prompt in prompts]
+        asked = [queries(prompt, _style(detector.bound)) for prompt in prompts]
         words = {chain.sample.id: list(own) for chain, own in zip(chains, asked, strict=True)}
-        detected = boxes(chains, generation, words, detector, chain_data.store)
+        detected = boxes(chains, generation, words, detector, data.store)
         images = [
             found
             if isinstance(found, Failure)
@@ -147,21 +276,21 @@ class PictureReader:
         if self.colors != "clip":
             return list(images)
         seen = [image for image in images if isinstance(image, PromptedImage)]
-        colors = iter(self._tell_colors(seen, generation, chain_data))
+        colors = iter(self._tell_colors(seen, generation, data))
         return [
             replace(image, colors=next(colors)) if isinstance(image, PromptedImage) else image
             for image in images
         ]
 
     def _tell_colors(
-        self, images: Sequence[PromptedImage], generation: int, chain_data: ChainData
+        self, images: Sequence[PromptedImage], generation: int, data: ChainData
     ) -> list[dict[ToColor, str] | Failure]:
         """For each image the color of every object whose color its prompt asks for.
 
         A failure where the encoder gave no usable vector of one of them. Raises MeasurementError
         where it gives none for the names of colors.
         """
-        encoder, store = chain_data.runner(self.color_encoder), chain_data.store
+        encoder, store = data.runner(self.color_encoder), data.store
         wanted = [
             (number, target)
             for number, image in enumerate(images)
@@ -240,185 +369,3 @@ def prompt_of(sample: Sample) -> Prompt:
         raise MeasurementError(
             f"sample {sample.id!r} has no clauses to judge its images by: {error}"
         ) from error
-
-
-LABELS = {"geneval": "GenEval", "mgg": "MGG"}
-
-
-class GenevalTable(MetricTable, frozen=True, kw_only=True):
-    """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
-
-    Numbers that are left out are those of GenEval's released evaluator.
-    threshold, counting_threshold: least confidence of a detection (exclusive), and that in
-    counting.
-    max_objects: most detections of a class that are looked at. max_overlap: intersection over union
-    above which the less confident of two boxes of a class is dropped; 1 drops none.
-    position_threshold: share of the summed sizes that two centers must be apart.
-    colors: who tells them: "clip" (zero-shot on crops, by the `color_encoder`), or "detector" (one
-    that does so by itself).
-    color_encoder: the role of the dual encoder that tells colors.
-    """
-
-    threshold: float | None = None
-    counting_threshold: float | None = None
-    max_objects: int | None = None
-    max_overlap: float | None = None
-    position_threshold: float | None = None
-    colors: Literal["clip", "detector"] = "clip"
-    color_encoder: str = ENCODER
-
-
-@dataclass
-class RuledChain:
-    """The judgements of the images of one chain.
-
-    outcome: what stopped the chain, or which model failed at an image, if anything did.
-    correct: at each generation; False too where there is no image.
-    reasons: why not, of the first that is wrong.
-    seen: digest of each image, and a number that stands for the boxes found in it.
-    """
-
-    outcome: CaseScores
-    correct: list[bool] = field(default_factory=list)
-    reasons: tuple[str, ...] = ()
-    seen: list[tuple[str, int]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenevalMeasure(Measure):
-    """The share of right images: of the first one (GenEval), or over all generations (MGG).
-
-    A prompt's score is the share of its images that are right, and a task's the mean over its
-    prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
-    micro-average over all images, which is what the Telephone Game's released code prints.
-    A prompt without an image is wrong. See `GenevalTable`.
-    """
-
-    plan: ChainPlan
-    generations: tuple[int, ...]
-    reader: PictureReader
-
-    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The images of the generations that count, and what is cut out of them."""
-        return self.reader.required_features(self.plan, self.generations)
-
-    def read(
-        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
-    ) -> dict[str, RuledChain]:
-        """The judgements; the detector looks at the images, and the encoder at cut-outs."""
-        chain_data.require_recorded("text", self.generations)
-        return chain_data.per_chain(
-            self, "text", samples, lambda chains: self._rule_chains(chains, chain_data)
-        )
-
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """One score per prompt."""
-        parts, samples = parts_of(case, chain_data)
-        ruled_chains = self.read(case, samples, chain_data)
-        correct = np.array([ruled_chains[sample.id].correct for sample in samples])
-        tasks = [sample.categories[0] for sample in samples]
-        curve = (
-            correct.mean(axis=0)
-            if self.pool == "samples"
-            else overall_by_generation(correct, tasks)
-        )
-        blind = None
-        common = most_common(pair for chain in ruled_chains.values() for pair in chain.seen)
-        if common is not None and common.constant:
-            found = "nothing" if common.answer == hash(()) else "the same boxes"
-            blind = Blindness(f"the detector found {found} in {common} different images", 1.0)
-        clauses = [[s.id, prompt_metadata(prompt_of(s))] for s in population(case, chain_data)]
-        return Measured(
-            scores={
-                name: {s.id: float(np.mean(ruled_chains[s.id].correct)) for s in part}
-                for name, part in parts.items()
-            },
-            samples=samples,
-            outcomes=[ruled_chains[sample.id].outcome for sample in samples],
-            curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
-            identity={"clauses": digest_json(clauses)[:16]},
-            shares=True,
-            blind=blind,
-        )
-
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
-        """The chain, 1 at the images that are right, and why the first other one is not."""
-        samples = chain_data.named(sample_id)
-        judged = self.read(case, samples, chain_data)[sample_id]
-        chain = chain_data.chains("text", samples)[sample_id]
-        marks = {g: float(c) for g, c in zip(self.generations, judged.correct, strict=True)}
-        return ChainExcerpt(
-            chain,
-            {g: mark for g, mark in marks.items() if chain.has(g)},
-            judged.outcome.failure,
-            chain.failed_at,
-            "; ".join(judged.reasons),
-        )
-
-    def _rule_chains(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, RuledChain]:
-        ruled = {
-            chain.sample.id: RuledChain(outcome_of_chain(chain, self.plan)) for chain in chains
-        }
-        for generation in self.generations:
-            able = [chain for chain in chains if chain.has(generation)]
-            images = self.reader.read(able, generation, chain_data)
-            by_name = {chain.sample.id: own for chain, own in zip(able, images, strict=True)}
-            for name, own in ruled.items():
-                own.correct.append(False)
-                if (image := by_name.get(name)) is not None:
-                    self._rule(name, own, image, generation)
-        return ruled
-
-    def _rule(
-        self, name: str, own: RuledChain, image: PromptedImage | Failure, generation: int
-    ) -> None:
-        """Add the judgement of one image to its chain's."""
-        settings, reader = self.reader.settings, self.reader
-        if isinstance(image, Failure):
-            own.outcome = CaseScores(name, image, DETECTOR)
-            return
-        # Equal for equal boxes of equal confidence, whatever was asked for.
-        found = hash(tuple((box.box, box.score) for box in image.detections.found))
-        own.seen.append((image.chain.links[generation].digest, found))
-        if isinstance(image.colors, Failure):
-            if own.outcome.blamed != DETECTOR:
-                own.outcome = CaseScores(name, image.colors, reader.color_encoder)
-            return
-        lacking = objects_to_color(image.prompt, image.objects, settings)
-        if lacking and reader.colors != "clip":
-            raise MeasurementError(
-                f"{self.name}: colors = {reader.colors!r}, and the detector tells none (of "
-                f"{lacking[0].name!r} in {name!r}): use colors = 'clip'"
-            )
-        verdict = judge(image.prompt, image.objects, image.colors, settings)
-        own.correct[-1] = verdict.correct
-        if not verdict.correct and not own.reasons:
-            where = f"generation {generation}: " if len(self.generations) > 1 else ""
-            own.reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
-
-
-def make_geneval(
-    kind: str, name: str, table: GenevalTable, context: SuiteContext
-) -> GenevalMeasure:
-    """The measure of a table.
-
-    Raises SuiteError where the suite has no text-first chains, or a setting is out of range.
-    """
-    plan = context.plan(name, "text")
-    last = 1 if kind == "geneval" else plan.generations
-    named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
-    own = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
-    try:
-        settings = replace(GENEVAL, **own)
-    except ValueError as error:
-        raise context.error(name, error) from error
-    reader = PictureReader(name, settings, table.colors, table.color_encoder)
-    shared = table.shared(name)
-    return GenevalMeasure(
-        **shared,
-        label=LABELS[kind],
-        identity=f"{kind}/1 {reader.identity}, over {shared['pool']}",
-        plan=plan,
-        generations=tuple(range(1, last + 1, 2)),
-        reader=reader,
-    )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from types import ModuleType, NoneType
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import MeasurementError, SuiteError, did_you_mean, unknown_name
 from pytest_cepbench.gate import CaseKey
@@ -34,15 +33,14 @@ class MetricKinds(Mapping[str, type[MetricTable]]):
     """Kind of metric -> its settings; the module of a kind is imported when it is first used.
 
     A suite names a few kinds, and each brings formulas, facts and worlds of its own.
+    places: kind -> "module settings measure", names in this folder.
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        """places: kind -> "module settings maker", names in this folder."""
         self._places = places
 
     def __getitem__(self, kind: str) -> type[MetricTable]:
-        module, table, _ = self._places[kind].split()
-        settings: type[MetricTable] = getattr(_import(module), table)
+        settings: type[MetricTable] = self._named(kind, 1)
         return settings
 
     def __iter__(self) -> Iterator[str]:
@@ -51,15 +49,13 @@ class MetricKinds(Mapping[str, type[MetricTable]]):
     def __len__(self) -> int:
         return len(self._places)
 
-    def maker(self, kind: str) -> Callable[..., Any]:
-        """What makes the measure of a kind, of kind, name, settings and context."""
-        module, _, name = self._places[kind].split()
-        make: Callable[..., Any] = getattr(_import(module), name)
-        return make
+    def make(self, kind: str, name: str, table: MetricTable, context: object) -> Any:
+        """The measure of a table. Raises SuiteError for settings that do not fit the suite."""
+        return self._named(kind, 2)(kind, name, table, context)
 
-
-def _import(module: str) -> ModuleType:
-    return import_module(f"pytest_cepbench.measures.{module}")
+    def _named(self, kind: str, place: int) -> Any:
+        names = self._places[kind].split()
+        return getattr(import_module(f"pytest_cepbench.measures.{names[0]}"), names[place])
 
 
 FAILURES = "failures"
@@ -67,46 +63,45 @@ FAILURES = "failures"
 
 KINDS = MetricKinds(
     {
-        "gc": "chain_similarity SimilarityTable make_similarity",
-        "s": "chain_similarity SimilarityTable make_similarity",
-        "sim": "chain_similarity SimilarityTable make_similarity",
-        "gc_fid": "set_measures SetTable make_sets",
-        "fid": "set_measures SetTable make_sets",
-        "kid": "set_measures SetTable make_sets",
-        "mcd": "mapping_drift MappingTable make_mapping",
-        "sdr": "mapping_drift MappingTable make_mapping",
-        "geneval": "geneval_score GenevalTable make_geneval",
-        "mgg": "geneval_score GenevalTable make_geneval",
-        "soft_tifa_gm": "soft_tifa SoftTifaTable make_soft_tifa",
-        "soft_tifa_am": "soft_tifa SoftTifaTable make_soft_tifa",
-        "facts": "fact_score FactsTable make_facts",
-        FAILURES: "text_quality FailuresTable make_failures",
-        "diversity": "set_measures DiversityTable make_diversity",
-        "retrieval": "chain_similarity RetrievalTable make_retrieval",
-        "repetition": "text_quality RepetitionTable make_texts",
-        "length": "text_quality TextTable make_texts",
+        "gc": "chain_similarity SimilarityTable SimilarityMeasure",
+        "s": "chain_similarity SimilarityTable SimilarityMeasure",
+        "sim": "chain_similarity SimilarityTable SimilarityMeasure",
+        "gc_fid": "set_measures SetTable DistanceMeasure",
+        "fid": "set_measures SetTable DistanceMeasure",
+        "kid": "set_measures SetTable DistanceMeasure",
+        "mcd": "chain_similarity MappingTable SimilarityMeasure",
+        "geneval": "geneval_score GenevalTable GenevalMeasure",
+        "mgg": "geneval_score GenevalTable GenevalMeasure",
+        "soft_tifa_gm": "soft_tifa SoftTifaTable SoftTifaMeasure",
+        "soft_tifa_am": "soft_tifa SoftTifaTable SoftTifaMeasure",
+        "facts": "fact_score FactsTable FactsMeasure",
+        FAILURES: "text_quality FailuresTable FailureMeasure",
+        "diversity": "set_measures DiversityTable DiversityMeasure",
+        "retrieval": "chain_similarity RetrievalTable RetrievalMeasure",
+        "repetition": "text_quality RepetitionTable TextMeasure",
+        "length": "text_quality TextTable TextMeasure",
     }
 )
 """The metrics of suites of chains."""
 
 ANSWER_KINDS = MetricKinds(
     {
-        "win_rate": "battle_measures WinRateTable make_win_rate",
-        "no_image": "answer_measures LackTable make_count",
-        "no_text": "answer_measures LackTable make_count",
-        "failures": "answer_measures AnswerFailuresTable make_count",
-        "step_gap": "answer_measures StepGapTable make_count",
-        "truth": "answer_measures TruthTable make_truth",
-        "judge_failures": "battle_measures JudgeFailuresTable make_judge_failures",
-        "criteria": "answer_measures CriteriaTable make_criteria",
-        "agreement": "answer_measures AgreementTable make_agreement",
+        "win_rate": "battle_measures WinRateTable WinRateMeasure",
+        "no_image": "answer_measures LackTable LackMeasure",
+        "no_text": "answer_measures LackTable LackMeasure",
+        "failures": "answer_measures AnswerFailuresTable AnswerFailuresMeasure",
+        "step_gap": "answer_measures StepGapTable StepGapMeasure",
+        "truth": "answer_measures TruthTable TruthMeasure",
+        "judge_failures": "battle_measures JudgeFailuresTable JudgeFailuresMeasure",
+        "criteria": "answer_measures CriteriaTable CriteriaMeasure",
+        "agreement": "answer_measures AgreementTable AgreementMeasure",
     }
 )
 """The metrics of suites that ask for interleaved answers."""
 
 _LOWER_IS_BETTER = frozenset(
     (
-        "fid", "gc_fid", "kid", "sdr", "failures", "repetition",
+        "fid", "gc_fid", "kid", "failures", "repetition",
         "answer-failures", "judge_failures", "no_image", "no_text", "step_gap",
     )
 )  # fmt: skip
@@ -146,16 +141,10 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
     kinds = {name: table.kind or name for name, table in tables.items()}
-    for name, table in tables.items():
-        if kinds[name] != FAILURES:
-            made[name] = KINDS.maker(kinds[name])(kinds[name], name, table, context)
-    if len(made) < len(tables):
-        from pytest_cepbench.measures.text_quality import FailuresTable, make_failures
-
-        encoders = _comparing(made)
-        for name, table in tables.items():
-            if isinstance(table, FailuresTable):
-                made[name] = make_failures(name, table, context, encoders)
+    for name in sorted(tables, key=lambda name: kinds[name] == FAILURES):
+        made[name] = KINDS.make(kinds[name], name, tables[name], context)
+        for start, encoder in made[name].compares:
+            context.encoders.setdefault(start, encoder)
     for name, measure in made.items():
         plans = plans_of(measure.required_features(None))
         if not plans or any(plan.generations < 1 for plan in plans):
@@ -191,8 +180,7 @@ def make_answer_measures(
     judged = bool(win_rates) or (against == "gold" and not scored)
     context = AnswerContext(against, win_rate, judged=judged, scored=scored)
     return {
-        name: ANSWER_KINDS.maker(kinds[name])(kinds[name], name, table, context)
-        for name, table in tables.items()
+        name: ANSWER_KINDS.make(kinds[name], name, table, context) for name, table in tables.items()
     }
 
 
@@ -240,22 +228,6 @@ def list_cases(
                 key = CaseKey(suite, part, measure.name)
                 cases.append(Case(key, labels[measure.name], categories, measure.pool))
     return cases
-
-
-def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
-    """The encoder that compares artifacts of the start's modality with it, by start."""
-    from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
-    from pytest_cepbench.measures.mapping_drift import MappingMeasure
-
-    encoders: dict[Modality, str] = {}
-    for measure in measures.values():
-        if isinstance(measure, SimilarityMeasure):
-            encoders.setdefault(measure.plan.start, measure.encoder)
-        elif isinstance(measure, MappingMeasure):
-            for track in measure.tracks.values():
-                if all(g % 2 == 0 for g in track.generations):
-                    encoders.setdefault(track.plan.start, track.encoder)
-    return encoders
 
 
 # -- messages on keys and words that no table has, with the nearest that one has -------------------

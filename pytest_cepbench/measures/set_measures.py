@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, NoReturn
+from functools import partial
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -19,44 +19,49 @@ from pytest_cepbench.errors import MeasurementError, TooFewError
 from pytest_cepbench.gate.measurement import SAMPLE
 from pytest_cepbench.measures.base import (
     ENCODER,
-    INFLUENCE,
-    JACKKNIFE,
     CaseScores,
     Measure,
     Measured,
     MetricTable,
     RequiredFeatures,
     SuiteContext,
-    block_of_each,
     by_category,
     everyone,
     outcome_of_chain,
-    scored_blocks,
-    too_few_units,
-    unbounded,
-    with_encoder,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration, one_vector
+from pytest_cepbench.measures.chain_similarity import (
+    SimilarityTable,
+    last_iteration,
+    one_vector,
+    with_encoder,
+)
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors
 from pytest_cepbench.metrics.diversity import vendi_scores
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
+from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.binding import features_name, weights_present
 
 FEWEST = 2
-"""Images that a set must have; one alone has no spread."""
+"""Artifacts that a set must have; one alone has no spread."""
+
+JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
+"""Part of the identity of what is scored so: other blocks have other pseudo-values."""
+
+INFLUENCE = "influence/1"
+"""The same of what has a score for every sample, its influence on a number of the whole set."""
 
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Features of all images at a generation, in an order that depends on the samples alone.
+    """Features of all artifacts at a generation, in an order that depends on the samples alone.
 
     features: (n, D) float32.
     units: (n,) which independent sample each belongs to, numbered in the order of their names.
     blocks: (n,) the block of each.
     failed: sample -> why it has none, where that was the encoder's failure.
-    different: how many different images they are of.
+    different: how many different artifacts they are of.
     """
 
     features: npt.NDArray[np.float32]
@@ -66,97 +71,43 @@ class FeatureRows:
     different: int
 
 
-@dataclass(frozen=True)
-class SetStep:
-    """The images of one generation against the starts.
+class ArtifactSets:
+    """Sets of artifacts that some samples' chains have at each generation, as an encoder sees them.
 
-    images: how many starts, how many images.
-    width: D.
-    whole: the distance, 0 where a set has too few images.
-    parts: what bounds are made of, empty where `why` gives the reason: by unit what it adds to the
-    distance, times the number of units, or by block the distance of the rest without it.
-    failed: as in `FeatureRows`, of both.
+    encoder: its role.
+    units: the independent samples, in the order of their names.
+    blocks: unit -> its block, 0 to blocks - 1; a start and all that became of it are left out
+        together. It depends on names alone, not on what became of the chains. Empty where there are
+        too few units.
     """
 
-    images: tuple[int, int]
-    width: int
-    whole: float
-    parts: Mapping[str, float]
-    why: str
-    failed: dict[str, Failure]
+    def __init__(
+        self, plan: ChainPlan, encoder: str, samples: Sequence[Sample], data: ChainData
+    ) -> None:
+        self.plan = plan
+        self.encoder = encoder
+        self.samples = samples
+        self.data = data
+        self.units = sorted({sample.unit for sample in samples})
+        self.blocks = blocks_of(self.units)
 
-
-Distance = Callable[[FeatureRows, FeatureRows, Sequence[str]], tuple[float, Mapping[str, float]]]
-"""Starts, images, names of units (empty where there are too few) -> the distance and its parts.
-
-Raises TooFewError where nothing is left without a part."""
-
-
-@dataclass(frozen=True)
-class ImageSets:
-    """Sets of images that some samples' chains have at each generation, as an encoder sees them.
-
-    encoder: its role. Blocks leave out a sample's start and all of its images together.
-    """
-
-    plan: ChainPlan
-    encoder: str
-    samples: Sequence[Sample]
-    chain_data: ChainData
-
-    def step(self, generation: int, distance: Distance) -> SetStep:
-        """The images of a generation against the starts, kept for every metric that needs them."""
-        key = (distance, self.plan.start, self.encoder, generation)
-        units = digest_json([[sample.id, sample.unit] for sample in self.samples])
-        return self.chain_data.cached(key, units, lambda: self._measure(generation, distance))
-
-    def _measure(self, generation: int, distance: Distance) -> SetStep:
-        starts, images = self._starts, self.rows(generation)
-        sizes = (len(starts.features), len(images.features))
-        failed = starts.failed | images.failed
-        width = starts.features.shape[1]
-        if min(sizes) < FEWEST:
-            return SetStep(sizes, width, 0.0, {}, "", failed)
-        if starts.different >= FEWEST and spread_of_vectors(starts.features) <= SAME_VECTORS:
-            both = np.concatenate([starts.features[:1], images.features])
-            if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
-                self.refuse(max(starts.different, images.different), "image")
-        units = list(self._unit_numbers) if self.block_of_each else []
-        why = "" if units else too_few_units(self.samples)
-        try:
-            whole, parts = distance(starts, images, units)
-        except TooFewError as error:
-            why = str(error)
-            whole, parts = distance(starts, images, [])
-        return SetStep(sizes, width, whole, parts, why, failed)
+    @property
+    def unbounded(self) -> str:
+        """Why there are no blocks; empty where there are."""
+        few = f"{len(self.units)} independent samples make no blocks, at least {FEWEST_UNITS} would"
+        return "" if self.blocks else few
 
     def refuse(self, count: int, kind: str) -> NoReturn:
         """Raise MeasurementError: the encoder gives one vector for so many that differ."""
-        raise MeasurementError(
-            one_vector(self.chain_data.runner(self.encoder).bound.spec, count, kind)
-        )
-
-    @cached_property
-    def block_of_each(self) -> dict[str, int]:
-        """As of `block_of_each`."""
-        return block_of_each(self.samples)
-
-    @cached_property
-    def _unit_numbers(self) -> dict[str, int]:
-        return {unit: n for n, unit in enumerate(sorted({s.unit for s in self.samples}))}
-
-    @cached_property
-    def _starts(self) -> FeatureRows:
-        return self.rows(0)
+        raise MeasurementError(one_vector(self.data.runner(self.encoder).bound.spec, count, kind))
 
     def rows(self, generation: int) -> FeatureRows:
         """The features of a generation."""
         features: list[npt.NDArray[np.float32]] = []
-        units: list[int] = []
-        blocks: list[int] = []
+        units: list[str] = []
         failed: dict[str, Failure] = {}
         digests: set[str] = set()
-        shards = self.chain_data.features(self.plan.start, self.encoder, generation, self.samples)
+        shards = self.data.features(self.plan.start, self.encoder, generation, self.samples)
         for shard in shards:
             able = []
             for chain, vector in shard:
@@ -165,13 +116,23 @@ class ImageSets:
                 else:
                     able.append(vector)
                     digests.add(chain.links[generation].digest)
-                    units.append(self._unit_numbers[chain.sample.unit])
-                    blocks.append(self.block_of_each.get(chain.sample.id, 0))
+                    units.append(chain.sample.unit)
             if able:
                 features.append(np.stack(able))
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
-        in_units, in_blocks = (np.array(own, dtype=np.intp) for own in (units, blocks))
+        places = {unit: number for number, unit in enumerate(self.units)}
+        in_units = np.array([places[unit] for unit in units], dtype=np.intp)
+        in_blocks = np.array([self.blocks.get(unit, 0) for unit in units], dtype=np.intp)
         return FeatureRows(rows, in_units, in_blocks, failed, len(digests))
+
+
+def _pseudo(whole: float, without: Sequence[float]) -> Mapping[str, float]:
+    """Block -> pseudo-value; nothing where no block was left out.
+
+    whole: the score of all samples. without: the score without each block, block 0 first, or none.
+    """
+    values = pseudo_values(whole, without).tolist() if without else []
+    return {str(block): value for block, value in enumerate(values)}
 
 
 @dataclass(frozen=True)
@@ -197,53 +158,50 @@ class CategorySets:
     failed: Mapping[str, Failure]
 
 
-@dataclass(frozen=True, kw_only=True)
 class SetsMeasure(Measure):
     """A number of what many chains have become together, in the features of one encoder.
 
     A chain that stopped has no artifact in a set: the sets shrink, their sizes are part of what was
     measured, and the gate compares no sets of different sizes.
     generations: the start, and the iterations that count.
+    what: sets are of; a score has the name of all of them in the place of a sample's id.
     """
 
     plan: ChainPlan
     generations: tuple[int, ...]
     encoder: str
-    per_sample: bool = False
-    span: float | None = None
-
-    what: ClassVar[str] = "images"
-    """What sets are of; a score has the name of all of them in the place of a sample's id."""
+    what: str
+    per_sample = False
+    span = None
 
     @abstractmethod
-    def _measure_category(self, name: str, sets: ImageSets) -> CategorySets:
+    def _measure_category(self, name: str, sets: ArtifactSets) -> CategorySets:
         """Raises MeasurementError for an encoder that cannot see."""
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the artifacts of the iterations that count."""
         return (RequiredFeatures(self.plan, self.generations, self.encoder, stops_chain=False),)
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], data: ChainData) -> None:
         """The features, which only the store keeps: all of them at once are needed once."""
-        chain_data.store_features(self.plan.start, self.encoder, self.generations, samples)
+        data.store_features(self.plan.start, self.encoder, self.generations, samples)
 
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+    def measure(self, case: Case, data: ChainData) -> Measured:
         """One number per category, or one over all samples, and what bounds are made of.
 
         Raises MeasurementError for too few artifacts, and for an encoder that cannot see.
         """
-        parts = by_category(case, chain_data)
+        parts = by_category(case, data)
         found: dict[str, CategorySets] = {}
         outcomes: list[CaseScores] = []
         for name, samples in parts.items():
-            own = self._measure_category(
-                name, ImageSets(self.plan, self.encoder, samples, chain_data)
-            )
+            sets = ArtifactSets(self.plan, self.encoder, samples, data)
+            own = found[name] = self._measure_category(name, sets)
             ended = [
                 outcome_of_chain(chain, self.plan)
                 if chain.failure is not None or sample not in own.failed
                 else CaseScores(sample, own.failed[sample], self.encoder)
-                for sample, chain in chain_data.chains(self.plan.start, samples).items()
+                for sample, chain in data.chains(self.plan.start, samples).items()
             ]
             if min(own.sizes) < FEWEST:
                 stopped = Counter(o.failure.kind for o in ended if o.failure is not None)
@@ -252,7 +210,6 @@ class SetsMeasure(Measure):
                     f"{', '.join(map(str, own.sizes))}"
                     + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
                 )
-            found[name] = own
             outcomes += ended
         return Measured(
             scores={name: {f"all {self.what}": own.value} for name, own in found.items()},
@@ -263,12 +220,12 @@ class SetsMeasure(Measure):
             blocks={name: own.blocks for name, own in found.items() if own.blocks},
             notes=(
                 *(own.note for own in found.values()),
-                *(unbounded(name, own.why) for name, own in found.items() if own.why),
+                *(f"no bounds for {name}: {own.why}" for name, own in found.items() if own.why),
             ),
             identity={"sets": "; ".join(f"{name} {own.sets}" for name, own in found.items())},
         )
 
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> None:
+    def show(self, case: Case, sample_id: str, data: ChainData) -> None:
         """A number of sets belongs to no chain."""
 
 
@@ -289,7 +246,26 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
     start: Modality | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
+class SetStep:
+    """The images of one generation against the starts.
+
+    sizes: how many starts, how many images.
+    width: D.
+    whole: the distance, 0 where a set has too few images.
+    parts: what bounds are made of, empty where `why` gives the reason: by unit what it adds to the
+    distance, times the number of units, or by block the distance of the rest without it.
+    failed: as in `FeatureRows`, of both.
+    """
+
+    sizes: tuple[int, int]
+    width: int
+    whole: float
+    parts: Mapping[str, float]
+    why: str
+    failed: dict[str, Failure]
+
+
 class DistanceMeasure(SetsMeasure):
     """A distance between sets of images in the features of one encoder.
 
@@ -299,25 +275,57 @@ class DistanceMeasure(SetsMeasure):
     often as stated where a checkpoint had drifted.
     """
 
-    kind: str
-    higher_is_better: bool = False
+    what = "images"
+    higher_is_better = False
 
-    def _value(self, distances: Sequence[float]) -> float:
-        """The value that the distances at the iterations that count make."""
-        return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
+    def __init__(self, kind: str, name: str, table: SetTable, context: SuiteContext) -> None:
+        """Of several encoders the first is taken that is known and whose weights are here; the last
+        one where none is, so that what is missing is named.
 
-    def _measure_category(self, name: str, sets: ImageSets) -> CategorySets:
-        distance = _kernel if self.kind == "kid" else _frechet
-        steps = [sets.step(generation, distance) for generation in self.generations[1:]]
+        Raises SuiteError for an iteration that the chains do not reach.
+        """
+        super().__init__(kind, name, table, context)
+        self.plan = context.plan(name, table.start)
+        wanted = [table.encoder] if isinstance(table.encoder, str) else table.encoder
+        if not wanted:
+            raise context.error(name, "encoder = [] names none")
+        specs = context.specs
+        here = [own for own in wanted if own in specs and weights_present(specs[own])]
+        self.encoder = here[0] if here else wanted[-1]
+        features = features_name(specs[self.encoder]) if self.encoder in specs else self.encoder
+        at = last_iteration(kind, name, table.at, self.plan, context)
+        self.generations = (0, *range(2 if kind == "gc_fid" else 2 * at, 2 * at + 1, 2))
+        self.label = f"{LABELS[kind].format(T=at)} [{features}]"
+        made = JACKKNIFE if kind == "kid" else INFLUENCE
+        self.identity = f"{kind}/2 at {at}, over {self.pool}, {made}"
+
+    def _measure_category(self, name: str, sets: ArtifactSets) -> CategorySets:
+        # Of the starts against one generation every metric of the suite needs the same.
+        kernel, samples = self.kind == "kid", [[sample.id, sample.unit] for sample in sets.samples]
+        digest = digest_json(samples)
+        starts: list[FeatureRows] = []  # read once, and only where a step is not known
+
+        def step(generation: int) -> SetStep:
+            starts.extend([] if starts else [sets.rows(0)])
+            return self._step(starts[0], generation, sets)
+
+        steps = [
+            sets.data.cached(
+                (kernel, self.plan.start, self.encoder, generation),
+                digest,
+                partial(step, generation),
+            )
+            for generation in self.generations[1:]
+        ]
         distances = [step.whole for step in steps]
         whole, why = self._value(distances), next((step.why for step in steps if step.why), "")
-        sizes = [steps[0].images[0], *(step.images[1] for step in steps)]
+        sizes = [steps[0].sizes[0], *(step.sizes[1] for step in steps)]
         blocks: Mapping[str, float] = {}
         if not why and min(sizes) >= FEWEST:
             # A mean over iterations is linear: it makes of influences and of distances the same.
             values = {n: self._value([step.parts[n] for step in steps]) for n in steps[0].parts}
-            if self.kind == "kid":
-                blocks = scored_blocks(whole, list(values.values()))
+            if kernel:
+                blocks = _pseudo(whole, list(values.values()))
             else:  # the mean of the scores is the whole, since the parts of all units sum to 0
                 blocks = {f"{SAMPLE}{unit}": whole + value for unit, value in values.items()}
         shown = f"{sizes[0]} against {', '.join(map(str, sizes[1:]))} (D = {steps[0].width})"
@@ -325,40 +333,34 @@ class DistanceMeasure(SetsMeasure):
         note = f"images of {name}: {shown}"
         return CategorySets(whole, distances, blocks, why, sizes, shown, note, failed)
 
+    def _value(self, distances: Sequence[float]) -> float:
+        """The value that the distances at the iterations that count make."""
+        return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> DistanceMeasure:
-    """The measure of a table.
-
-    Of several encoders the first is taken that is known and whose weights are on this machine; the
-    last one where none is, so that what is missing is named. Raises SuiteError for an iteration
-    that the chains do not reach.
-    """
-    plan = context.plan(name, table.start)
-    wanted = [table.encoder] if isinstance(table.encoder, str) else table.encoder
-    if not wanted:
-        raise context.error(name, "encoder = [] names none")
-    here = [
-        name for name in wanted if name in context.specs and weights_present(context.specs[name])
-    ]
-    encoder = here[0] if here else wanted[-1]
-    features = features_name(context.specs[encoder]) if encoder in context.specs else encoder
-    at = last_iteration(kind, name, table.at, plan, context)
-    made = JACKKNIFE if kind == "kid" else INFLUENCE
-    shared = table.shared(name)
-    return DistanceMeasure(
-        **shared,
-        label=f"{LABELS[kind].format(T=at)} [{features}]",
-        identity=f"{kind}/2 at {at}, over {shared['pool']}, {made}",
-        kind=kind,
-        plan=plan,
-        generations=(0, *range(2 if kind == "gc_fid" else 2 * at, 2 * at + 1, 2)),
-        encoder=encoder,
-    )
+    def _step(self, starts: FeatureRows, generation: int, sets: ArtifactSets) -> SetStep:
+        images = sets.rows(generation)
+        sizes = (len(starts.features), len(images.features))
+        failed, width = starts.failed | images.failed, starts.features.shape[1]
+        if min(sizes) < FEWEST:
+            return SetStep(sizes, width, 0.0, {}, "", failed)
+        if starts.different >= FEWEST and spread_of_vectors(starts.features) <= SAME_VECTORS:
+            both = np.concatenate([starts.features[:1], images.features])
+            if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
+                sets.refuse(max(starts.different, images.different), "image")
+        distance = _kernel if self.kind == "kid" else _frechet
+        why = sets.unbounded
+        try:
+            whole, parts = distance(starts, images, [] if why else sets.units)
+        except TooFewError as error:
+            why = str(error)
+            whole, parts = distance(starts, images, [])
+        return SetStep(sizes, width, whole, parts, why, failed)
 
 
 def _frechet(
     starts: FeatureRows, images: FeatureRows, units: Sequence[str]
 ) -> tuple[float, Mapping[str, float]]:
+    """The distance, and its parts of units; no parts where no units are named."""
     result = frechet_influences(starts.features, images.features)
     if not units:
         return result.distance, {}
@@ -371,6 +373,7 @@ def _frechet(
 def _kernel(
     starts: FeatureRows, images: FeatureRows, units: Sequence[str]
 ) -> tuple[float, Mapping[str, float]]:
+    """The same, of blocks. Raises TooFewError where nothing is left without one."""
     count = 1 + int(max(starts.blocks.max(), images.blocks.max())) if units else 0
     whole, without = kernel_distances(
         starts.features, images.features, starts.blocks, images.blocks, count
@@ -382,18 +385,28 @@ class DiversityTable(SimilarityTable, frozen=True, kw_only=True):
     """diversity: how different the artifacts of an iteration are from each other."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DiversityMeasure(SetsMeasure):
     """The effective number of different artifacts that different starts became."""
 
-    what: ClassVar[str] = "artifacts"
+    what = "artifacts"
+    pool = "samples"
+    parts = "overall"
 
-    def _measure_category(self, name: str, sets: ImageSets) -> CategorySets:
-        blocks = sets.block_of_each
+    def __init__(self, kind: str, name: str, table: DiversityTable, context: SuiteContext) -> None:
+        """Raises SuiteError for an iteration that the chains do not reach."""
+        super().__init__(kind, name, table, context)
+        self.plan = context.plan(name, table.start)
+        self.encoder = table.encoder
+        at = last_iteration(kind, name, table.at, self.plan, context)
+        self.generations = tuple(range(0, 2 * at + 1, 2))
+        self.label = with_encoder(f"Vendi({at})", table.encoder)
+        self.identity = f"diversity/1 vendi at {at}, over {self.pool}, {JACKKNIFE}"
+
+    def _measure_category(self, name: str, sets: ArtifactSets) -> CategorySets:
         values: list[float] = []
         sizes: list[int] = []
         without: list[float] = []
-        why = "" if blocks else too_few_units(sets.samples)
+        why = sets.unbounded
         failed: dict[str, Failure] = {}
         for generation in self.generations:
             rows = sets.rows(generation)
@@ -408,7 +421,8 @@ class DiversityMeasure(SetsMeasure):
                 and spread_of_directions(rows.features) <= SAME_VECTORS
             ):
                 sets.refuse(rows.different, self.plan.start)
-            count = max(blocks.values()) + 1 if blocks and generation == self.generations[-1] else 0
+            last = generation == self.generations[-1]
+            count = max(sets.blocks.values(), default=-1) + 1 if last else 0
             try:
                 value, without = vendi_scores(rows.features, rows.blocks, count)
             except TooFewError as error:
@@ -420,25 +434,5 @@ class DiversityMeasure(SetsMeasure):
         after = ", ".join(f"{value:.4g}" for value in values[1:])
         each = "each iteration" if len(values) > 2 else "the iteration"
         note = f"{name}: {values[0]:.4g} among the starts, {after} after {each}; sets of {shown}"
-        parts = scored_blocks(values[-1], without)
+        parts = _pseudo(values[-1], without)
         return CategorySets(values[-1], values[1:], parts, why, sizes, shown, note, failed)
-
-
-def make_diversity(
-    kind: str, name: str, table: DiversityTable, context: SuiteContext
-) -> DiversityMeasure:
-    """The measure of a table.
-
-    Raises SuiteError for an iteration that the chains do not reach.
-    """
-    plan = context.plan(name, table.start)
-    at = last_iteration(kind, name, table.at, plan, context)
-    shared = table.shared(name, "samples", "overall")
-    return DiversityMeasure(
-        **shared,
-        label=with_encoder(f"Vendi({at})", table.encoder),
-        identity=f"diversity/1 vendi at {at}, over {shared['pool']}, {JACKKNIFE}",
-        plan=plan,
-        generations=tuple(range(0, 2 * at + 1, 2)),
-        encoder=table.encoder,
-    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,42 +38,54 @@ class TextTable(MetricTable, frozen=True, kw_only=True):
 
 
 class RepetitionTable(TextTable, frozen=True, kw_only=True):
-    """Settings of repetition.
-
-    n: words of the n-grams that are counted.
-    """
+    """Settings of repetition. n: words of the n-grams that are counted."""
 
     n: int = REPEATED
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextMeasure(Measure):
-    """A statistic of the descriptions of each chain.
+    """A statistic of the descriptions of each chain, of which the last is the score.
 
     A chain that stopped has the worst score.
-    generations: of the descriptions that are read, the last of which is the score.
-    n: words of the n-grams of repetition; None for length.
     """
 
-    plan: ChainPlan
-    generations: tuple[int, ...]
-    n: int | None
+    def __init__(self, kind: str, name: str, table: TextTable, context: SuiteContext) -> None:
+        """Raises SuiteError for a description that the chains do not reach, a length without an
+        earlier text, and n below 1.
+        """
+        super().__init__(kind, name, table, context)
+        self.plan = plan = context.plan(name, table.start)
+        described = [g for g in range(1, plan.generations + 1) if plan.describes(g)]
+        at = len(described) if table.at is None else table.at
+        self.generations = tuple(described[:at])
+        self.n = table.n if isinstance(table, RepetitionTable) else None
+        problem = ""
+        if not 1 <= at <= len(described):
+            problem = f"at = {at}, and the chains have {len(described)} descriptions"
+        elif kind == "length" and plan.start == "image" and at < 2:
+            problem = "a length is compared with an earlier text, and there is none before at = 1"
+        elif self.n is not None and self.n < 1:
+            problem = f"n is at least 1, got {self.n}"
+        if problem:
+            raise context.error(name, problem)
+        self.higher_is_better = self.n is None
+        self.label = f"{kind}({at})"
+        words = "" if self.n is None else f", n = {self.n}"
+        self.identity = f"{kind}/1 of generation {described[at - 1]}, over {self.pool}{words}"
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains up to the last description that counts; no encoder."""
         return (RequiredFeatures(self.plan, self.generations, None),)
 
-    def read(
-        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
-    ) -> dict[str, Chain]:
+    def read(self, case: Case, samples: Sequence[Sample], data: ChainData) -> dict[str, Chain]:
         """The chains."""
-        chain_data.require_recorded(self.plan.start, self.generations)
-        return chain_data.chains(self.plan.start, samples)
+        data.require_recorded(self.plan.start, self.generations)
+        return data.chains(self.plan.start, samples)
 
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+    def measure(self, case: Case, data: ChainData) -> Measured:
         """A number for each chain's last description."""
-        parts, samples = parts_of(case, chain_data)
-        chains = self.read(case, samples, chain_data)
+        parts, samples = parts_of(case, data)
+        chains = self.read(case, samples, data)
         rows = {name: self._scores(chain) for name, chain in chains.items()}
         return Measured(
             scores=by_part(parts, {name: row[-1] for name, row in rows.items()}),
@@ -84,9 +95,9 @@ class TextMeasure(Measure):
             shares=True,
         )
 
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, data: ChainData) -> ChainExcerpt:
         """The chain, with the number of each of its descriptions."""
-        chain = self.read(case, chain_data.named(sample_id), chain_data)[sample_id]
+        chain = self.read(case, data.named(sample_id), data)[sample_id]
         return ChainExcerpt(chain, dict(zip(self.generations, self._scores(chain), strict=True)))
 
     def _scores(self, chain: Chain) -> list[float]:
@@ -101,81 +112,54 @@ class TextMeasure(Measure):
         return [1.0 if text is None else repeated_share(text, self.n) for text in texts]
 
 
-def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) -> TextMeasure:
-    """The measure of a table.
-
-    Raises SuiteError for a description that the chains do not reach, a length without an earlier
-    text, and n below 1.
-    """
-    plan = context.plan(name, table.start)
-    generations = [g for g in range(1, plan.generations + 1) if plan.describes(g)]
-    at = len(generations) if table.at is None else table.at
-    if not 1 <= at <= len(generations):
-        raise context.error(name, f"at = {at}, and the chains have {len(generations)} descriptions")
-    if kind == "length" and plan.start == "image" and at < 2:
-        raise context.error(
-            name, "a length is compared with an earlier text, and there is none before at = 1"
-        )
-    n = table.n if isinstance(table, RepetitionTable) else None
-    if n is not None and n < 1:
-        raise context.error(name, f"n is at least 1, got {n}")
-    shared = table.shared(name)
-    words = "" if n is None else f", n = {n}"
-    return TextMeasure(
-        **shared,
-        label=f"{kind}({at})",
-        identity=f"{kind}/1 of generation {generations[at - 1]}, over {shared['pool']}{words}",
-        plan=plan,
-        generations=tuple(generations[:at]),
-        n=n,
-        higher_is_better=n is None,
-    )
-
-
 class FailuresTable(MetricTable, frozen=True, kw_only=True):
     """failures: the share of chains that stopped."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FailureMeasure(Measure):
     """1 for a sample whose chains stopped, 0 for one whose chains are whole.
 
-    Of a sample with two chains each counts half. encoders: by start, the role that compares a
-    chain's artifacts with it, where the suite has one: what it cannot encode is a failure too.
+    Of a sample with two chains each counts half. What the encoder cannot encode that compares a
+    chain's artifacts with its start, where the suite has one, is a failure too.
     """
 
-    plans: tuple[ChainPlan, ...]
-    encoders: Mapping[Modality, str]
-    higher_is_better: bool = False
+    parts = "overall"
+    higher_is_better = False
+    label = "failure rate"
+    identity = "failures/2"
+
+    def __init__(self, kind: str, name: str, table: FailuresTable, context: SuiteContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.plans = context.plans
+        self.encoders = context.encoders
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains to their ends, and what is compared with their starts."""
-        whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans]
-        plans = {plan.start: plan for plan in self.plans}
+        whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans.values()]
         compared = [
-            RequiredFeatures(plans[start], (0, *_returns(plans[start])), encoder)
+            RequiredFeatures(self.plans[start], (0, *_returns(self.plans[start])), encoder)
             for start, encoder in self.encoders.items()
         ]
         return (*whole, *compared)
 
     def read(
-        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+        self, case: Case, samples: Sequence[Sample], data: ChainData
     ) -> list[dict[str, CaseScores]]:
         """The chains, and what encoders make of them: of each plan the outcomes by sample."""
         by_chain = []
-        for plan in self.plans:
-            if (encoder := self.encoders.get(plan.start)) is None:
-                chains = chain_data.chains(plan.start, samples)
+        for start, plan in self.plans.items():
+            if (encoder := self.encoders.get(start)) is None:
+                chains = data.chains(start, samples)
                 by_chain.append({n: outcome_of_chain(c, plan) for n, c in chains.items()})
             else:
-                traces = chain_data.traces(plan.start, encoder, _returns(plan), samples)
+                traces = data.traces(start, encoder, _returns(plan), samples)
                 by_chain.append({n: outcome_of(t, plan, encoder) for n, t in traces.items()})
         return by_chain
 
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+    def measure(self, case: Case, data: ChainData) -> Measured:
         """A share per sample."""
-        parts, samples = parts_of(case, chain_data)
-        by_chain = self.read(case, samples, chain_data)
+        parts, samples = parts_of(case, data)
+        by_chain = self.read(case, samples, data)
         shares = {
             sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)
             / len(by_chain)
@@ -188,12 +172,10 @@ class FailureMeasure(Measure):
             shares=True,
         )
 
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, data: ChainData) -> ChainExcerpt:
         """The chain that stopped, or the first one."""
-        chains = [
-            chain_data.chains(plan.start, chain_data.named(sample_id))[sample_id]
-            for plan in self.plans
-        ]
+        samples = data.named(sample_id)
+        chains = [data.chains(start, samples)[sample_id] for start in self.plans]
         stopped = [chain for chain in chains if chain.failure is not None]
         return ChainExcerpt((stopped or chains)[0], {})
 
@@ -201,16 +183,3 @@ class FailureMeasure(Measure):
 def _returns(plan: ChainPlan) -> tuple[int, ...]:
     """The generations at which a chain is back at the modality of its start."""
     return tuple(range(2, plan.generations + 1, 2))
-
-
-def make_failures(
-    name: str, table: FailuresTable, context: SuiteContext, encoders: Mapping[Modality, str]
-) -> FailureMeasure:
-    """The measure of a table; encoders as in `FailureMeasure`."""
-    return FailureMeasure(
-        **table.shared(name, parts="overall"),
-        label="failure rate",
-        identity="failures/2",
-        plans=tuple(context.plans.values()),
-        encoders=encoders,
-    )

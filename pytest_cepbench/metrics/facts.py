@@ -1,9 +1,8 @@
 """Facts: whether what is true of a sample is still told and still shown along its chain.
 
 A sample has atomic facts ("a red circle", "three shapes"). Each is checked in every text and every
-picture of its chain: 1 where it holds, 0 where it does not, anything between where the check is
-soft, NaN where there is no answer. `fact_f1` makes one score of these answers; `half_life` and
-`attribute_losses` say which kinds of facts are lost, when, and by which role.
+picture of its chain: 1 where it holds, 0 where it does not. `fact_f1` makes one score of these
+answers; `summarize_facts` says which kinds of facts are lost, when, and by which role.
 
 The idea, facts of one scene graph checked on both sides of a unified model, is XTC-Bench's (2026);
 the formulas here are of chains and are this project's own.
@@ -17,8 +16,8 @@ Addressing Benchmark Drift in Text-to-Image Evaluation (arXiv 2512.16853), secti
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import fsum, isnan
+from dataclasses import dataclass
+from math import fsum
 from typing import Any, Literal
 
 import msgspec
@@ -51,21 +50,11 @@ class Fact(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     words: what is true, for people, such as "red circle"; with `kind` and `nth` its identity.
     nth: which of several equal facts it is, 1 for the first: two red circles are two facts, and
     the second is false where only one is left.
-    question: how it is asked of a model that answers questions; empty where no model is asked.
-    Raises ValueError for an unknown kind, no words, or nth below 1.
     """
 
     kind: str
     words: str
     nth: int = 1
-    question: str = ""
-
-    def __post_init__(self) -> None:
-        check_kinds([self.kind])
-        if not self.words.strip():
-            raise ValueError(f"a fact of kind {self.kind!r} needs words that say what is true")
-        if self.nth < 1:
-            raise ValueError(f"facts are numbered from 1, got {self.nth} for {self.words!r}")
 
     def __str__(self) -> str:
         return f"{self.words} #{self.nth}" if self.nth > 1 else self.words
@@ -86,7 +75,6 @@ def order_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Array = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -95,130 +83,147 @@ class FactAnswers:
 
     kinds: (n_facts,) the kind of each fact, n_facts at least 1.
     answers: (n_facts, n_artifacts), one column per artifact in the order of the chain, the start
-    left out: 1 where the fact holds there, 0 where it does not, between where the check is soft,
-    NaN where there is no answer. A chain that stopped has zeros for what is missing.
+    left out: 1 where the fact holds there, else 0. A chain that stopped has zeros for what is
+    missing.
     surplus: kind -> (n_artifacts,) how many facts of it the artifact claims that the start does
-    not have; NaN where nothing was read. None where the checker can only be asked for given facts.
+    not have.
     Raises ValueError for shapes that do not fit, an unknown kind, or an answer outside [0, 1].
     """
 
     kinds: tuple[str, ...]
     answers: Array
-    surplus: Mapping[str, Array] | None = field(default=None)
+    surplus: Mapping[str, Array]
 
     def __post_init__(self) -> None:
-        check_kinds((*self.kinds, *(self.surplus or ())))
-        answers = np.asarray(self.answers, dtype=np.float64)
+        check_kinds((*self.kinds, *self.surplus))
+        answers = self.answers
         if answers.ndim != 2 or not answers.size or len(answers) != len(self.kinds):
             raise ValueError(
                 f"expected answers on {len(self.kinds)} facts, at least 1, got {answers.shape}"
             )
-        answered = answers[~np.isnan(answers)]
-        if ((answered < 0) | (answered > 1)).any():
-            raise ValueError(f"answers lie in [0, 1], got {answered.min():g} to {answered.max():g}")
-        for kind, counts in (self.surplus or {}).items():
-            if np.shape(counts) != (answers.shape[1],) or (np.asarray(counts) < 0).any():
+        if not ((answers >= 0) & (answers <= 1)).all():
+            raise ValueError(f"answers lie in [0, 1], got {answers.min():g} to {answers.max():g}")
+        for kind, counts in self.surplus.items():
+            if counts.shape != (answers.shape[1],) or (counts < 0).any():
                 raise ValueError(
                     f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"
                 )
-        object.__setattr__(self, "answers", answers)
-
-    @property
-    def artifacts(self) -> int:
-        """How many artifacts were checked."""
-        return int(self.answers.shape[1])
-
-
-def mean_answered(answers: FloatArray) -> Array:
-    """(n_artifacts,) mean over rows without NaN; NaN where a column has no answer."""
-    answered = ~np.isnan(answers)
-    return _means(np.where(answered, answers, 0.0).sum(axis=0), answered.sum(axis=0))
-
-
-def means_by_row(answers: FloatArray, rows: Sequence[int] | Places, number: int) -> Array:
-    """(number, n_artifacts) `mean_answered` of answers that go together.
-
-    answers: (n, n_artifacts). rows: (n,) the row of the result that each goes into.
-    """
-    answered = ~np.isnan(answers)
-    counts, totals = np.zeros((2, number, answers.shape[1]))
-    np.add.at(counts, rows, answered)
-    np.add.at(totals, rows, np.where(answered, answers, 0.0))
-    return _means(totals, counts)
-
-
-def _means(totals: FloatArray, counts: npt.NDArray[Any]) -> Array:
-    """NaN where nothing was counted."""
-    means: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-    return means
 
 
 def fact_f1(checked: FactAnswers) -> Array:
     """Macro-F1 of the facts of each artifact: every kind counts alike, however many facts it has.
 
-    Of a kind, TP = sum of answers, FN = sum of (1 - answer), over the facts that were answered,
-    FP = surplus, and F1 = 2 TP / (2 TP + FP + FN). The artifact's score is the mean over the kinds
-    that the start has or the artifact claims. Where the checker cannot list what an artifact
-    claims there is no precision, and the score is the mean over the start's kinds of the recall
-    TP / (TP + FN).
-    Returns (n_artifacts,) in [0, 1], higher is better; NaN where no fact was answered. 1 exactly
-    where every fact holds and nothing else is claimed.
+    Of a kind, TP = sum of answers, FN = sum of (1 - answer), FP = surplus, and
+    F1 = 2 TP / (2 TP + FP + FN). The artifact's score is the mean over the kinds that the start has
+    or the artifact claims.
+    Returns (n_artifacts,) in [0, 1], higher is better. 1 exactly where every fact holds and nothing
+    else is claimed.
     Source: F1 over atomic facts of a scene graph, after XTC-Bench (2026); over chains, ours.
     """
-    surplus = checked.surplus
-    scores: list[list[float]] = [[] for _ in range(checked.artifacts)]
-    for kind in order_kinds((*checked.kinds, *(surplus or ()))):
-        rows = checked.answers[[own == kind for own in checked.kinds]].T.tolist()
-        false = surplus[kind].tolist() if surplus is not None and kind in surplus else None
-        for column, row in enumerate(rows):
-            own = [answer for answer in row if not isnan(answer)]
-            right, wrong = fsum(own), 0.0 if false is None else float(false[column])
-            if surplus is None and own:
-                scores[column].append(right / len(own))
-            elif own or wrong > 0:
-                scores[column].append(2 * right / (right + len(own) + wrong))
-    unread = np.isnan(checked.answers).all(axis=0)
-    means = [fsum(own) / len(own) if own else np.nan for own in scores]
-    return np.where(unread, np.nan, means)
+    scores: list[list[float]] = [[] for _ in range(checked.answers.shape[1])]
+    nothing = np.zeros(len(scores))
+    for kind in order_kinds((*checked.kinds, *checked.surplus)):
+        own = checked.answers[[name == kind for name in checked.kinds]]
+        false = checked.surplus.get(kind, nothing).tolist()
+        for score, right, wrong in zip(scores, own.sum(axis=0).tolist(), false, strict=True):
+            if len(own) or wrong > 0:
+                score.append(2 * right / (right + len(own) + wrong))
+    return np.array([fsum(own) / len(own) for own in scores])
+
+
+Role = Literal["describer", "generator"]
 
 
 @dataclass(frozen=True)
-class HalfLife:
-    """When half of the facts of a kind are gone, with its confidence interval, in generations.
+class RoleLoss:
+    """What the steps of one role do to facts.
 
-    units: independent samples that have the kind.
-    last: the last generation that was checked.
-    curve: share of facts that are right at each checked generation, the start's 1 left out.
-    value: first generation, between two checked ones by a straight line, at which the share is
-    one half; None where it stays above: the half-life is more than `last`.
-    low, high: ends of the interval; None for one that is more than `last`.
+    role: `describer` or `generator`.
+    steps: how many steps of a chain are its own.
+    right: facts that were right before such a step, over all steps.
+    lost: how many of them are wrong after it.
+    wrong: facts that were wrong before such a step.
+    regained: how many of them are right after it.
     """
 
-    units: int
-    last: int
+    role: Role
+    steps: int
+    right: float
+    lost: float
+    wrong: float
+    regained: float
+
+
+def attribute_losses(answers: FloatArray, roles: Sequence[Role]) -> tuple[RoleLoss, ...]:
+    """How many of the facts that are right before a step are wrong after it, by role.
+
+    answers: (n_facts, n_steps) in [0, 1], as in `FactAnswers`; before the first step all facts are
+    right.
+    roles: (n_steps,) whose step each is.
+    Returns one of each role that has a step, in the order in which they come.
+    Raises ValueError where there is another number of steps.
+    """
+    if answers.ndim != 2 or answers.shape[1] != len(roles):
+        raise ValueError(f"expected answers after {len(roles)} steps, got {answers.shape}")
+    counts = {role: np.zeros(4) for role in dict.fromkeys(roles)}
+    before = np.ones(len(answers))
+    for after, role in zip(answers.T, roles, strict=True):
+        wrong = 1 - before
+        counts[role] += (before.sum(), before @ (1 - after), wrong.sum(), wrong @ after)
+        before = after
+    return tuple(
+        RoleLoss(role, list(roles).count(role), *map(float, own)) for role, own in counts.items()
+    )
+
+
+@dataclass(frozen=True)
+class FactKind:
+    """What became of the facts of one kind, or of all of them.
+
+    kind: empty for all kinds together.
+    facts: how many there are, over all samples.
+    curve: share that is right at each generation.
+    last: the last generation that was checked.
+    half_life: generations until half of them are gone; None for more than `last`.
+    low, high: ends of its 95 % interval; None for more than `last`.
+    losses: what each role loses.
+    """
+
+    kind: str
+    facts: int
     curve: tuple[float, ...]
-    value: float | None
+    last: int
+    half_life: float | None
     low: float | None
     high: float | None
-
-    def __str__(self) -> str:
-        value, low, high = (
-            f"more than {self.last}" if end is None else f"{end:.1f}"
-            for end in (self.value, self.low, self.high)
-        )
-        if self.value is None:
-            return value if self.low is None else f"{value} (from {low})"
-        return f"{value} ({low} to {high})"
+    losses: tuple[RoleLoss, ...] = ()
 
 
-def half_life(shares: FloatArray, generations: Sequence[int], confidence: float = 0.95) -> HalfLife:
-    """The half-life of a kind of fact over the chains of many samples.
+@dataclass(frozen=True)
+class Facts:
+    """What became of the facts of a case's samples along their chains.
 
-    shares: (n_units, n_generations) in [0, 1]: of each sample's facts of the kind the share that is
-    right at each generation; NaN where none was answered. Samples that are not independent are
-    averaged to one row before.
+    generations: that were checked.
+    every: the facts of all kinds.
+    kinds: of each kind.
+    """
+
+    generations: tuple[int, ...]
+    every: FactKind
+    kinds: tuple[FactKind, ...]
+
+
+def half_life(
+    shares: FloatArray, generations: Sequence[int], confidence: float = 0.95
+) -> tuple[float | None, float | None, float | None]:
+    """The half-life of facts over the chains of many samples, and the ends of its interval.
+
+    shares: (n_units, n_generations) in [0, 1]: of each sample's facts the share that is right at
+    each generation. Samples that are not independent are averaged to one row before.
     generations: rising, from 1 on; at generation 0 all facts are right, by definition.
     confidence: of the interval, in (0, 1).
+    Returns the first generation, between two checked ones by a straight line, at which the share is
+    one half, and the interval's ends; None for each that is more than the last generation.
 
     The curve is the mean over units. The interval is the set of times at which one half cannot be
     excluded, as Brookmeyer and Crowley (1982) make one for a median survival time: where the upper
@@ -226,31 +231,18 @@ def half_life(shares: FloatArray, generations: Sequence[int], confidence: float 
     which is wide enough for any scores in [0, 1], as no such score varies more than a coin with its
     mean. Nothing is ever extrapolated: what the chain did not reach is "more than" its end. Facts
     may come back; the first crossing counts.
-    Raises ValueError for shapes that do not fit, or where nothing was answered.
+    Raises ValueError for shapes that do not fit, or no units.
     """
-    table = np.asarray(shares, dtype=np.float64)
     steps = list(generations)
     rising = all(before < after for before, after in zip([0, *steps], steps, strict=False))
-    if table.ndim != 2 or table.shape[1] != len(steps) or not steps or not rising:
+    if shares.ndim != 2 or shares.shape[1] != len(steps) or not shares.size or not rising:
         raise ValueError(
-            f"expected shares (n, {len(steps)}) at rising generations from 1, got {table.shape}"
+            f"expected shares (n, {len(steps)}) at rising generations from 1, got {shares.shape}"
         )
-    curve = mean_answered(table)
-    units = (~np.isnan(table)).sum(axis=0)
-    checked = [place for place in range(len(steps)) if units[place]]
-    if not checked:
-        raise ValueError("no fact of the kind was answered at any generation")
-    times = [steps[place] for place in checked]
-    means = [float(curve[place]) for place in checked]
-    bands = [wilson_interval(float(curve[p]), int(units[p]), confidence) for p in checked]
-    return HalfLife(
-        units=int((~np.isnan(table)).any(axis=1).sum()),
-        last=times[-1],
-        curve=tuple(curve.tolist()),
-        value=_crossing(times, means),
-        low=_crossing(times, [low for low, _ in bands]),
-        high=_crossing(times, [high for _, high in bands]),
-    )
+    means = shares.mean(axis=0).tolist()
+    bands = [wilson_interval(mean, len(shares), confidence) for mean in means]
+    low, high = zip(*bands, strict=True)
+    return _crossing(steps, means), _crossing(steps, low), _crossing(steps, high)
 
 
 def _crossing(times: Sequence[int], curve: Sequence[float]) -> float | None:
@@ -261,6 +253,45 @@ def _crossing(times: Sequence[int], curve: Sequence[float]) -> float | None:
             return before + (time - before) * (height - 0.5) / (height - value)
         before, height = time, value
     return None
+
+
+def summarize_facts(
+    checked: Sequence[FactAnswers],
+    units: Sequence[str],
+    generations: Sequence[int],
+    roles: Sequence[Role],
+) -> Facts:
+    """The summary of chains of equal length.
+
+    checked: (n,) the answers of each sample.
+    units: (n,) what each sample shares with those that are not independent of it.
+    generations: (n_artifacts,) rising from 1, without gaps.
+    roles: (n_artifacts,) who made each; a describer's is a text.
+    Raises ValueError where there is no sample, or lengths differ.
+    """
+    if not checked or any(own.answers.shape[1] != len(generations) for own in checked):
+        raise ValueError(f"expected answers of at least one sample in {len(generations)} artifacts")
+
+    def summary(kind: str) -> FactKind:
+        """Of one kind, or of all facts where no kind is named."""
+        tables = [own.answers[[not kind or k == kind for k in own.kinds]] for own in checked]
+        of_units: dict[str, list[Array]] = {}
+        for unit, table in zip(units, tables, strict=True):
+            if len(table):
+                of_units.setdefault(unit, []).append(table.mean(axis=0))
+        shares = np.array([np.mean(rows, axis=0) for rows in of_units.values()])
+        stacked = np.concatenate(tables)
+        return FactKind(
+            kind,
+            len(stacked),
+            tuple(shares.mean(axis=0).tolist()),
+            generations[-1],
+            *half_life(shares, generations),
+            losses=attribute_losses(stacked, roles),
+        )
+
+    kinds = order_kinds(kind for own in checked for kind in own.kinds)
+    return Facts(tuple(generations), summary(""), tuple(map(summary, kinds)))
 
 
 def chance_f1(
@@ -305,7 +336,7 @@ def chance_f1(
     return chance
 
 
-def _table(sets: Sequence[Collection[Fact]], place: Mapping[Fact, int]) -> npt.NDArray[Any]:
+def _table(sets: Sequence[Collection[Fact]], place: Mapping[Fact, int]) -> Array:
     """(n, n_facts) 1 where the set has the fact of the place."""
     table = np.zeros((len(sets), len(place)))
     for row, facts in zip(table, sets, strict=True):

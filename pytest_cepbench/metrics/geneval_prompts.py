@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+import msgspec
 
 from pytest_cepbench.artifacts import Detection, Detections
-from pytest_cepbench.errors import unknown_name
 
 Task = Literal["single_object", "two_object", "counting", "colors", "position", "color_attr"]
 
@@ -19,80 +20,46 @@ Relation = Literal["left of", "right of", "above", "below"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 """Position of one object relative to another, as seen in the image."""
 
-_CLAUSE_FIELDS = {"class", "count", "color", "position"}
-_EXCLUSION_FIELDS = {"class", "count"}
+_Name = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """Required position of an object.
 
     relation: of this object to its target.
     target: index of the target's clause, an earlier one.
-    Raises ValueError for an unknown relation or an index that is not a whole number from 0.
     """
 
     relation: Relation
-    target: int
-
-    def __post_init__(self) -> None:
-        if self.relation not in RELATIONS:
-            raise ValueError(f"position: {unknown_name('relation', str(self.relation), RELATIONS)}")
-        if not _is_whole(self.target) or self.target < 0:
-            raise ValueError(
-                f"position: the index of a clause is a whole number from 0, got {self.target!r}"
-            )
+    target: Annotated[int, msgspec.Meta(ge=0)]
 
 
-@dataclass(frozen=True)
-class Clause:
-    """Objects that must be there: at least `count` of class `name`, of that color, in that place.
+class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Objects that must not be there: `count` or more of class `name`."""
 
-    Raises ValueError when the name or the color is empty or the count is not a positive integer.
-    """
+    name: _Name = msgspec.field(name="class")
+    count: Annotated[int, msgspec.Meta(ge=1)]
 
-    name: str
-    count: int = 1
-    color: str | None = None
+
+class Clause(Exclusion, frozen=True, omit_defaults=True):
+    """Objects that must be there: at least `count` of the class, of that color, in that place."""
+
+    color: _Name | None = None
     position: Position | None = None
 
-    def __post_init__(self) -> None:
-        _check_named_count(self.name, self.count)
-        if self.color is not None and not _is_text(self.color):
-            raise ValueError(f"color: the name of a color is expected, got {self.color!r}")
 
-
-@dataclass(frozen=True)
-class Exclusion:
-    """Objects that must not be there: `count` or more of class `name`.
-
-    Raises ValueError when the name is empty or the count is not a positive integer.
-    """
-
-    name: str
-    count: int
-
-    def __post_init__(self) -> None:
-        _check_named_count(self.name, self.count)
-
-
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """Requirements of a right image: all that is included, nothing that is excluded.
 
-    Raises ValueError for an unknown task, for no included clause, and for a position that points to
-    its own or a later clause: a target is judged before what is placed by it.
+    Raises ValueError for a position that points to its own or a later clause: a target is judged
+    before what is placed by it.
     """
 
-    task: Task
-    include: tuple[Clause, ...]
+    task: Task = msgspec.field(name="tag")
+    include: Annotated[tuple[Clause, ...], msgspec.Meta(min_length=1)]
     exclude: tuple[Exclusion, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ValueError(f"tag: {unknown_name('task', str(self.task), TASKS)}")
-        if not self.include:
-            raise ValueError("include: at least one clause is expected, got none")
         for index, clause in enumerate(self.include):
             if clause.position is not None and clause.position.target >= index:
                 raise ValueError(
@@ -106,76 +73,19 @@ def parse_prompt(metadata: Mapping[str, Any]) -> Prompt:
 
     metadata: as in a line of GenEval's `evaluation_metadata.jsonl`: "tag", "include" and, where
     there is one, "exclude"; other fields are not read.
-    Raises ValueError naming the field.
+    Raises ValueError naming the field, also for one that no clause has: a misspelt one would be a
+    demand that is never made.
     """
-    if "tag" not in metadata:
-        raise ValueError(f"tag: missing; one of {', '.join(TASKS)} is expected")
-    parsed: dict[str, list[Any]] = {"include": [], "exclude": []}
-    given = {"include": metadata.get("include"), "exclude": metadata.get("exclude", [])}
-    for key, clauses in given.items():
-        if not isinstance(clauses, list | tuple):
-            actual = "missing" if clauses is None else f"got {clauses!r}"
-            raise ValueError(f"{key}: a list of clauses is expected, {actual}")  # noqa: TRY004 - every wrong prompt is a ValueError to the caller
-        for index, fields in enumerate(clauses):
-            try:
-                parsed[key].append(_parse_clause(fields, excluded=key == "exclude"))
-            except ValueError as error:
-                raise ValueError(f"{key}[{index}]: {error}") from error
-    return Prompt(metadata["tag"], tuple(parsed["include"]), tuple(parsed["exclude"]))
-
-
-def _parse_clause(fields: object, *, excluded: bool) -> Clause | Exclusion:
-    if not isinstance(fields, Mapping):
-        raise ValueError(  # noqa: TRY004 - as above
-            f"an object with the fields class and count is expected, got {fields!r}"
-        )
-    for name in ("class", "count"):
-        if name not in fields:
-            raise ValueError(f"{name}: missing")
-    allowed = _EXCLUSION_FIELDS if excluded else _CLAUSE_FIELDS
-    for name in fields:  # a misspelt one would be a demand that is never made
-        if name not in allowed:
-            raise ValueError(unknown_name("field", str(name), allowed))
-    if excluded:
-        return Exclusion(fields["class"], fields["count"])
-    position = fields.get("position")
-    if position is not None and not (isinstance(position, Sequence) and len(position) == 2):
-        raise ValueError(f"position: [relation, index of a clause] is expected, got {position!r}")
-    relation = None if position is None else Position(*position)
-    return Clause(fields["class"], fields["count"], fields.get("color"), relation)
+    try:
+        return msgspec.convert(dict(metadata), Prompt)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
 
 
 def prompt_metadata(prompt: Prompt) -> dict[str, Any]:
     """A prompt's metadata as built-in types, fields in the order of the published file."""
-    include: list[dict[str, Any]] = []
-    for clause in prompt.include:
-        fields: dict[str, Any] = {"class": clause.name, "count": clause.count}
-        if clause.color is not None:
-            fields["color"] = clause.color
-        if clause.position is not None:
-            fields["position"] = [clause.position.relation, clause.position.target]
-        include.append(fields)
-    metadata: dict[str, Any] = {"tag": prompt.task, "include": include}
-    if prompt.exclude:
-        metadata["exclude"] = [
-            {"class": clause.name, "count": clause.count} for clause in prompt.exclude
-        ]
+    metadata: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(prompt))
     return metadata
-
-
-def _check_named_count(name: object, count: object) -> None:
-    if not _is_text(name):
-        raise ValueError(f"class: the name of a class is expected, got {name!r}")
-    if not _is_whole(count) or count < 1:
-        raise ValueError(f"count: a whole number from 1 is expected, got {count!r}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -183,14 +93,10 @@ class PromptAtom:
     """One demand of a prompt.
 
     kind: of the fact, one of `metrics.facts.KINDS`.
-    words: for people, such as "red bench"; with the kind unique within a prompt.
-    demand: a prompt that an image is right for where it meets this demand; see `judge`.
     clause, target: the clauses that it is about; the target of a relation alone.
     """
 
     kind: str
-    words: str
-    demand: Prompt
     clause: Clause
     target: Clause | None = None
 
@@ -203,29 +109,19 @@ def prompt_atoms(prompt: Prompt) -> tuple[PromptAtom, ...]:
               clauses of one object that exclude nothing
     color     as many as the clause says have its color
     relation  they stand where the clause says
-
-    An image that is right for the prompt meets all of them. One that meets all of them may still be
-    wrong, where a relation holds to a target that lacks its color.
     """
-    atoms: dict[tuple[str, str], PromptAtom] = {}
-
-    def add(kind: str, words: str, demand: Prompt, target: Clause | None = None) -> None:
-        atoms[kind, words] = PromptAtom(kind, words, demand, clause, target)
-
+    atoms: dict[tuple[object, ...], PromptAtom] = {}
     for clause in prompt.include:
         name, count = clause.name, clause.count
-        excluded = tuple(own for own in prompt.exclude if own.name == name)
-        add("object", name, Prompt(prompt.task, (Clause(name),)))
-        if count > 1 or excluded:
-            add("count", f"{count} {name}", Prompt(prompt.task, (Clause(name, count),), excluded))
+        atoms["object", name] = PromptAtom("object", clause)
+        if count > 1 or any(own.name == name for own in prompt.exclude):
+            atoms["count", count, name] = PromptAtom("count", clause)
         if clause.color is not None:
-            colored = Prompt(prompt.task, (Clause(name, count, clause.color),))
-            add("color", f"{clause.color} {name}", colored)
+            atoms["color", clause.color, name] = PromptAtom("color", clause)
         if clause.position is not None:
-            target, relation = prompt.include[clause.position.target], clause.position.relation
-            placed = Clause(name, count, position=Position(relation, 0))
-            demand = Prompt(prompt.task, (Clause(target.name, target.count), placed))
-            add("relation", f"{name} {relation} {target.name}", demand, target)
+            target = prompt.include[clause.position.target]
+            key = ("relation", name, clause.position.relation, target.name)
+            atoms[key] = PromptAtom("relation", clause, target)
     return tuple(atoms.values())
 
 

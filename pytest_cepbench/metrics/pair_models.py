@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, inf, log
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.metrics.battles import BattleTable, FloatArray, IntArray
 
@@ -120,22 +120,6 @@ class FittedRatings:
         return ranks_of(self.ratings, max_t_intervals(self.covariance, confidence=confidence))
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """Log-probabilities of verdicts, their first and second derivatives: (n,) each.
-
-    x: by the difference of the ratings.
-    s: by the log of the tie parameter.
-    """
-
-    value: FloatArray
-    x: FloatArray
-    s: FloatArray
-    xx: FloatArray
-    xs: FloatArray
-    ss: FloatArray
-
-
 def fit_ratings(table: BattleTable) -> FittedRatings:
     """Fit the ratings by maximum likelihood.
 
@@ -152,166 +136,97 @@ def fit_ratings(table: BattleTable) -> FittedRatings:
         )
     from scipy.optimize import minimize
 
-    problem = _Problem(table)
-    start = np.zeros(problem.size)
-    result = minimize(
-        problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
-    )
-    fitted: FloatArray = result.x
-    # An order effect without limit would explain the verdicts best where the likelihood is all but
-    # flat, in one direction or in both; the tie parameter is the last.
-    try:
-        variance = np.linalg.inv(problem.hessian(fitted))[-2, -2]
-    except np.linalg.LinAlgError:
-        variance = inf
-    if not 0 <= variance <= _FLAT:
+    ties = np.isin(table.grades, (1, 2))
+    regularized = _is_separated(table) or bool(ties.all() or not ties.any())
+    size, count = len(table.models), len(table)
+    # (M, M - 1) with orthonormal columns that sum to 0.
+    contrasts: FloatArray = np.linalg.svd(np.eye(size) - 1 / size)[0][:, : size - 1]
+    signs = np.zeros((count, size))
+    rows = np.arange(count)
+    signs[rows, table.first], signs[rows, table.second] = 1.0, -1.0
+    design = np.hstack([signs @ contrasts, np.ones((count, 1))])
+    if np.linalg.matrix_rank(design) < size:
         raise ValueError(_OPEN)
-    covariance = _covariance(problem, table, fitted)
-    contrasts = problem.contrasts
-    count = contrasts.shape[1]
-    ratings = contrasts @ fitted[:count]
+    grades, weights = table.grades, table.weights
+    if regularized:  # each verdict of each model against an average one, in no order
+        average = np.tile(np.hstack([contrasts, np.zeros((size, 1))]), (4, 1))
+        design = np.concatenate([design, average])
+        grades = np.concatenate([grades, np.repeat([0, 1, 2, 3], size)])
+        weights = np.concatenate([weights, np.full(len(average), _RIDGE / 4)])
+    # Parameters: M - 1 contrasts of ratings, delta, log of the tie parameter.
+    data = (design, grades, weights)
+    result = minimize(
+        lambda p: -_likelihood(p, *data)[0],
+        np.zeros(size + 1),
+        jac=lambda p: -_likelihood(p, *data)[1].sum(axis=0),
+        hess=lambda p: -_likelihood(p, *data)[2],
+        method="trust-exact",
+    )
+    _, scores, second = _likelihood(result.x, *data)
+    # An order effect without limit would explain the verdicts best where the likelihood is all but
+    # flat, in one direction or in both.
+    try:
+        inverse = np.linalg.inv(-second)
+    except np.linalg.LinAlgError:
+        raise ValueError(_OPEN) from None
+    if not 0 <= inverse[-2, -2] <= _FLAT:
+        raise ValueError(_OPEN)
+    # The sandwich means nothing with fewer questions than parameters. Below twice as many the
+    # battles of a question count as copies of one another, which errs on the careful side.
+    sizes = np.bincount(table.questions, weights=table.weights)
+    if len(sizes) < 2 * len(inverse):
+        covariance = inverse * max(float(sizes.max()), 1.0)
+    else:
+        by_question = np.zeros((len(sizes), len(inverse)))
+        np.add.at(by_question, table.questions, scores[:count])
+        covariance = inverse @ (by_question.T @ by_question) @ inverse
     return FittedRatings(
         models=table.models,
-        ratings=ratings,
-        covariance=contrasts @ covariance[:count, :count] @ contrasts.T,
-        order_effect=float(fitted[count]),
-        order_error=float(np.sqrt(covariance[count, count])),
-        tie=float(fitted[-1]),
-        loss=problem.loss_of_verdicts(fitted),
-        regularized=problem.regularized,
+        ratings=contrasts @ result.x[: size - 1],
+        covariance=contrasts @ covariance[: size - 1, : size - 1] @ contrasts.T,
+        order_effect=float(result.x[-2]),
+        order_error=float(np.sqrt(covariance[-2, -2])),
+        tie=float(result.x[-1]),
+        loss=-_likelihood(result.x, design[:count], grades[:count], weights[:count])[0],
+        regularized=regularized,
     )
-
-
-def _covariance(problem: _Problem, table: BattleTable, fitted: FloatArray) -> FloatArray:
-    """(P, P) of the parameters: the sandwich, clustered by question.
-
-    It means nothing with fewer questions than parameters. Below twice as many the battles of a
-    question count as copies of one another, which errs on the careful side.
-    """
-    inverse = np.asarray(np.linalg.inv(problem.hessian(fitted)), dtype=np.float64)
-    sizes = np.bincount(table.questions, weights=table.weights)
-    count = len(sizes)
-    if count < 2 * problem.size:
-        return inverse * max(float(sizes.max()), 1.0)
-    scores = np.zeros((count, problem.size))
-    np.add.at(scores, table.questions, problem.scores(fitted))
-    sandwich: FloatArray = inverse @ (scores.T @ scores) @ inverse
-    return sandwich
-
-
-class _Problem:
-    """The likelihood of a table.
-
-    Parameters: M - 1 contrasts of ratings, delta, log of the tie.
-    """
-
-    def __init__(self, table: BattleTable) -> None:
-        ties = np.isin(table.grades, (1, 2))
-        self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
-        size = len(table.models)
-        # (M, M - 1) with orthonormal columns that sum to 0.
-        self.contrasts: FloatArray = np.linalg.svd(np.eye(size) - 1 / size)[0][:, : size - 1]
-        signs = np.zeros((len(table), size))
-        rows = np.arange(len(table))
-        signs[rows, table.first], signs[rows, table.second] = 1.0, -1.0
-        self.design = np.hstack([signs @ self.contrasts, np.ones((len(table), 1))])
-        if np.linalg.matrix_rank(self.design) < self.design.shape[1]:
-            raise ValueError(_OPEN)
-        self.size = self.design.shape[1] + 1
-        self.weights = table.weights
-        self.grades = table.grades
-
-    def _terms(self, parameters: FloatArray) -> _Terms:
-        return _terms(self.design @ parameters[:-1], float(parameters[-1]), self.grades)
-
-    def loss_of_verdicts(self, parameters: FloatArray) -> float:
-        """Negative log-likelihood without the ridge."""
-        return float(-self.weights @ self._terms(parameters).value)
-
-    def loss(self, parameters: FloatArray) -> float:
-        """What is minimized."""
-        value = self.loss_of_verdicts(parameters)
-        if self.regularized:
-            terms, _ = self._ridge(parameters)
-            value -= float(_RIDGE / 4 * terms.value.sum())
-        return value
-
-    def scores(self, parameters: FloatArray) -> FloatArray:
-        """(n, P) gradient of each verdict's log-likelihood."""
-        terms = self._terms(parameters)
-        rows = np.hstack([self.design * terms.x[:, None], terms.s[:, None]])
-        scores: FloatArray = rows * self.weights[:, None]
-        return scores
-
-    def gradient(self, parameters: FloatArray) -> FloatArray:
-        """(P,) of the loss."""
-        gradient: FloatArray = -self.scores(parameters).sum(axis=0)
-        if self.regularized:
-            terms, design = self._ridge(parameters)
-            gradient[:-1] -= _RIDGE / 4 * design.T @ terms.x
-            gradient[-1] -= _RIDGE / 4 * terms.s.sum()
-        return gradient
-
-    def hessian(self, parameters: FloatArray) -> FloatArray:
-        """(P, P) of the loss."""
-        hessian = _second(self._terms(parameters), self.design, self.weights)
-        if self.regularized:
-            terms, design = self._ridge(parameters)
-            hessian += _second(terms, design, np.full(len(design), _RIDGE / 4))
-        return hessian
-
-    def _ridge(self, parameters: FloatArray) -> tuple[_Terms, FloatArray]:
-        """Each verdict of each model against an average one, in no order."""
-        size = len(self.contrasts)
-        design = np.zeros((4 * size, self.size - 1))
-        design[:, : size - 1] = np.tile(self.contrasts, (4, 1))
-        grades = np.repeat([0, 1, 2, 3], size)
-        return _terms(design @ parameters[:-1], float(parameters[-1]), grades), design
-
-
-def _second(terms: _Terms, design: FloatArray, weights: FloatArray) -> FloatArray:
-    size = design.shape[1] + 1
-    hessian = np.empty((size, size))
-    hessian[:-1, :-1] = -(design * (weights * terms.xx)[:, None]).T @ design
-    hessian[:-1, -1] = hessian[-1, :-1] = -design.T @ (weights * terms.xs)
-    hessian[-1, -1] = -weights @ terms.ss
-    return hessian
 
 
 _INTERVALS = np.array([(-inf, -1), (-1, 0), (0, 1), (1, inf)])
 """Ends of each verdict, in t: A below x - t, Tie(A) to x, Tie(B) to x + t, B beyond."""
 
 
-def _terms(x: FloatArray, s: float, grades: IntArray) -> _Terms:
-    """A verdict is an interval of a logistic variable; t = e^s sets its ends."""
-    t = exp(s)
-    low, high = _INTERVALS[grades].T
-    lower, upper = _logistic(x, t, low), _logistic(x, t, high)
-    p = np.maximum(upper[0] - lower[0], 1e-300)
-    by_x = (upper[1] - lower[1]) / p
-    by_t = (_scaled(upper[1], high) - _scaled(lower[1], low)) / p
-    by_xx = (upper[2] - lower[2]) / p - by_x**2
-    by_xt = (_scaled(upper[2], high) - _scaled(lower[2], low)) / p - by_x * by_t
-    by_tt = (_scaled(upper[2], high**2) - _scaled(lower[2], low**2)) / p - by_t**2
-    return _Terms(np.log(p), by_x, by_t * t, by_xx, by_xt * t, by_tt * t**2 + by_t * t)
+def _likelihood(
+    parameters: FloatArray, design: FloatArray, grades: IntArray, weights: FloatArray
+) -> tuple[float, FloatArray, FloatArray]:
+    """The log-likelihood of verdicts, its gradient by verdict (n, P), its Hessian (P, P).
 
-
-def _logistic(
-    x: FloatArray, t: float, end: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The logistic function at x + end * t with two derivatives; 0 and 1 at ends without bound."""
+    A verdict is an interval of a logistic variable; t = e^s sets its ends.
+    """
     from scipy.special import expit
 
-    finite = np.isfinite(end)
-    value = expit(np.where(finite, x + np.where(finite, end, 0) * t, end))
-    slope = value * (1 - value)
-    return value, slope, slope * (1 - 2 * value)
+    x, t = design @ parameters[:-1], exp(parameters[-1])
 
+    def end(place: int) -> tuple[Any, ...]:
+        """The logistic function at an end, with its derivatives by x, t, xx, xt and tt."""
+        factor = _INTERVALS[grades, place]
+        finite = np.isfinite(factor)
+        value = expit(np.where(finite, x + np.where(finite, factor, 0) * t, factor))
+        factor = np.where(finite, factor, 0)  # the derivatives are 0 at an end without bound
+        slope = value * (1 - value)
+        bend = slope * (1 - 2 * value)
+        return value, slope, slope * factor, bend, bend * factor, bend * factor**2
 
-def _scaled(derivative: FloatArray, factor: FloatArray) -> FloatArray:
-    """Their product; 0 at an end without bound, where the derivative is 0."""
-    product: FloatArray = derivative * np.where(np.isfinite(factor), factor, 0)
-    return product
+    p, *parts = (high - low for low, high in zip(end(0), end(1), strict=True))
+    p = np.maximum(p, 1e-300)
+    by_x, by_t, by_xx, by_xt, by_tt = (part / p for part in parts)
+    by_xx, by_xt, by_tt = by_xx - by_x**2, by_xt - by_x * by_t, by_tt - by_t**2
+    scores = np.hstack([design * by_x[:, None], (by_t * t)[:, None]]) * weights[:, None]
+    hessian = np.empty((scores.shape[1], scores.shape[1]))
+    hessian[:-1, :-1] = (design * (weights * by_xx)[:, None]).T @ design
+    hessian[:-1, -1] = hessian[-1, :-1] = design.T @ (weights * by_xt * t)
+    hessian[-1, -1] = weights @ (by_tt * t**2 + by_t * t)
+    return float(weights @ np.log(p)), scores, hessian
 
 
 def _is_separated(table: BattleTable) -> bool:
@@ -319,24 +234,17 @@ def _is_separated(table: BattleTable) -> bool:
 
     Raises ValueError where the models fall into groups that never met.
     """
-    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    size = len(table.models)
-
-    def groups(won: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_], connection: str) -> int:
-        rows = np.concatenate([table.first[won], table.second[lost]])
-        columns = np.concatenate([table.second[won], table.first[lost]])
-        graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
-        count, labels = connected_components(graph, connection=connection)
-        if connection == "weak" and count > 1:
-            apart = [name for name, label in zip(table.models, labels, strict=True) if label]
-            raise ValueError(
-                f"{', '.join(apart)} never met {table.models[0]} or a model that did: they cannot "
-                "be ranked together"
-            )
-        return int(count)
-
-    everything = np.ones(len(table), dtype=bool)
-    groups(everything, everything, "weak")
-    return groups(table.grades < 3, table.grades > 0, "strong") > 1
+    won, lost = table.grades < 3, table.grades > 0
+    beat = np.zeros((len(table.models), len(table.models)))  # or did not lose for sure
+    beat[table.first[won], table.second[won]] = 1
+    beat[table.second[lost], table.first[lost]] = 1
+    count, labels = connected_components(beat, connection="weak")
+    if count > 1:
+        apart = [name for name, label in zip(table.models, labels, strict=True) if label]
+        raise ValueError(
+            f"{', '.join(apart)} never met {table.models[0]} or a model that did: they cannot be "
+            "ranked together"
+        )
+    return int(connected_components(beat, connection="strong")[0]) > 1

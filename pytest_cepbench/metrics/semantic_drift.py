@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import exp, sqrt
+from dataclasses import dataclass
+from math import exp
 from typing import Any, get_args
 
 import numpy as np
@@ -95,29 +95,19 @@ _ROUNDING = 1e-12  # similarities are not told apart below this
 class DriftRate:
     """The fit of S(g) = a * exp(-b * g) + c to the curve of one mapping.
 
-    points: generations fitted.
     a, b, c: b is the rate per generation, c the level at the end, a the height above it,
     extrapolated to g = 0; all None where the curve identifies no rate.
-    a_error, b_error, c_error: standard errors of the linearised fit.
     low, high: profile interval of b at the level of confidence; an end is None where no rate on
     that side fits markedly worse.
-    residual: root mean square of what the best fit leaves, None where nothing was fitted.
-    converged: whether the sum of squares has its minimum inside the bounds of b.
     reason: why there is no rate, in words; empty where there is one.
     """
 
-    points: int
     confidence: float
     a: float | None = None
     b: float | None = None
     c: float | None = None
-    a_error: float | None = None
-    b_error: float | None = None
-    c_error: float | None = None
     low: float | None = None
     high: float | None = None
-    residual: float | None = None
-    converged: bool = False
     reason: str = ""
 
     def __str__(self) -> str:
@@ -125,8 +115,7 @@ class DriftRate:
             return f"no rate, {self.reason}"
         return (
             f"b = {self.b:.4g} per generation ({self.confidence:.0%}: {self.low:.4g} to "
-            f"{self.high:.4g}), a = {self.a:.4g} ± {self.a_error:.2g}, "
-            f"c = {self.c:.4g} ± {self.c_error:.2g}"
+            f"{self.high:.4g}), a = {self.a:.4g}, c = {self.c:.4g}"
         )
 
 
@@ -151,9 +140,8 @@ def fit_drift_rate(
 
     There is no rate with fewer than 4 points, of a flat curve, when the smallest sum of squares
     lies at a bound, when the interval reaches one (then a straight line, a single step or plain
-    noise explains the curve as well, and the covariance of the fit is close to singular), when its
-    ends differ by more than a factor of 10, for a curve that rises, or that levels off outside
-    [-1, 1].
+    noise explains the curve as well), when its ends differ by more than a factor of 10, for a curve
+    that rises, or that levels off outside [-1, 1].
 
     Source: none of the papers. The Telephone Game's authors have used two definitions in their
     code, first the mean of the successive differences of S, later this exponential fitted without
@@ -162,108 +150,6 @@ def fit_drift_rate(
     raise.
     Raises ValueError for generations that do not ascend, or a curve that does not fit them.
     """
-    x, s = _checked(generations, curve)
-    quantile = t_upper_quantile((1 - confidence) / 2, max(1, len(x) - 3))
-    if len(x) < FEWEST_POINTS:
-        reason = f"a rate needs at least {FEWEST_POINTS} generations, the curve has {len(x)}"
-        return DriftRate(len(x), confidence, reason=reason)
-    if np.ptp(s) < _ROUNDING:
-        return DriftRate(len(x), confidence, residual=0.0, reason="the curve is flat")
-    profile = _Profile(x, s)
-    rates = np.geomspace(_SLOWEST / x[-1], _FASTEST / max(x[0], np.diff(x).min()), _GRID)
-    tried = rates
-    for _ in range(_ZOOMS):  # the smallest sum of squares: on the grid, then between its neighbours
-        i = int(profile.squares(tried).argmin())
-        tried = np.geomspace(tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)], _ZOOM)
-    best = float(tried[_ZOOM // 2])
-    squares = float(profile.squares(np.array([best]))[0])
-    allowed = max(squares, len(x) * _ROUNDING**2) * (1 + quantile**2 / (len(x) - 3))
-    low, high = _interval(profile, rates, best, allowed)
-    inside = bool(rates[0] * 1.001 < best < rates[-1] / 1.001)
-    a, c = profile.linear_part(best)
-    doubts = (
-        (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
-        (a <= 0, "the curve rises: similarity grows with the generations"),
-        (low is None, "a straight line fits as well: there is no bend to tell a rate from"),
-        (high is None, "the curve falls in one step and then stays: any faster rate fits as well"),
-        (
-            low is not None and high is not None and high > LARGEST_RATIO * low,
-            f"the rate is known no better than to a factor of {LARGEST_RATIO:g}",
-        ),
-        (abs(c) > 1, f"the curve would level off at {c:.3g}, where no similarity is"),
-    )
-    fit = DriftRate(
-        points=len(x),
-        confidence=confidence,
-        low=low,
-        high=high,
-        residual=sqrt(squares / len(x)),
-        converged=inside,
-        reason=next((reason for holds, reason in doubts if holds), ""),
-    )
-    if fit.reason:
-        return fit
-    # Standard errors from the curve's derivatives by a, b and c.
-    decay = np.exp(-best * x)
-    slopes = np.stack([decay, -a * x * decay, np.ones_like(x)], axis=1)
-    scale = np.linalg.norm(slopes, axis=0)
-    inverse = np.linalg.inv(np.linalg.qr(slopes / scale).R)
-    errors = sqrt(squares / (len(x) - 3)) * np.linalg.norm(inverse, axis=1) / scale
-    a_error, b_error, c_error = errors.tolist()
-    return replace(fit, a=a, b=best, c=c, a_error=a_error, b_error=b_error, c_error=c_error)
-
-
-@dataclass(frozen=True)
-class _Profile:
-    """Residuals of the curve s(x) from an exponential whose a and c are best for its rate."""
-
-    x: Array
-    s: Array
-
-    def squares(self, rates: Array) -> Array:
-        """Sum of squares at each rate."""
-        shape = self._shape(rates)
-        centred = shape - shape.mean(axis=1, keepdims=True)
-        fall = self.s - self.s.mean()
-        height = centred @ fall / (centred * centred).sum(axis=1)
-        left: Array = ((fall - height[:, None] * centred) ** 2).sum(axis=1)
-        return left
-
-    def linear_part(self, rate: float) -> tuple[float, float]:
-        """Best a and c at one rate."""
-        shape = self._shape(np.array([rate]))[0]
-        centred = shape - shape.mean()
-        height = float(centred @ (self.s - self.s.mean()) / (centred @ centred))
-        level = float(self.s.mean()) - height * (1 + float(shape.mean()))
-        return height * exp(rate * self.x[0]), level
-
-    def _shape(self, rates: Array) -> Array:
-        # Counted from the first point and less 1, so that slow rates do not lose their digits.
-        shape: Array = np.expm1(-rates[:, None] * (self.x - self.x[0]))
-        return shape
-
-
-def _interval(
-    profile: _Profile, rates: Array, best: float, allowed: float
-) -> tuple[float | None, float | None]:
-    """Ends of the rates whose sum of squares is allowed; None for an end beyond the bounds."""
-    fits = rates[profile.squares(rates) <= allowed]
-    first, last = min([best, *fits]), max([best, *fits])
-    below, above = rates[rates < first], rates[rates > last]
-    low = _crossing(profile, first, below[-1], allowed) if len(below) else None
-    high = _crossing(profile, last, above[0], allowed) if len(above) else None
-    return low, high
-
-
-def _crossing(profile: _Profile, inside: float, outside: float, allowed: float) -> float:
-    for _ in range(_ZOOMS):
-        rates = np.geomspace(inside, outside, _ZOOM)
-        i = int((profile.squares(rates[1:]) > allowed).argmax()) + 1
-        inside, outside = rates[i - 1], rates[i]
-    return float(inside)
-
-
-def _checked(generations: Sequence[int], curve: Sequence[float]) -> tuple[Array, Array]:
     x, s = np.asarray(generations, dtype=np.float64), np.asarray(curve, dtype=np.float64)
     if x.ndim != 1 or x.shape != s.shape:
         raise ValueError(f"expected one similarity per generation, got {s.shape} for {x.shape}")
@@ -271,4 +157,54 @@ def _checked(generations: Sequence[int], curve: Sequence[float]) -> tuple[Array,
         raise ValueError(f"expected ascending generations of at least 0, got {x.tolist()}")
     if not (np.abs(s) <= 1).all():
         raise ValueError(f"expected similarities in [-1, 1], got {s.tolist()}")
-    return x, s
+    quantile = t_upper_quantile((1 - confidence) / 2, max(1, len(x) - 3))
+    if len(x) < FEWEST_POINTS:
+        reason = f"a rate needs at least {FEWEST_POINTS} generations, the curve has {len(x)}"
+        return DriftRate(confidence, reason=reason)
+    if np.ptp(s) < _ROUNDING:
+        return DriftRate(confidence, reason="the curve is flat")
+    fall = s - s.mean()
+
+    def fit(rates: Array) -> tuple[Array, Array, Array]:
+        """Sum of squares at each rate, with the best a (at the first point) and c."""
+        # Counted from the first point and less 1, so that slow rates do not lose their digits.
+        shape = np.expm1(-rates[:, None] * (x - x[0]))
+        centred = shape - shape.mean(axis=1, keepdims=True)
+        height = centred @ fall / (centred * centred).sum(axis=1)
+        left = ((fall - height[:, None] * centred) ** 2).sum(axis=1)
+        return left, height, s.mean() - height * (1 + shape.mean(axis=1))
+
+    def crossing(inside: float, outside: float) -> float:
+        """The last rate on the way out that is allowed."""
+        for _ in range(_ZOOMS):
+            between = np.geomspace(inside, outside, _ZOOM)
+            i = int((fit(between[1:])[0] > allowed).argmax()) + 1
+            inside, outside = between[i - 1], between[i]
+        return float(inside)
+
+    rates = np.geomspace(_SLOWEST / x[-1], _FASTEST / max(x[0], np.diff(x).min()), _GRID)
+    tried = rates
+    for _ in range(_ZOOMS):  # the smallest sum of squares: on the grid, then between its neighbours
+        i = int(fit(tried)[0].argmin())
+        tried = np.geomspace(tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)], _ZOOM)
+    best = float(tried[_ZOOM // 2])
+    squares, height, level = (float(own[0]) for own in fit(np.array([best])))
+    allowed = max(squares, len(x) * _ROUNDING**2) * (1 + quantile**2 / (len(x) - 3))
+    a, c = height * exp(best * x[0]), level
+    fits = [best, *rates[fit(rates)[0] <= allowed].tolist()]
+    below, above = rates[rates < min(fits)], rates[rates > max(fits)]
+    low = crossing(min(fits), below[-1]) if len(below) else None
+    high = crossing(max(fits), above[0]) if len(above) else None
+    wide = low is not None and high is not None and high > LARGEST_RATIO * low
+    doubts = (
+        (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
+        (a <= 0, "the curve rises: similarity grows with the generations"),
+        (low is None, "a straight line fits as well: there is no bend to tell a rate from"),
+        (high is None, "the curve falls in one step and then stays: any faster rate fits as well"),
+        (wide, f"the rate is known no better than to a factor of {LARGEST_RATIO:g}"),
+        (abs(c) > 1, f"the curve would level off at {c:.3g}, where no similarity is"),
+    )
+    reason = next((reason for holds, reason in doubts if holds), "")
+    if reason:
+        return DriftRate(confidence, low=low, high=high, reason=reason)
+    return DriftRate(confidence, a, best, c, low, high)

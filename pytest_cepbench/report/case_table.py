@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.measurement import rounded
 from pytest_cepbench.gate.sensitivity import Range
+from pytest_cepbench.metrics.facts import FactKind, Facts
 from pytest_cepbench.report.number_format import (
     bounds_of,
     bounds_used,
@@ -24,8 +25,6 @@ from pytest_cepbench.report.number_format import (
 from pytest_cepbench.report.result import (
     AnswerShown,
     CaseResult,
-    FactKindShown,
-    FactsShown,
     StepShown,
 )
 
@@ -252,7 +251,7 @@ _ROLE_STEPS = {"describer": "description", "generator": "drawing"}
 _ARTIFACTS = {"describer": "text", "generator": "picture"}
 
 
-def fact_table(facts: FactsShown) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def fact_table(facts: Facts) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Heads, and cells of each kind of facts, and of all where there are several.
 
     n, the share right at the last generation, half-life in generations, and of the facts that are
@@ -265,7 +264,7 @@ def fact_table(facts: FactsShown) -> tuple[tuple[str, ...], list[tuple[str, ...]
         (
             printable(kind.kind) or "all kinds",
             str(kind.facts),
-            "-" if not kind.curve or kind.curve[-1] is None else percent(kind.curve[-1]),
+            percent(kind.curve[-1]),
             _half_life(kind),
             *(percent(loss.lost / loss.right) if loss.right else "-" for loss in kind.losses),
         )
@@ -274,10 +273,8 @@ def fact_table(facts: FactsShown) -> tuple[tuple[str, ...], list[tuple[str, ...]
     return heads, rows
 
 
-def _half_life(kind: FactKindShown) -> str:
+def _half_life(kind: FactKind) -> str:
     """A half-life with its interval, or how long the chain saw less than half go."""
-    if not kind.curve:
-        return "-"
     value, low, high = (
         f"over {kind.last}" if end is None else f"{end:.1f}"
         for end in (kind.half_life, kind.low, kind.high)
@@ -287,7 +284,7 @@ def _half_life(kind: FactKindShown) -> str:
     return f"{value} ({low} to {high})"
 
 
-def loses_most(facts: FactsShown) -> str:
+def loses_most(facts: Facts) -> str:
     """The role of which a step loses more facts, in a sentence; empty where it cannot be said."""
     shares = [(loss.lost / loss.right, loss) for loss in facts.every.losses if loss.right]
     if len(shares) < 2:
@@ -304,16 +301,15 @@ def fact_lines(results: Iterable[CaseResult]) -> list[str]:
     lines = []
     for result in results:
         facts = result.shown.facts
-        if facts is None or not facts.every.curve or facts.every.curve[-1] is None:
+        if facts is None:
             continue
         right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
         parts = [f"{right} after {counted(facts.generations[-1], 'generation')}"]
-        if any(loss.lost or loss.wrong for loss in facts.every.losses) or facts.unanswered:
+        if any(loss.lost or loss.wrong for loss in facts.every.losses):
             first = min(facts.kinds, key=lambda kind: (kind.half_life or inf, *kind.curve[-1:]))
             parts += [
                 f"half-life of {printable(first.kind)}, the shortest: {_half_life(first)}",
                 loses_most(facts),
-                f"{facts.unanswered} answers are missing" if facts.unanswered else "",
             ]
         line = f"facts of {result.suite} {result.part} [{result.metric}]: "
         lines.append(printable(line + "; ".join(filter(None, parts)), 700))

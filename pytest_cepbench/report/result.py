@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_cepbench.gate import Judgement, Measurement, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import BY_THRESHOLD, REFUSED
-from pytest_cepbench.metrics.fact_losses import RoleLoss
+from pytest_cepbench.metrics.facts import Facts
 from pytest_cepbench.models.protocols import Usage
 
 
@@ -210,45 +210,6 @@ class SeriesShown(msgspec.Struct, frozen=True):
     baseline: int | None = None
 
 
-class FactKindShown(msgspec.Struct, frozen=True):
-    """What became of the facts of one kind, or of all of them.
-
-    kind: empty for all kinds together.
-    facts: how many there are, over all samples.
-    curve: share that is right at each generation; None where none was answered.
-    last: the last generation that was checked.
-    half_life: generations until half of them are gone; None for more than `last`.
-    low, high: ends of its 95 % interval; None for more than `last`.
-    losses: what each role loses.
-    """
-
-    kind: str
-    facts: int
-    curve: list[float | None] = []
-    last: int = 0
-    half_life: float | None = None
-    low: float | None = None
-    high: float | None = None
-    losses: list[RoleLoss] = []
-
-
-class FactsShown(msgspec.Struct, frozen=True):
-    """What became of the facts of a case's samples along their chains.
-
-    generations: that were checked.
-    precision: whether what an artifact claims beyond the facts counts.
-    unanswered: answers that checkers did not give.
-    every: the facts of all kinds.
-    kinds: of each kind.
-    """
-
-    generations: list[int]
-    precision: bool
-    unanswered: int
-    every: FactKindShown
-    kinds: list[FactKindShown]
-
-
 _UNSEEN = "name a judge, or models, that see it: more samples of the same show no more"
 
 
@@ -302,7 +263,7 @@ class Shown(msgspec.Struct, frozen=True):
     curve_reference: CurveShown | None = None
     differences: dict[str, float] = {}
     opponents: str = ""
-    facts: FactsShown | None = None
+    facts: Facts | None = None
 
 
 class CaseResult(msgspec.Struct, frozen=True):

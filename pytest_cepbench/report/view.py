@@ -390,8 +390,7 @@ def _curves(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
             before = None
         quantity = "similarity to the start"
         if result.shown.facts is not None:
-            exact = result.shown.facts.precision
-            quantity = "F1 of facts" if exact else "share of facts that are right"
+            quantity = "F1 of facts"
         elif result.measurement is not None and result.measurement.shares:
             quantity = "share that is right"
         kind = "regressed" if result.verdict == Verdict.REGRESSED else ""

@@ -29,7 +29,6 @@ from pytest_cepbench.gate.sensitivity import largest_drop, range_of
 from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.chain_similarity import SimilarityMeasure, same_answers
-from pytest_cepbench.measures.mapping_drift import MappingMeasure
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.calibration import (
     Announce,
@@ -414,8 +413,7 @@ def _compared(prepared: PreparedCalibration, run: ChainRun) -> dict[tuple[str, M
     tolerances: dict[tuple[str, Modality], float] = {}
     for case in prepared.own.cases:
         measure = run.measures[case.key.metric]
-        similar = isinstance(measure, SimilarityMeasure | MappingMeasure)
-        if not similar or (isinstance(measure, MappingMeasure) and measure.rates):
+        if not isinstance(measure, SimilarityMeasure):
             continue
         own = prepared.policies[case.key].tolerance
         for required in measure.required_features(case):

@@ -27,7 +27,7 @@ from pytest_cepbench.measures.base import (
     strata,
 )
 from pytest_cepbench.measures.cases import Case, Cell, SampleData
-from pytest_cepbench.metrics.fact_losses import FactSummary
+from pytest_cepbench.metrics.facts import Facts
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import HUMAN
 from pytest_cepbench.suites.definition import Suite
@@ -63,7 +63,7 @@ class CaseMeasurement(FreshMeasurement, frozen=True):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     judge: str = ""
-    facts: FactSummary | None = None
+    facts: Facts | None = None
 
 
 _CARRIED = {field.name for field in fields(Measured)} & {*CaseMeasurement.__struct_fields__} - {

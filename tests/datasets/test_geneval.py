@@ -65,10 +65,10 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tag": None}, ": tag: unknown task 'None'"),
-        ({"tag": "objects"}, ": tag: unknown task 'objects'"),
-        ({"include": []}, ": include: at least one clause is expected"),
-        ({"include": [DOG | {"count": 0}]}, r": include\[0\]: count: a whole number from 1"),
+        ({"tag": None}, r": Expected `str`, got `null` - at `\$.tag`"),
+        ({"tag": "objects"}, r": Invalid enum value 'objects' - at `\$.tag`"),
+        ({"include": []}, r": Expected `array` of length >= 1 - at `\$.include`"),
+        ({"include": [DOG | {"count": 0}]}, r": Expected `int` >= 1 - at `\$.include\[0\].count`"),
         ({"include": [DOG | {"color": "cyan"}]}, r": include\[0\]: color: 'cyan' is none of red, "),
         ({"include": [DOG | {"position": ["left of", 0]}]}, r": include\[0\]: position: clause 0"),
         ({"include": [DOG | {"class": "\ud800"}]}, r": '\\ud800' is half of a surrogate"),

@@ -56,11 +56,11 @@ n = 2
 
 
 def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
-    """Each mapping over all samples before the whole, the mean of the four; SDR has none."""
+    """Each mapping over all samples before the whole, the mean of the four."""
     text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')
-    text = text.replace("[metrics.gc]", "[metrics.mcd]\n[metrics.sdr]")
+    text = text.replace("[metrics.gc]", "[metrics.mcd]")
     cases = _cases(tmp_path, text, ("b",), ("a", "b"))
-    own = [f"{mapping}-{metric}" for mapping in MAPPINGS for metric in ("mcd", "sdr")]
+    own = [f"{mapping}-mcd" for mapping in MAPPINGS]
     assert [case.id for case in cases] == [*own, "overall-mcd", "overall-failures"]
     assert {case.categories for case in cases} == {("b", "a")}
 

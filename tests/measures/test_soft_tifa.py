@@ -19,6 +19,7 @@ from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError, U
 from pytest_cepbench.measures.soft_tifa import spellings
 from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites import RoleChoices
 from tests.suites.world import Staged, stage
 
 SUITE = """\
@@ -253,3 +254,123 @@ def test_any_artifact_can_be_asked_about(tmp_path: Path, store: Store, start: st
 def test_answers_are_looked_for_in_every_spelling(answer: str, forms: set[str]) -> None:
     """Those of the released code, but for spaces before them."""
     assert set(spellings(answer)) == forms
+
+
+# -- whether the VQA model can be believed ---------------------------------------------------------
+
+SCENES = """\
+name = "scenes"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 3 }
+questions = "metadata"
+[chain]
+start = "image"
+iterations = 2
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+vqa = "shapes:"
+"""
+
+
+def _by(model: str, text: str = SCENES) -> str:
+    return text.replace('vqa = "shapes:"', f'vqa = "{model}"')
+
+
+CONTROLLED = "[metrics.soft_tifa_am]\n"
+
+FROM_TEXTS = SCENES.replace('"image"\niterations', '"text"\ngenerations')
+
+
+YES, NO, HALF = "shapes:?yes=1", f"{ANSWERERS}:says_no", f"{ANSWERERS}:half"
+
+
+@pytest.mark.parametrize("suite", [SCENES, FROM_TEXTS], ids=["images", "texts"])
+@pytest.mark.parametrize(
+    ("model", "shares"),
+    [
+        (YES, r"\d+ of \d+ about what is present .* and 0 of \d+ about what is absent"),
+        ("shapes:?yes=0.7", r"and 0 of \d+ about what is absent"),
+        (NO, r"0 of \d+ about what is present"),
+        (HALF, r"0 of \d+ about what is present .* and 0 of"),
+    ],
+)
+def test_a_model_that_says_the_same_to_all_measures_nothing(
+    tmp_path: Path, store: Store, model: str, shares: str, suite: str
+) -> None:
+    """Yes to all would be perfect facts, no to all lost ones, one half neither: all are errors."""
+    staged = stage(tmp_path / "suite", _by(model, suite) + CONTROLLED, store)
+    for part in ("overall", "crowded"):
+        with pytest.raises(MeasurementError, match=rf"too few control .* rightly: .*{shares}"):
+            staged.measure(f"{part}-soft_tifa_am")
+
+
+def test_a_usable_model_is_measured_whatever_the_group(tmp_path: Path, store: Store) -> None:
+    """Right three times of four, it is judged by the starts of the whole suite in every case."""
+    staged = stage(tmp_path / "suite", _by(f"{ANSWERERS}:noisy") + CONTROLLED, store)
+    notes = {staged.measure(case).notes[0].partition(";")[0] for case in staged.cases}
+    assert len(staged.cases) == 9
+    assert len(notes) == 1
+    shares = re.findall(r"\((\d+)\.\d%\)", notes.pop())
+    assert all(68 <= int(share) <= 82 for share in shares)
+    assert len(shares) == 2
+
+
+@pytest.mark.parametrize(
+    "suite", [SCENES, FROM_TEXTS.replace("= 2\n", "= 3\n")], ids=["images", "texts"]
+)
+def test_a_collapse_is_measured_and_not_blamed_on_the_model(
+    tmp_path: Path, store: Store, suite: str
+) -> None:
+    """What chains end in may show what controls ask about: a note, with all the tables."""
+    text = suite.replace('describer = "shapes:"', 'describer = "shapes:?collapse=0.5"')
+    staged = stage(tmp_path / "suite", f"{text}{CONTROLLED}generation = 3\n", store)
+    for part in ("overall", "crowded"):
+        measured = staged.measure(f"{part}-soft_tifa_am")
+        assert 0 < measured.value < 0.9
+        known, _, later = measured.notes[0].partition("; ")
+        assert known.count("(100.0%)") == 2
+        assert later.startswith("of what models made, which may show it by now: d")
+    assert "(100.0%)" not in staged.measure("overall-soft_tifa_am").notes[0].partition("; ")[2]
+
+
+def test_yes_to_what_no_start_shows_is_refused(tmp_path: Path, store: Store) -> None:
+    """Starts that are texts say nothing of pictures: there controls about drawings decide."""
+    text = _by(f"{ANSWERERS}:yes_to_pictures", FROM_TEXTS)
+    staged = stage(tmp_path / "suite", text + CONTROLLED, store)
+    with pytest.raises(MeasurementError, match=r"rightly: 0 of \d+ .* in drawings, where at least"):
+        staged.measure("overall-soft_tifa_am")
+
+
+ONE_DRAWING = FROM_TEXTS.replace("= 2\n", "= 1\n")
+
+DRAWS = RoleChoices(model="shapes:", role="generator")
+
+
+def test_a_model_that_reads_no_texts_is_judged_by_drawings(tmp_path: Path, store: Store) -> None:
+    """No start can be asked about in chains from texts: the note says what decides instead."""
+    seeing, blind = (
+        stage(tmp_path / name, _by(model, ONE_DRAWING) + "[metrics.soft_tifa_am]\n", store, DRAWS)
+        for name, model in (
+            ("seeing", f"{ANSWERERS}:looks_only"),
+            ("blind", f"{ANSWERERS}:looks_only?says=yes"),
+        )
+    )
+    measured = seeing.measure("overall-soft_tifa_am")
+    assert measured.value == 1.0
+    assert measured.notes[0].startswith("control questions answered rightly: of what models made")
+    with pytest.raises(MeasurementError, match="in drawings, where at least 60% is expected"):
+        blind.measure("overall-soft_tifa_am")
+
+
+def test_without_controls_the_note_says_what_is_not_known(tmp_path: Path, store: Store) -> None:
+    """The user asked for it: yes to all is measured, and no start is asked about."""
+    staged = stage(tmp_path / "suite", _by(YES) + CONTROLLED + "controls = 0\n", store)
+    measured = staged.measure("overall-soft_tifa_am")
+    assert measured.notes[0].startswith("no control questions were asked: a model that says yes")
+    required = staged.run.measures["soft_tifa_am"].required_features(None)
+    assert all(0 not in features.generations for features in required)

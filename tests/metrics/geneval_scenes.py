@@ -42,13 +42,15 @@ def counting(number: int, name: str = "dog") -> Prompt:
 
 def placed(relation: Relation, count: int = 1) -> Prompt:
     """Dogs in that relation to a cat."""
-    return Prompt("position", (Clause("cat"), Clause("dog", count, None, Position(relation, 0))))
+    return Prompt("position", (Clause("cat", 1), Clause("dog", count, None, Position(relation, 0))))
 
 
-DOG = Prompt("single_object", (Clause("dog"),))
-DOG_AND_CAT = Prompt("two_object", (Clause("dog"), Clause("cat")))
-RED_DOG = Prompt("colors", (Clause("dog", color="red"),))
-RED_DOG_BLUE_CAT = Prompt("color_attr", (Clause("dog", color="red"), Clause("cat", color="blue")))
+DOG = Prompt("single_object", (Clause("dog", 1),))
+DOG_AND_CAT = Prompt("two_object", (Clause("dog", 1), Clause("cat", 1)))
+RED_DOG = Prompt("colors", (Clause("dog", 1, color="red"),))
+RED_DOG_BLUE_CAT = Prompt(
+    "color_attr", (Clause("dog", 1, color="red"), Clause("cat", 1, color="blue"))
+)
 RIGHT_OF_A_RED_DOG = Prompt(
-    "position", (Clause("dog", color="red"), Clause("cat", position=Position("right of", 0)))
+    "position", (Clause("dog", 1, color="red"), Clause("cat", 1, position=Position("right of", 0)))
 )

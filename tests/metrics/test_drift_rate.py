@@ -131,9 +131,6 @@ def test_an_exact_decay_gives_its_parameters(
     fit = fit_drift_rate(generations.tolist(), curve(generations, a, b, c).tolist())
     assert fit.b is not None, fit.reason
     assert (fit.a, fit.b, fit.c) == pytest.approx((a, b, c), rel=1e-5, abs=1e-6)
-    assert fit.converged
-    assert fit.residual is not None
-    assert fit.residual < 1e-10
     assert fit.low is not None
     assert fit.high is not None
     assert fit.low <= b * (1 + 1e-6)
@@ -147,18 +144,14 @@ def noisy(seed: int, b: float, noise: float, generations: Array = EVEN) -> Array
 
 
 def test_the_fit_is_that_of_a_general_optimiser() -> None:
-    """Parameters and standard errors agree with SciPy's, started at the truth."""
+    """Parameters agree with SciPy's, started at the truth."""
     from scipy import optimize
 
     for seed in range(20):
         s = noisy(seed, 0.2, 0.01)
-        expected, covariance = optimize.curve_fit(curve, EVEN, s, p0=(0.4, 0.2, 0.4))
+        expected, _ = optimize.curve_fit(curve, EVEN, s, p0=(0.4, 0.2, 0.4))
         fit = fit_drift_rate(EVEN.tolist(), s.tolist())
         assert (fit.a, fit.b, fit.c) == pytest.approx(tuple(expected), rel=1e-4)
-        errors = (fit.a_error, fit.b_error, fit.c_error)
-        assert errors == pytest.approx(tuple(np.sqrt(np.diag(covariance))), rel=1e-3)
-        left = np.sqrt(np.mean((s - curve(EVEN, *expected)) ** 2))
-        assert fit.residual == pytest.approx(left, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -177,35 +170,31 @@ def test_intervals_cover_the_rate_as_often_as_they_say(b: float, confidence: flo
 
 
 LINE = 0.9 - 0.03 * EVEN
-REFUSED: dict[str, tuple[Array, Array, str, bool]] = {
-    # curve: generations, similarities, the reason in words, whether the search converged
-    "three points": (EVEN[:3], curve(EVEN[:3], 0.4, 0.2, 0.4), "needs at least 4", False),
-    "no points": (EVEN[:0], EVEN[:0], "needs at least 4 generations, the curve has 0", False),
-    "flat": (EVEN, np.full(10, 0.4), "is flat", False),
-    "zero": (EVEN, np.zeros(10), "is flat", False),
-    "line": (EVEN, LINE, "straight line", False),
-    "ever faster": (EVEN, 0.9 - 0.0005 * EVEN**2, "straight line", False),
-    "rising line": (EVEN, LINE[::-1], "rises", False),
-    "rising to a level": (EVEN, curve(EVEN, -0.3, 0.2, 0.8), "rises", True),
-    "one step": (EVEN, np.array([0.8] + [0.4] * 9), "falls in one step", False),
-    "noisy line": (EVEN, LINE + noisy(0, 0, 0.01) - 0.8, "straight line", False),
-    "noise": (EVEN, noisy(1, 0, 0.01) - 0.3, "noise is larger than the decay", True),
-    "below -1": (EVEN, curve(EVEN, 1.9, 0.02, -1.2), "level off at -1.2", True),
+REFUSED: dict[str, tuple[Array, Array, str]] = {
+    # curve: generations, similarities, the reason in words
+    "three points": (EVEN[:3], curve(EVEN[:3], 0.4, 0.2, 0.4), "needs at least 4"),
+    "no points": (EVEN[:0], EVEN[:0], "needs at least 4 generations, the curve has 0"),
+    "flat": (EVEN, np.full(10, 0.4), "is flat"),
+    "zero": (EVEN, np.zeros(10), "is flat"),
+    "line": (EVEN, LINE, "straight line"),
+    "ever faster": (EVEN, 0.9 - 0.0005 * EVEN**2, "straight line"),
+    "rising line": (EVEN, LINE[::-1], "rises"),
+    "rising to a level": (EVEN, curve(EVEN, -0.3, 0.2, 0.8), "rises"),
+    "one step": (EVEN, np.array([0.8] + [0.4] * 9), "falls in one step"),
+    "noisy line": (EVEN, LINE + noisy(0, 0, 0.01) - 0.8, "straight line"),
+    "noise": (EVEN, noisy(1, 0, 0.01) - 0.3, "noise is larger than the decay"),
+    "below -1": (EVEN, curve(EVEN, 1.9, 0.02, -1.2), "level off at -1.2"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_curve_that_tells_no_rate_has_no_number(name: str) -> None:
     """Neither rate, level nor height is given, and the reason is said."""
-    generations, s, reason, converged = REFUSED[name]
+    generations, s, reason = REFUSED[name]
     fit = fit_drift_rate(generations.tolist(), s.tolist())
-    assert fit.b is None
     assert (fit.a, fit.b, fit.c) == (None, None, None)
-    assert (fit.a_error, fit.b_error, fit.c_error) == (None, None, None)
     assert reason in fit.reason
     assert fit.reason in str(fit)
-    assert fit.points == len(generations)
-    assert fit.converged == converged
 
 
 def test_a_rate_known_to_a_factor_of_ten_at_best_is_refused() -> None:
@@ -226,7 +215,7 @@ def test_a_rate_known_to_a_factor_of_ten_at_best_is_refused() -> None:
 
 @given(st.lists(st.floats(-1, 1), min_size=0, max_size=12))
 def test_any_curve_gets_an_answer(similarities: list[float]) -> None:
-    """No curve raises, and a number comes with its errors, interval and no reason."""
+    """No curve raises, and a number comes with its interval and no reason."""
     generations = list(range(1, 2 * len(similarities), 2))
     fit = fit_drift_rate(generations, similarities)
     assert (fit.b is not None) == (fit.reason == "")
@@ -234,21 +223,19 @@ def test_any_curve_gets_an_answer(similarities: list[float]) -> None:
         assert fit.a is not None
         assert fit.low is not None
         assert fit.high is not None
-        assert fit.b_error is not None
         assert fit.a > 0
         assert fit.low <= fit.b <= fit.high
 
 
 def test_a_rate_reads_as_a_sentence() -> None:
-    """Reports show the rate with its interval, and the other two with their errors."""
+    """Reports show the rate with its interval, and the other two."""
     noise = 0.001 * np.cos(np.arange(len(EVEN)))
     fit = fit_drift_rate(EVEN.tolist(), (curve(EVEN, 0.4, 0.2, 0.4) + noise).tolist())
     assert re.fullmatch(
-        r"b = 0\.\d+ per generation \(95%: 0\.1\d* to 0\.2\d*\), "
-        r"a = 0\.\d+ ± 0\.00\d+, c = 0\.\d+ ± 0\.00\d+",
+        r"b = 0\.\d+ per generation \(95%: 0\.1\d* to 0\.2\d*\), a = 0\.\d+, c = 0\.\d+",
         str(fit),
     )
-    assert str(DriftRate(3, 0.95, reason="too short")) == "no rate, too short"
+    assert str(DriftRate(0.95, reason="too short")) == "no rate, too short"
 
 
 @pytest.mark.parametrize(
@@ -269,22 +256,8 @@ def test_what_is_no_curve_is_refused(
         fit_drift_rate(generations, similarities)
 
 
-@pytest.mark.parametrize(
-    ("rate", "converged"),
-    [(0.0005, False), (0.00055, True), (4.9, True), (5.1, False)],
-    ids=["slower", "slowest", "fastest", "faster"],
-)
-def test_rates_are_searched_between_their_bounds(rate: float, *, converged: bool) -> None:
-    """From 0.01 / 19, the last generation, to 10 / 2, the step, which is larger than the first."""
-    fit = fit_drift_rate(ODD.tolist(), curve(ODD, 0.9, rate, 0.0).tolist())
-    assert fit.converged is converged
-
-
 def test_the_start_itself_can_be_fitted() -> None:
     """Generation 0 is a generation, and its similarity is a + c."""
     start = np.arange(0.0, 8.0)
     fit = fit_drift_rate(start.tolist(), curve(start, 0.4, 0.3, 0.5).tolist())
     assert (fit.a, fit.b, fit.c) == pytest.approx((0.4, 0.3, 0.5), rel=1e-6)
-
-
-# (curve at generations 2, 4, ..., 20), confidence, (a, b, c, their errors, low, high, residual)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Detection, Detections
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.metrics.facts import KINDS
-from pytest_cepbench.metrics.geneval import COLORS, judge
+from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.metrics.geneval_prompts import (
     RELATIONS,
     TASKS,
@@ -32,13 +32,8 @@ from pytest_cepbench.metrics.geneval_prompts import (
 )
 from tests.metrics.geneval_scenes import (
     DOG,
-    DOG_AND_CAT,
-    RED_DOG,
-    RED_DOG_BLUE_CAT,
-    RIGHT_OF_A_RED_DOG,
     counting,
     many,
-    placed,
     right,
     seen,
 )
@@ -177,44 +172,30 @@ def test_a_published_line_is_understood() -> None:
     }
     place = Position("right of", 0)
     assert parse_prompt(line) == Prompt(
-        "position", (Clause("teddy bear"), Clause("dog", position=place))
+        "position", (Clause("teddy bear", 1), Clause("dog", 1, position=place))
     )
 
 
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"include": [ONE_DOG]}, r"^tag: missing; one of single_object, "),
-        ({"tag": "size", "include": [ONE_DOG]}, r"^tag: unknown task 'size'"),
-        ({"tag": ["counting"], "include": [ONE_DOG]}, r"^tag: unknown task "),
-        ({"tag": "colors"}, r"^include: a list of clauses is expected, missing"),
-        ({"tag": "colors", "include": []}, r"^include: at least one clause is expected"),
-        (
-            {"tag": "colors", "include": ONE_DOG},
-            r"^include: a list of clauses is expected, got",
-        ),
-        ({"tag": "colors", "include": ["dog"]}, r"^include\[0\]: an object with the fields"),
-        ({"tag": "colors", "include": [{"count": 1}]}, r"^include\[0\]: class: missing"),
-        ({"tag": "colors", "include": [{"class": "dog"}]}, r"^include\[0\]: count: missing"),
+        ({"include": [ONE_DOG]}, "required field `tag`"),
+        ({"tag": "size", "include": [ONE_DOG]}, r"Invalid enum value 'size' - at `\$.tag`"),
+        ({"tag": "colors"}, "required field `include`"),
+        ({"tag": "colors", "include": []}, r"length >= 1 - at `\$.include`"),
+        ({"tag": "colors", "include": ["dog"]}, r"Expected `object`.* at `\$.include\[0\]`"),
+        ({"tag": "colors", "include": [{"class": "dog"}]}, r"field `count` - at `\$.include\[0\]`"),
         (
             {"tag": "colors", "include": [ONE_DOG], "exclude": {}},
-            r"^exclude: a list of clauses",
+            r"Expected `array`.* at `\$.exclude`",
         ),
         (
-            {
-                "tag": "colors",
-                "include": [ONE_DOG],
-                "exclude": [ONE_DOG | {"color": "red"}],
-            },
-            r"^exclude\[0\]: unknown field 'color'",
+            {"tag": "colors", "include": [ONE_DOG], "exclude": [ONE_DOG | {"color": "red"}]},
+            r"unknown field `color` - at `\$.exclude\[0\]`",
         ),
         (
-            {
-                "tag": "colors",
-                "include": [ONE_DOG],
-                "exclude": [ONE_DOG | {"count": 0}],
-            },
-            r"^exclude\[0\]: count: a whole number from 1 is expected, got 0",
+            {"tag": "colors", "include": [ONE_DOG], "exclude": [ONE_DOG | {"count": 0}]},
+            r"`int` >= 1 - at `\$.exclude\[0\].count`",
         ),
     ],
 )
@@ -227,35 +208,31 @@ def test_metadata_that_is_none_is_refused(metadata: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"class": " "}, "class: the name of a class is expected, got ' '"),
-        ({"class": 3}, "class: the name of a class is expected, got 3"),
-        ({"count": 0}, "count: a whole number from 1 is expected, got 0"),
-        ({"count": -2}, "count: a whole number from 1 is expected, got -2"),
-        ({"count": 1.0}, "count: a whole number from 1 is expected, got 1.0"),
-        ({"count": "1"}, "count: a whole number from 1 is expected, got '1'"),
-        ({"count": True}, "count: a whole number from 1 is expected, got True"),
-        ({"color": ""}, "color: the name of a color is expected, got ''"),
-        ({"color": ["red"]}, "color: the name of a color is expected"),
-        ({"colour": "red"}, "unknown field 'colour'. Did you mean 'color'?"),
-        ({"position": "left of"}, "position: [relation, index of a clause] is expected"),
-        ({"position": ["left of"]}, "position: [relation, index of a clause] is expected"),
-        ({"position": {"left of": 0}}, "position: [relation, index of a clause] is expected"),
-        ({"position": ["left", 0]}, "position: unknown relation 'left'"),
-        ({"position": ["left of", "0"]}, "position: the index of a clause is a whole number"),
-        ({"position": ["left of", False]}, "position: the index of a clause is a whole number"),
-        ({"position": ["left of", -1]}, "position: the index of a clause is a whole number"),
-        ({"position": ["left of", 1]}, "position: clause 1 is not an earlier one"),
-        ({"position": ["left of", 2]}, "position: clause 2 is not an earlier one"),
+        ({"class": " "}, "include[1].class"),
+        ({"class": 3}, "include[1].class"),
+        ({"count": 0}, "include[1].count"),
+        ({"count": 1.5}, "include[1].count"),
+        ({"count": "1"}, "include[1].count"),
+        ({"count": True}, "include[1].count"),
+        ({"color": ""}, "include[1].color"),
+        ({"color": ["red"]}, "include[1].color"),
+        ({"colour": "red"}, "unknown field `colour` - at `$.include[1]`"),
+        ({"position": "left of"}, "include[1].position"),
+        ({"position": ["left of"]}, "include[1].position"),
+        ({"position": ["left", 0]}, "include[1].position[0]"),
+        ({"position": ["left of", False]}, "include[1].position[1]"),
+        ({"position": ["left of", -1]}, "include[1].position[1]"),
+        ({"position": ["left of", 1]}, "include[1]: position: clause 1 is not an earlier one"),
     ],
 )
 def test_a_wrong_clause_is_refused(fields: dict[str, Any], message: str) -> None:
     """Clause and field are named: what is misread would be judged by another rule."""
-    with pytest.raises(ValueError, match="^" + re.escape(f"include[1]: {message}")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_prompt({"tag": "position", "include": [ONE_DOG, ONE_DOG | fields]})
 
 
 RED_DOG_AND_TV = Prompt(
-    "color_attr", (Clause("dog", color="red"), Clause("tv"), Clause("dog", color="blue"))
+    "color_attr", (Clause("dog", 1, color="red"), Clause("tv", 1), Clause("dog", 1, color="blue"))
 )
 
 
@@ -276,7 +253,7 @@ def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, str]
 def test_what_is_excluded_is_looked_for() -> None:
     """An excluded class not asked for would always pass; an included one is asked for once."""
     prompt = Prompt(
-        "counting", (Clause("dog", color="red"),), (Exclusion("cat", 1), Exclusion("dog", 2))
+        "counting", (Clause("dog", 1, color="red"),), (Exclusion("cat", 1), Exclusion("dog", 2))
     )
     assert list(queries(prompt, "class")) == ["dog", "cat"]
 
@@ -297,105 +274,25 @@ def test_an_answer_to_nothing_is_an_error() -> None:
         objects_by_class(result, queries(RED_DOG_AND_TV, "class"))
 
 
-TWO_COLORS = ("red", "blue")
-
-
-def _words(prompt: Prompt) -> list[tuple[str, str]]:
-    return [(atom.kind, atom.words) for atom in prompt_atoms(prompt)]
+def _atoms(prompt: Prompt) -> list[tuple[str, str]]:
+    return [(atom.kind, atom.clause.name) for atom in prompt_atoms(prompt)]
 
 
 def test_each_task_demands_what_its_clauses_name() -> None:
     """Objects always; number, color and place where the prompt says them."""
     counting = Prompt("counting", (Clause("clock", 2),), (Exclusion("clock", 3),))
-    assert _words(counting) == [("object", "clock"), ("count", "2 clock")]
+    assert _atoms(counting) == [("object", "clock"), ("count", "clock")]
     place = Position("left of", 0)
-    position = Prompt("position", (Clause("cat"), Clause("dog", position=place)))
-    assert _words(position) == [
-        ("object", "cat"), ("object", "dog"), ("relation", "dog left of cat"),
-    ]  # fmt: skip
-    colored = Prompt("color_attr", (Clause("cup", color="red"), Clause("cow", color="blue")))
-    assert _words(colored) == [
-        ("object", "cup"), ("color", "red cup"), ("object", "cow"), ("color", "blue cow"),
-    ]  # fmt: skip
+    position = Prompt("position", (Clause("cat", 1), Clause("dog", 1, position=place)))
+    assert _atoms(position) == [("object", "cat"), ("object", "dog"), ("relation", "dog")]
+    assert prompt_atoms(position)[-1].target == position.include[0]
+    colored = Prompt("color_attr", (Clause("cup", 1, "red"), Clause("cup", 1, "blue")))
+    assert _atoms(colored) == [("object", "cup"), ("color", "cup"), ("color", "cup")]
 
 
 def test_the_published_prompts_have_atoms_of_known_kinds() -> None:
-    """No two of one prompt are the same."""
+    """At least one each."""
     for sample in load_geneval().samples:
-        words = _words(parse_prompt(sample.metadata))
-        assert len(set(words)) == len(words) >= 1
-        assert {kind for kind, _ in words} <= set(KINDS)
-
-
-BOXES = st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(8, 30), st.integers(8, 30))
-
-
-def _detections(name: str) -> st.SearchStrategy[tuple[Detection, ...]]:
-    one = st.builds(
-        lambda box, color: Detection(
-            name, 0.95, (box[0], box[1], box[0] + box[2], box[1] + box[3]), color=color
-        ),
-        BOXES,
-        st.sampled_from(TWO_COLORS),
-    )
-    return st.lists(one, max_size=4).map(tuple)
-
-
-@st.composite
-def _prompts(draw: st.DrawFn) -> Prompt:
-    task = draw(st.sampled_from(["counting", "position", "color_attr"]))
-    if task == "counting":
-        count = draw(st.integers(2, 3))
-        return Prompt("counting", (Clause("cat", count),), (Exclusion("cat", count + 1),))
-    if task == "position":
-        place = Position(draw(st.sampled_from(RELATIONS)), 0)
-        return Prompt("position", (Clause("cat"), Clause("dog", position=place)))
-    first, second = draw(st.permutations(TWO_COLORS))
-    return Prompt("color_attr", (Clause("cat", color=first), Clause("dog", color=second)))
-
-
-@given(_prompts(), _detections("cat"), _detections("dog"))
-def test_a_right_image_meets_all_demands(
-    prompt: Prompt, cats: tuple[Detection, ...], dogs: tuple[Detection, ...]
-) -> None:
-    """And one that meets all of these is right: no atom says more or less than its clause."""
-    found = {"cat": cats, "dog": dogs}
-    met = [judge(atom.demand, found, {}).correct for atom in prompt_atoms(prompt)]
-    assert all(met) == judge(prompt, found, {}).correct
-
-
-def test_an_atom_is_missed_by_itself() -> None:
-    """A red cat where a blue one is asked for is still a cat."""
-    prompt = Prompt("colors", (Clause("cat", color="blue"),))
-    found = {"cat": (Detection("cat", 0.9, (0, 0, 9, 9), color="red"),)}
-    met = {atom.kind: judge(atom.demand, found, {}).correct for atom in prompt_atoms(prompt)}
-    assert met == {"object": True, "color": False}
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_a_relation_needs_both(relation: str) -> None:
-    """Without its target nothing stands anywhere."""
-    place = Position(relation, 0)  # type: ignore[arg-type] # each is one
-    prompt = Prompt("position", (Clause("cat"), Clause("dog", position=place)))
-    found = {"dog": (Detection("dog", 0.9, (0, 0, 9, 9)),)}
-    met = {atom.words: judge(atom.demand, found, {}).correct for atom in prompt_atoms(prompt)}
-    assert met == {"cat": False, "dog": True, f"dog {relation} cat": False}
-
-
-SCENES = st.lists(
-    st.builds(
-        seen,
-        st.sampled_from(["cat", "dog"]),
-        st.floats(0, 1).map(lambda x: round(x, 3)),
-        st.integers(0, 300),
-        st.integers(0, 300),
-        color=st.sampled_from(["red", "blue"]),
-    ),
-    max_size=6,
-    unique_by=lambda detection: detection.score,
-)
-
-PROMPTS = st.sampled_from(
-    [DOG, DOG_AND_CAT, RED_DOG, RED_DOG_BLUE_CAT, RIGHT_OF_A_RED_DOG, counting(1), counting(2)]
-    + [placed(relation) for relation in ("left of", "above")]
-)
+        kinds = {kind for kind, _ in _atoms(parse_prompt(sample.metadata))}
+        assert kinds
+        assert kinds <= set(KINDS)

@@ -52,7 +52,7 @@ def test_every_missed_demand_is_a_reason() -> None:
 
 def test_other_classes_can_be_excluded() -> None:
     """An exclusion is of its own class."""
-    prompt = Prompt("single_object", (Clause("dog"),), (Exclusion("cat", 1),))
+    prompt = Prompt("single_object", (Clause("dog", 1),), (Exclusion("cat", 1),))
     assert right(prompt, {"dog": many("dog", 0.5)})
     assert not right(prompt, {"dog": many("dog", 0.5), "cat": many("cat", 0.31)})
 
@@ -76,7 +76,7 @@ def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
     """Nothing else is cut out and classified."""
     surest, other = seen("dog", 0.9), seen("dog", 0.8)
     detected = {"dog": [other, surest], "cat": many("cat", 0.5)}
-    prompt = Prompt("color_attr", (Clause("dog", color="red"), Clause("cat")))
+    prompt = Prompt("color_attr", (Clause("dog", 1, color="red"), Clause("cat", 1)))
     assert objects_to_color(prompt, detected) == (ToColor("dog", surest),)
     assert objects_to_color(DOG_AND_CAT, detected) == ()
 
@@ -91,7 +91,7 @@ def test_no_color_is_asked_for_where_there_are_too_few() -> None:
 def test_no_color_is_asked_for_that_is_told() -> None:
     """A detector that tells colors needs no classifier; an object of two clauses is asked once."""
     assert objects_to_color(RED_DOG, {"dog": [seen("dog", 0.9, color="red")]}) == ()
-    both = Prompt("color_attr", (Clause("dog", color="red"), Clause("dog", color="red")))
+    both = Prompt("color_attr", (Clause("dog", 1, color="red"), Clause("dog", 1, color="red")))
     assert len(objects_to_color(both, {"dog": [seen("dog", 0.9)]})) == 1
 
 
@@ -177,7 +177,7 @@ def test_a_target_of_the_wrong_color_is_no_target() -> None:
 def test_the_wrong_color_hides_the_wrong_place() -> None:
     """A clause has one reason: its place is not looked at where its color is wrong."""
     place = Position("left of", 0)
-    prompt = Prompt("position", (Clause("cat"), Clause("dog", color="red", position=place)))
+    prompt = Prompt("position", (Clause("cat", 1), Clause("dog", 1, color="red", position=place)))
     detected = {"cat": [seen("cat", 0.9, 0)], "dog": [seen("dog", 0.9, 100, color="blue")]}
     assert judge(prompt, detected, {}).reasons == ("1 red dog expected, found blue",)
 

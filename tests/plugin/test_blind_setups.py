@@ -257,7 +257,7 @@ def test_workers_refuse_it_case_by_case(accepted: Project) -> None:
 
 ASKED = SHAPES.replace('loader = "shapes"', 'loader = "shapes"\nquestions = "metadata"')
 ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
-    '[metrics.facts]\nfacts = "questions"\ntexts = "vqa"\npictures = "vqa"\nparts = "overall"\n'
+    '[metrics.soft_tifa_am]\nparts = "overall"\n'
 )
 
 
@@ -268,11 +268,13 @@ ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
         "python:tests.measures.answerers:noisy?wrong=0.5",
     ],
 )
-def test_facts_by_a_model_that_does_not_look_become_no_baseline(project: Project, vqa: str) -> None:
+def test_answers_of_a_model_that_does_not_look_become_no_baseline(
+    project: Project, vqa: str
+) -> None:
     """It says yes to all, no to all, one half to all, or tosses a coin: an error each time."""
     project.suite(ASKED)
     result = project.run_here("--model=shapes:", f"--vqa={vqa}", "--snapshot-update", "-vv")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*answers too few control questions rightly: *--vqa=SPEC*"])
-    assert project.verdicts() == {"overall-facts": "error"}
+    assert project.verdicts() == {"overall-soft_tifa_am": "error"}
     assert not project.baselines.exists()

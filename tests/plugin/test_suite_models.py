@@ -50,8 +50,6 @@ a = "shapes:"
 text-to-text = "a"
 image-to-image = "b"
 text-to-image = "encoder"
-[metrics.sdr.mappings]
-text-to-text = "a"
 """
 
 BLIND = """\

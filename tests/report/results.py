@@ -9,10 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
-from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.gate import Judgement, Measurement, Verdict
-from pytest_cepbench.metrics.fact_losses import summarize_facts
-from pytest_cepbench.metrics.facts import FactAnswers
+from pytest_cepbench.metrics.facts import FactAnswers, summarize_facts
 from pytest_cepbench.report import (
     AnswerShown,
     CaseResult,
@@ -155,20 +153,18 @@ FULL = case_of(
 )
 """Everything that a case can say."""
 
-INVENTED = shown_facts(
-    summarize_facts(
-        [
-            FactAnswers(
-                ("object", "color"),
-                np.array([[1, 1, 1, 1], [0, 0, 1, 1]]),
-                {"object": np.array([2, 2, 2, 2]), "color": np.array([1, 1, 0, 0])},
-            )
-        ]
-        * 10,
-        [f"{i}" for i in range(10)],
-        (1, 2, 3, 4),
-        ("describer", "generator", "describer", "generator"),
-    )
+INVENTED = summarize_facts(
+    [
+        FactAnswers(
+            ("object", "color"),
+            np.array([[1, 1, 1, 1], [0, 0, 1, 1]]),
+            {"object": np.array([2, 2, 2, 2]), "color": np.array([1, 1, 0, 0])},
+        )
+    ]
+    * 10,
+    [f"{i}" for i in range(10)],
+    (1, 2, 3, 4),
+    ("describer", "generator", "describer", "generator"),
 )
 """A describer invents two circles, and calls the red one blue until it looks again."""
 

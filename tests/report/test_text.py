@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.gate.sensitivity import Range
-from pytest_cepbench.metrics.fact_losses import Role, summarize_facts
-from pytest_cepbench.metrics.facts import FactAnswers
+from pytest_cepbench.metrics.facts import FactAnswers, Facts, Role, summarize_facts
 from pytest_cepbench.report import (
     CaseResult,
     ChainShown,
-    FactsShown,
     HopShown,
     LinkShown,
     SeriesShown,
@@ -394,19 +390,19 @@ def test_answers_are_told_in_short_lines() -> None:
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def _facts(colors: list[list[float]], counts: list[float]) -> FactsShown:
+def _facts(colors: list[list[float]], counts: list[float]) -> Facts:
     """Of 40 equal samples with two colors and a count, through two iterations."""
     answers = FactAnswers(("count", "color", "color"), np.array([counts, *colors]), {})
     roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
     names = [f"{i}" for i in range(40)]
-    return shown_facts(summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles))
+    return summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles)
 
 
 LOSING = _facts([[1, 1, 1, 1], [0, 0, 0, 1]], [1, 0, 0, 0])
 """A describer loses one color of two, which comes back; a generator loses every count."""
 
 
-def _case(facts: FactsShown | None) -> CaseResult:
+def _case(facts: Facts | None) -> CaseResult:
     return replace(REGRESSED, metric="truth", label="truth F1", part="overall", facts=facts)
 
 
@@ -431,20 +427,6 @@ def test_one_sentence_on_facts_for_the_run() -> None:
     assert line in promise_lines([_case(LOSING)])
     (kept,) = fact_lines([_case(_facts([[1, 1, 1, 1]] * 2, [1, 1, 1, 1]))])
     assert kept == "facts of toy overall [truth]: 100 % of 120 right after 4 generations"
-
-
-def test_facts_without_an_answer_are_counted() -> None:
-    """What no checker answered is no number: a dash, and how many there are; None on the wire."""
-    answers = [FactAnswers(("color",), np.full((1, 2), np.nan)),
-               FactAnswers(("count",), np.ones((1, 2)))]  # fmt: skip
-    roles: tuple[Role, ...] = ("describer", "generator")
-    facts = shown_facts(summarize_facts(answers, ["a", "b"], (1, 2), roles))
-    rows = {row[0]: row for row in fact_table(facts)[1]}
-    assert rows["color"][2:] == ("-", "-", "-", "-")
-    assert facts.unanswered == 2
-    assert "2 answers are missing" in fact_lines([_case(facts)])[0]
-    case = _case(facts)
-    assert msgspec.json.decode(msgspec.json.encode(case), type=CaseResult) == case
 
 
 # -- a series of gates -----------------------------------------------------------------------------

@@ -357,12 +357,12 @@ def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
         if subject.row == target.row:
             relation = "left of" if subject.column < target.column else "right of"
         place = Position(relation, 0)
-        return Prompt(task, (Clause(target.shape), Clause(subject.shape, position=place)))
+        return Prompt(task, (Clause(target.shape, 1), Clause(subject.shape, 1, position=place)))
     colored = task in ("colors", "color_attr")
     return Prompt(
         task,
         tuple(
-            Clause(scene_object.shape, color=scene_object.color if colored else None)
+            Clause(scene_object.shape, 1, color=scene_object.color if colored else None)
             for scene_object in objects
         ),
     )

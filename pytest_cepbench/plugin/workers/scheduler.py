@@ -279,7 +279,7 @@ def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
     pooled: suite file of each suite's own verdict, by node id.
     """
     from pytest_cepbench.measures.cases import OVERALL
-    from pytest_cepbench.measures.mapping_drift import MAPPINGS
+    from pytest_cepbench.measures.chain_similarity import MAPPINGS
 
     folder = evaluator.context.folder
     if (folder / CASES).exists():
