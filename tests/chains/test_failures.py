@@ -167,48 +167,28 @@ def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
         assert (second[1].failure is None) == bool(asked_again)
 
 
-def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
-    """The batch is halved until the input that raises is alone."""
-    prompts = {f"draw: text {i}" for i in (2,)}
-
-    def spoil(texts: list[str]) -> None:
-        if prompts & set(texts):
-            explode()
-
-    generator = SmallGenerator(batch=spoil)  # type: ignore[arg-type] # it gets a list
-    plan = ChainPlan("text", 2, "describe", "draw: {description}")
-    traces = grow_and_trace(plan, samples(8), make_runners(store, generator=generator))
-    assert [trace.failure is not None for trace in traces] == [i == 2 for i in range(8)]
-    assert traces[2].failure == Failure("exception", "RuntimeError: cannot take this")
-
-
-@pytest.mark.parametrize("count", [0, 3, 5])
-def test_a_wrong_number_of_answers_is_an_error(store: Store, count: int) -> None:
-    """Answers cannot be told apart then: none is given to any sample."""
-
-    class Miscounting(SmallDescriber):
-        def describe(self, images: Any, prompt: str, seeds: Any) -> Any:
-            return ["a text"] * count
-
-    with pytest.raises(ModelError, match=f"returned {count} results for 4 inputs"):
-        grow_and_trace(PLAN, samples(4), make_runners(store, Miscounting()))
-    assert len(store) == 0
-
-
 @pytest.mark.parametrize(
-    ("describer", "generator", "words"),
+    ("texts", "words"),
     [
-        (SmallDescriber(lambda *_: 3), SmallGenerator(), "returns str"),
-        (SmallDescriber(), SmallGenerator(lambda *_: "x"), "returns Pillow"),
+        ([], "returned 0 results for 2 inputs"),
+        (["a"] * 3, "returned 3 results for 2 inputs"),
+        (None, "returned a NoneType for 2 inputs"),
+        ([3, 3], "returns str"),
     ],
-    ids=["describer", "generator"],
 )
-def test_a_model_of_the_wrong_kind_is_an_error(
-    store: Store, describer: SmallDescriber, generator: SmallGenerator, words: str
-) -> None:
-    """What is no text or no image at all is a wrong plug-in."""
+def test_what_is_no_answer_for_each_input_is_an_error(store: Store, texts: Any, words: str) -> None:
+    """A wrong plug-in: none is given to any sample."""
+
+    class Wrong(SmallDescriber):
+        def describe(self, *_: Any) -> Any:
+            return texts
+
     with pytest.raises(ModelError, match=words):
-        grow_and_trace(PLAN, samples(2), make_runners(store, describer, generator))
+        grow_and_trace(PLAN, samples(2), make_runners(store, Wrong()))
+    assert len(store) == 0
+    runners = make_runners(store, generator=SmallGenerator(lambda *_: "x"))
+    with pytest.raises(ModelError, match="returns Pillow"):
+        grow_and_trace(PLAN, samples(2), runners)
 
 
 RAISED = {
@@ -262,14 +242,3 @@ def test_code_around_a_call_is_not_the_model(stage: str) -> None:
     with pytest.raises(RuntimeError, match="cannot take this"):
         caller.call(SmallDescriber(), [1, 2], [0, 0], ask, explode)
     assert asked == ([2] if stage == "outputs" else [])
-
-
-def test_no_answers_at_all_are_an_error(store: Store) -> None:
-    """A model that returns None is a wrong plug-in, as one that returns no texts."""
-
-    class Silent(SmallDescriber):
-        def describe(self, *_: Any) -> Any:
-            return None
-
-    with pytest.raises(ModelError, match="returned a NoneType for 2 inputs"):
-        grow_and_trace(PLAN, samples(2), make_runners(store, Silent()))

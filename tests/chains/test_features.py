@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner, load_link
 from pytest_cepbench.chains.chain import Link
 from pytest_cepbench.chains.features import boxes, store_vectors, trace, vectors
@@ -64,43 +62,6 @@ def test_any_generations_are_compared_with_the_start(
     expected = [_plain(chain, generations, store) if generations else [] for chain in group.chains]
     assert [list(item.similarities) for item in traces] == expected
     assert [item.chain for item in traces] == group.chains
-
-
-def test_a_chain_that_stopped_has_zeros_from_there_on(store: Store) -> None:
-    """Also at generations that were never reached; those before keep their numbers."""
-
-    def tell(_: Image.Image, __: str, seed: int | None) -> str:
-        texts.append("" if len(texts) == 4 else f"text {len(texts)} {seed}")
-        return texts[-1]
-
-    texts: list[str] = []
-    group = _grow(store, PLAN, 3, SmallDescriber(tell, seeded=True))
-    first, second, third = trace(group.chains, (1, 2, 3, 4), _encoder(store), store)
-    assert (second.failed_at, len(second.chain.links)) == (3, 3)
-    assert second.similarities[2:] == (0.0, 0.0)
-    assert list(second.similarities[:2]) == _plain(second.chain, (1, 2), store)
-    for whole in (first, third):
-        assert list(whole.similarities) == _plain(whole.chain, (1, 2, 3, 4), store)
-
-
-@pytest.mark.parametrize("bad", [0, 1, 3])
-def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> None:
-    """The encoder's failure counts from its generation on; a bad start leaves no comparison."""
-    group = _grow(store, PLAN, 2)
-    victim = load_link(group.chains[1], bad, store)
-
-    def answer(value: Image.Image | str) -> Any:
-        return np.full(5, np.nan) if value == victim else vector_of(value)
-
-    healthy, actual = trace(group.chains, (1, 2, 3), _encoder(store, SmallEncoder(answer)), store)
-    assert healthy.failure is None
-    assert actual.failure == Failure("nan-vector", "features are NaN or infinite")
-    assert actual.failed_at == bad
-    assert actual.chain.failure is None
-    kept = max(0, bad - 1)
-    assert list(actual.similarities) == [
-        *_plain(actual.chain, (1, 2, 3), store)[:kept], *[0.0] * (3 - kept),
-    ]  # fmt: skip
 
 
 def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> None:

@@ -281,15 +281,6 @@ def _link_names(
     return [[(link.digest, link.key) for link in chain.links[: last + 1]] for chain in chains]
 
 
-def test_a_stand_in_plays_its_hop_and_no_other(store: Store) -> None:
-    """The first description is the other's; what follows from it is the own models'."""
-    (old, old_teller), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
-    chains = _grow(new, {1: old.describer})
-    texts = [[link.text or "" for link in chain.links] for chain in chains]
-    assert all(row[1].startswith("old ") and row[3].startswith("new ") for row in texts)
-    assert (inputs_of(old_teller), inputs_of(new_teller)) == (COUNT, COUNT)
-
-
 def test_a_begun_chain_is_the_same_as_the_one_it_was_taken_from(store: Store) -> None:
     """With all hops put back, every link and every key is that of the other's own chain."""
     (old, _), (new, new_teller) = _runners(store, "old"), _runners(store, "new")

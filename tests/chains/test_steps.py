@@ -93,23 +93,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_case_begins_anew(clock: list[float]) -> None:
-    """Nothing of the case before is left but its name, until that ends."""
-    progress = Progress()
-    progress.begin("first", 4, 10)
-    progress.step, progress.waiting, progress.samples = "generation 1", True, 2
-    clock[0] += 1
-    progress.add(10)
-    progress.begin("second", 2, 6)
-
-    assert (progress.case, progress.of_samples, progress.of_steps) == ("second", 2, 6)
-    assert (progress.samples, progress.steps, progress.step) == (0, 0, "")
-    assert not progress.waiting
-    assert progress.rate is None
-    progress.end()
-    assert progress.case == ""
-
-
 def test_the_rate_is_that_of_the_case(clock: list[float]) -> None:
     """From its begin on; the rest at that rate is what is left."""
     progress = Progress()
