@@ -109,12 +109,13 @@ class RoleChoices:
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None
-        from pytest_cepbench.datasets.replay import open_answers, open_replay
+        from pytest_cepbench.datasets.replay import open_replay
 
-        params = dict(spec.params)
-        layout = params.pop("layout", None)
-        opened = open_answers if self.replayed == "answers" else open_replay
-        return opened(spec.target, layout, params)
+        for param in spec.params:
+            if param != "layout":
+                known = unknown_name("parameter", param, ["layout"])
+                raise SpecError(f"replay:{spec.target}: {known}")
+        return open_replay(spec.target, spec.params.get("layout"))
 
     @cached_property
     def replayed(self) -> Literal["chains", "answers"] | None:
@@ -122,10 +123,11 @@ class RoleChoices:
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None
-        from pytest_cepbench.datasets.replay import ANSWER_LAYOUTS, choose_layout
+        from pytest_cepbench.datasets.opening.answers import LAYOUT
+        from pytest_cepbench.datasets.replay import choose_layout
 
         layout = choose_layout(spec.target, spec.params.get("layout"))
-        return "answers" if layout in ANSWER_LAYOUTS else "chains"
+        return "answers" if layout == LAYOUT else "chains"
 
     @cached_property
     def played(self) -> tuple[RoleName, ...]:

@@ -13,13 +13,12 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner, load_link
 from pytest_cepbench.chains.features import trace
 from pytest_cepbench.chains.growth import look_ahead, replay_chains
-from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import PLAN, TEXT_PLAN, SmallEncoder, bound, samples
-from tests.datasets.replay.files import put_table
+from tests.datasets.replay.files import open_chains, put_table
 
 CAPTIONS = {"s00": "a red bus", "s01": "a blue cup", "s02": "a green dog"}
 
@@ -43,7 +42,7 @@ def _written(root: Path, captions: dict[str, str] | None = None) -> Path:
 
 
 def _read(root: Path, store: Store, plan: ChainPlan = PLAN) -> list[Chain]:
-    return replay_chains(plan, samples(3), open_replay(str(root), None, {}), store)
+    return replay_chains(plan, samples(3), open_chains(str(root)), store)
 
 
 def test_whole_chains_are_those_of_the_files(store: Store, tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_seeds_that_cannot_be_used_are_named(store: Store, tmp_path: Path) -> No
     """As for chains that are grown: a start that is missing is the data set's mistake."""
     made = _written(tmp_path)
     broken = replace(samples(3)[0], image=FileImage(tmp_path / "gone.png"))
-    replay = open_replay(str(made), None, {})
+    replay = open_chains(str(made))
     with pytest.raises(DatasetError, match="1 of 1 samples cannot be used"):
         replay_chains(PLAN, [broken], replay, store)
 
@@ -165,7 +164,7 @@ def test_replayed_chains_take_no_steps(store: Store, tmp_path: Path) -> None:
     for seed, name in enumerate(CAPTIONS):
         for iteration in (0, 1):
             _picture(tmp_path / "made", f"{name}_{iteration}.png", 10 * iteration + seed)
-    replay = open_replay(str(tmp_path / "made"), None, {})
+    replay = open_chains(str(tmp_path / "made"))
 
     pending = look_ahead(PLAN, samples(3), ChainModels(None, None, store), replay)
 

@@ -17,7 +17,6 @@ import pytest
 import pytest_cepbench
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.chains import ChainPlan, Modality
-from pytest_cepbench.datasets.replay import ANSWER_LAYOUTS, LAYOUTS
 from pytest_cepbench.datasets.shapes.arena import (
     CRITERIA,
     TASKS,
@@ -54,11 +53,7 @@ PEOPLE = DOCS / "people.md"
 _EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams", "side"}
 
 # Of preset: and replay:, which are no models by themselves.
-_SCHEME_PARAMETERS = {
-    *("model", "layout"),
-    *(name for layout in LAYOUTS.values() for name in layout.params),
-    *(name for layout in ANSWER_LAYOUTS.values() for name in layout.params),
-}
+_SCHEME_PARAMETERS = {"model", "layout"}
 
 # Of pytest, syrupy, xdist and pip, which the pages mention beside the project's own.
 _FOREIGN_OPTIONS = {

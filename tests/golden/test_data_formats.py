@@ -20,8 +20,9 @@ from huggingface_hub import constants
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.folder import CATEGORIES
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts
-from pytest_cepbench.datasets.replay import open_answers, open_replay
+from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.datasets.sample import Dataset, GoldStep, Sample, SeedImage
 from pytest_cepbench.suites.data import load_data
 from tests.datasets.opening.files import put_answer, put_questions, question, step
@@ -389,7 +390,8 @@ def test_chains_and_answers_of_other_tools(tmp_path: Path) -> None:
     frozen: dict[str, Any] = {}
     ids = ("a.png", "b.c", "00000", "00001-0", "cats/b.png", "000012")
     for name in ("sdp", "gen", "gc", "tsv"):
-        replay = open_replay(str(tmp_path / name), None, {})
+        replay = open_replay(str(tmp_path / name))
+        assert isinstance(replay, Replay)
         held = {
             f"{sample} {start} {generation}": _part(own)
             for sample in ids
@@ -402,7 +404,8 @@ def test_chains_and_answers_of_other_tools(tmp_path: Path) -> None:
     put_answer(folder, "0101001", [{"text": "It ran.", "image": "0101001-o-0.jpg"}])
     (folder / "0101001-o-0.jpg").write_bytes(picture(3))
     put_answer(folder, "0101002", [])
-    answers = open_answers(str(folder), None, {})
+    answers = open_replay(str(folder))
+    assert isinstance(answers, RecordedAnswers)
     frozen["opening"] = {"model": answers.model, **_without_size(answers.identity)}
     record = {
         "data_id": "0101001", "model_A": {"id": "0", "name": "Anole"},

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from pytest_cepbench.artifacts import Modality
-from pytest_cepbench.datasets.replay import Replay
+from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.datasets.sample import Sample
 from tests.artifacts.files import encoded
 
@@ -40,6 +40,13 @@ def put_table(path: Path, rows: list[list[str]]) -> Path:
     with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, delimiter="\t" if path.suffix == ".tsv" else ",").writerows(rows)
     return path
+
+
+def open_chains(place: str, layout: str | None = None) -> Replay:
+    """The chains at a place, whose layout is found by looking where none is named."""
+    replay = open_replay(place, layout)
+    assert isinstance(replay, Replay)
+    return replay
 
 
 def held(replay: Replay, name: str, start: Modality, generation: int) -> str | int | None:

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.datasets.replay import LAYOUTS, Replay, open_answers, open_replay
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers
+from pytest_cepbench.datasets.replay import LAYOUTS, Replay, open_replay
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import DatasetError, ImageError, SpecError
 from tests.datasets.opening.files import png, put_answer
-from tests.datasets.replay.files import coded, held, put, put_table, recorded
+from tests.datasets.replay.files import coded, held, open_chains, put, put_table, recorded
 
 
-def opened(root: Path, **params: str) -> Replay:
+def opened(root: Path) -> Replay:
     """The replay of a folder or file, its layout found by looking."""
-    return open_replay(str(root), None, params)
+    return open_chains(str(root))
 
 
 def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
     put(tmp_path, "00012/grid.png", "00012/samples/grid.png", "00012/samples/0001.png.tmp")
     (tmp_path / "00012" / "metadata.jsonl").write_text("{}")
     (tmp_path / "00013").mkdir()
-    replay = open_replay(str(tmp_path), None, {})
+    replay = open_chains(str(tmp_path))
     assert recorded(replay) == {"text": [1], "image": []}
     names = ("00000", "00012", "00012-0", "00012-3", "00012-1", "00013", "bench")
     assert [held(replay, name, "text", 1) for name in names] == [0, 1, 1, 2, None, None, None]
@@ -55,7 +56,7 @@ def test_files_that_are_no_chains_are_refused(
 ) -> None:
     """Two files for one image, none at all, or images where a layout has none."""
     with pytest.raises(DatasetError, match=words):
-        open_replay(str(put(tmp_path, *names)), None, {})
+        open_chains(str(put(tmp_path, *names)))
 
 
 def build(root: Path) -> Path:
@@ -167,13 +168,10 @@ def test_each_category_has_its_own_images(tmp_path: Path, place: str) -> None:
 
 
 def test_several_models_must_be_told_apart(tmp_path: Path) -> None:
-    """The results of two describers in one data folder: a parameter says whose are meant."""
+    """The results of two describers in one data folder: one of theirs can be given."""
     put(tmp_path, "results_a/x_0.jpg", "results_b/x_0.jpg")
-    with pytest.raises(DatasetError, match="several models: 'results_a', 'results_b'; name one"):
+    with pytest.raises(DatasetError, match="several models: 'results_a', 'results_b'; put"):
         opened(tmp_path)
-    assert held(opened(tmp_path, results="results_b"), "x.png", "image", 2) == 1
-    with pytest.raises(DatasetError, match="has no folder 'results_c'; it has 'results_a'"):
-        opened(tmp_path, results="results_c")
     assert held(opened(tmp_path / "results_a"), "x.png", "image", 2) == 0
 
 
@@ -230,17 +228,13 @@ def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
 
 
 def test_several_tables_must_be_told_apart(tmp_path: Path) -> None:
-    """Two generators of one describer: a parameter says which."""
+    """Two generators of one describer."""
     put_images(put_images(put_predictions(tmp_path)), "kolors.tsv")
     with pytest.raises(
         DatasetError,
-        match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; name one .* images",
+        match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; put those",
     ):
         opened(tmp_path)
-    assert held(opened(tmp_path, images="kolors.tsv"), "7", "image", 2) == 7
-    put_table(tmp_path / "b.tsv", [["index", "prediction"], ["7", "b"]])
-    replay = opened(tmp_path, images="kolors.tsv", predictions="b.tsv")
-    assert held(replay, "7", "image", 1) == "b"
 
 
 @pytest.mark.parametrize(
@@ -268,12 +262,12 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(LAYOUTS))
+@pytest.mark.parametrize("name", sorted(WRITERS))
 def test_a_layout_is_recognised(tmp_path: Path, name: str) -> None:
     """By looking, and the same when it is named; its identity says how it was read."""
     WRITERS[name](tmp_path)
     for layout in (None, name):
-        replay = open_replay(str(tmp_path), layout, {})
+        replay = open_chains(str(tmp_path), layout)
         assert replay.name == name
         assert replay.path == tmp_path
         assert replay.identity == {"layout": name, "version": "1"}
@@ -282,26 +276,23 @@ def test_a_layout_is_recognised(tmp_path: Path, name: str) -> None:
 def test_what_is_no_layout_is_described(tmp_path: Path) -> None:
     """What was found there, and every layout that would be read."""
     with pytest.raises(DatasetError, match="the folder is empty, which is no known layout"):
-        open_replay(str(tmp_path), None, {})
+        open_chains(str(tmp_path))
     put(tmp_path, "holiday.jpg", "more/x.txt")
     with pytest.raises(DatasetError, match=r"found 'holiday\.jpg', 'more/', which") as caught:
-        open_replay(str(tmp_path), None, {})
+        open_chains(str(tmp_path))
     for name in LAYOUTS:
         assert f"\n  {name}: " in str(caught.value)
     with pytest.raises(DatasetError, match="this is a single file, which is no known"):
-        open_replay(str(tmp_path / "holiday.jpg"), None, {})
+        open_chains(str(tmp_path / "holiday.jpg"))
     with pytest.raises(DatasetError, match=r"gone: there is no such file or folder"):
-        open_replay(str(tmp_path / "gone"), None, {})
+        open_chains(str(tmp_path / "gone"))
 
 
-def test_unknown_layouts_and_parameters_are_refused(tmp_path: Path) -> None:
+def test_unknown_layouts_are_refused(tmp_path: Path) -> None:
     """With what there is instead."""
     WRITERS["sdp"](tmp_path)
     with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
-        open_replay(str(tmp_path), "sdq", {})
-    words = r"unknown parameter of layout 'genception' 'result'\. Did you mean 'results'"
-    with pytest.raises(SpecError, match=words):
-        open_replay(str(tmp_path), "genception", {"result": "x"})
+        open_chains(str(tmp_path), "sdq")
 
 
 def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
@@ -309,12 +300,12 @@ def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
     put(tmp_path, "holiday.jpg")
     for name in LAYOUTS:
         with pytest.raises(DatasetError, match="holds no"):
-            open_replay(str(tmp_path), name, {})
+            open_chains(str(tmp_path), name)
 
 
 def test_one_artifact_never_stands_for_two_samples(tmp_path: Path) -> None:
     """Stems that two samples share are refused, and so are chains of other samples altogether."""
-    replay = open_replay(str(put(tmp_path, "a_0.png", "b_0.png")), None, {})
+    replay = open_chains(str(put(tmp_path, "a_0.png", "b_0.png")))
     replay.check([Sample("a.jpg", ("c",)), Sample("x.jpg", ("c",))])
     for first, other in [("a.jpg", "a.png"), ("cats/a.jpg", "dogs/a.jpg")]:
         with pytest.raises(DatasetError, match=f"'a' would be the artifact of both '{first}' and"):
@@ -339,22 +330,7 @@ def answers_of(folder: Path) -> Path:
 def test_answers_are_recognised(tmp_path: Path, layout: str | None) -> None:
     """By looking, and the same when the layout is named."""
     folder = answers_of(tmp_path / "SEED-X_output")
-    answers = open_answers(str(folder), layout, {})
+    answers = open_replay(str(folder), layout)
+    assert isinstance(answers, RecordedAnswers)
 
     assert (answers.name, answers.model, answers.path) == ("opening", "SEED-X", folder)
-
-
-@pytest.mark.parametrize("layout", [None, "opening"])
-def test_chain_suites_refuse_answers(tmp_path: Path, layout: str | None) -> None:
-    """In one line, whether the layout was named or found."""
-    folder = answers_of(tmp_path / "SEED-X_output")
-    with pytest.raises(SpecError, match=r"layout opening is not of .*suites that have \[chain\]"):
-        open_replay(str(folder), layout, {})
-
-
-@pytest.mark.parametrize("layout", [None, *LAYOUTS])
-def test_answer_suites_refuse_chains(tmp_path: Path, layout: str | None) -> None:
-    """Likewise, for every layout of chains."""
-    put(tmp_path, "text-first/gen-1/0.png")
-    with pytest.raises(SpecError, match="is not of opening, which this suite takes"):
-        open_answers(str(tmp_path), layout, {})

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Generic, TypeVar
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
@@ -110,25 +109,19 @@ class Replay:
         return next((name for name in self.names(sample) if name in artifacts), None)
 
 
-R = TypeVar("R")
-
-
 @dataclass(frozen=True)
-class Layout(Generic[R]):
-    """One way in which a tool lays out its chains, which are a `Replay`, or its answers.
+class Layout:
+    """One way in which a tool lays out its chains, or its answers.
 
     says: what it looks like, for people.
-    params: what a user may set.
     fits: whether a path looks like it at a glance; raises DatasetError for a folder that cannot be
         read.
     read: raises DatasetError where the files are not as it has them.
     """
 
-    name: str
     says: str
-    params: tuple[str, ...]
     fits: Callable[[Path], bool]
-    read: Callable[[Path, Mapping[str, str]], R]
+    read: Callable[[Path], Replay | RecordedAnswers]
 
 
 def _stems(sample: Sample) -> tuple[str, ...]:
@@ -172,7 +165,7 @@ def _numbered(path: Path, form: str) -> Iterator[tuple[int, Path]]:
 _FOLDERS: Mapping[Modality, str] = {"text": "text-first", "image": "image-first"}
 
 
-def _read_sdp(path: Path, _: Mapping[str, str]) -> Replay:
+def _read_sdp(path: Path) -> Replay:
     """Generation 0 is the data set's own and is passed over, as are pickles and plots."""
     held: Held = {}
     for start, folder in _FOLDERS.items():
@@ -212,7 +205,7 @@ def _fits_geneval(path: Path) -> bool:
     )
 
 
-def _read_geneval(path: Path, _: Mapping[str, str]) -> Replay:
+def _read_geneval(path: Path) -> Replay:
     images: dict[str, Artifact] = {}
     suffixes = "|".join(sorted(suffix[1:] for suffix in SUFFIXES))
     for prompt, folder in _numbered(path, _PROMPT):
@@ -244,7 +237,7 @@ def _tables(path: Path) -> list[Path]:
     return [file for file in files if file.suffix.lower() == ".tsv"]
 
 
-def _read_mmgenbench(path: Path, params: Mapping[str, str]) -> Replay:
+def _read_mmgenbench(path: Path) -> Replay:
     root = path if path.is_dir() else path.parent
     tables: dict[str, list[Path]] = {"predictions": [], "images": []}
     for table in _tables(path):  # the benchmark's own table is neither
@@ -255,13 +248,11 @@ def _read_mmgenbench(path: Path, params: Mapping[str, str]) -> Replay:
         elif columns == {"index", "image"}:
             tables["images"].append(table)
     for what, own in tables.items():
-        if what in params:
-            own[:] = [root / params[what]]
-        elif len(own) > 1:
+        if len(own) > 1:
             several = some_of(table.name for table in own)
             raise DatasetError(
-                f"{str(root)!r} holds several tables of {what}: {several}; name one with the "
-                f"parameter {what}"
+                f"{str(root)!r} holds several tables of {what}: {several}; put those that are "
+                "meant into a folder of their own"
             )
     held: Held = {}
     for texts in tables["predictions"]:
@@ -300,11 +291,8 @@ def _fits_genception(path: Path) -> bool:
     )
 
 
-def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
-    """Flat, or a folder per category; `results_<model>` folders below a category are its results.
-
-    results: the one of them that is meant, where there are several.
-    """
+def _read_genception(path: Path) -> Replay:
+    """Flat, or a folder per category; `results_<model>` folders below one are its results."""
     folders: dict[Path, str] = {}  # to the results_ folder that it is in, if any
     for place, below, _ in os.walk(path, onerror=refuse_unreadable):
         folder = Path(place)
@@ -314,16 +302,12 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
         parts = folder.relative_to(path).parts
         folders[folder] = next((part for part in parts if part.startswith(_RESULTS)), "")
     models = {name for name in folders.values() if name}
-    wanted = params.get("results", next(iter(models), ""))
-    if "results" in params and wanted not in models:
+    if len(models) > 1:
         raise DatasetError(
-            f"{str(path)!r} has no folder {wanted!r}; it has {some_of(models) or 'no results_'}"
+            f"{str(path)!r} holds results of several models: {some_of(models)}; put those that are "
+            "meant into a folder of their own"
         )
-    if "results" not in params and len(models) > 1:
-        raise DatasetError(
-            f"{str(path)!r} holds results of several models: {some_of(models)}; name one with the "
-            "parameter results"
-        )
+    wanted = next(iter(models), "")
     held: Held = {}
     for folder in (own for own, model in folders.items() if model == wanted):
         parts = folder.relative_to(path).parts
@@ -348,78 +332,46 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
     return Replay("genception", path, held, _stems)
 
 
-LAYOUTS: Mapping[str, Layout[Replay]] = {
-    layout.name: layout
-    for layout in (
-        Layout(
-            "sdp",
-            "text-first/ and image-first/ with gen-1/, gen-2.csv, ... (Semantic Drift Protocol)",
-            (),
-            lambda path: any((path / folder).is_dir() for folder in _FOLDERS.values()),
-            _read_sdp,
-        ),
-        Layout(
-            "geneval",
-            "00000/samples/00000.png, ... by prompt and image (GenEval)",
-            (),
-            _fits_geneval,
-            _read_geneval,
-        ),
-        Layout(
-            "mmgenbench",
-            "a TSV with index and prediction, and one with index and image (MMGenBench)",
-            ("predictions", "images"),
-            lambda path: bool(_tables(path)),
-            _read_mmgenbench,
-        ),
-        Layout(
-            "genception",
-            "STEM_0.jpg, STEM_1.jpg, ... flat or in folders of categories (GenCeption)",
-            ("results",),
-            _fits_genception,
-            _read_genception,
-        ),
-    )
-}
-"""The layouts of chains that can be read, by name."""
-
-ANSWER_LAYOUTS: Mapping[str, Layout[RecordedAnswers]] = {
+LAYOUTS: Mapping[str, Layout] = {
+    "sdp": Layout(
+        "text-first/ and image-first/ with gen-1/, gen-2.csv, ... (Semantic Drift Protocol)",
+        lambda path: any((path / folder).is_dir() for folder in _FOLDERS.values()),
+        _read_sdp,
+    ),
+    "geneval": Layout(
+        "00000/samples/00000.png, ... by prompt and image (GenEval)", _fits_geneval, _read_geneval
+    ),
+    "mmgenbench": Layout(
+        "a TSV with index and prediction, and one with index and image (MMGenBench)",
+        lambda path: bool(_tables(path)),
+        _read_mmgenbench,
+    ),
+    "genception": Layout(
+        "STEM_0.jpg, STEM_1.jpg, ... flat or in folders of categories (GenCeption)",
+        _fits_genception,
+        _read_genception,
+    ),
     LAYOUT: Layout(
-        LAYOUT,
         "0101001.json (or .jsonl), 0101001-o-0.jpg, ... by question (OpenING, answers)",
-        (),
         lambda path: path.is_dir() and any(answer_paths(path)),
-        lambda path, _: read_answers(path),
-    )
+        read_answers,
+    ),
 }
-"""The layouts of interleaved answers that can be read, by name."""
+"""The layouts that can be read, by name: of interleaved answers is the last, of chains the others.
+"""
 
 
-def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> Replay:
-    """Open the chains that another tool has generated, at this path.
+def open_replay(target: str, layout: str | None = None) -> Replay | RecordedAnswers:
+    """Open the chains, or the interleaved answers, that another tool has generated at this path.
 
     target: a folder, or MMGenBench's table.
     layout: one of `LAYOUTS`; None looks for it.
-    params: the layout's own (`predictions` and `images`, tables of MMGenBench; `results`, folder of
-        GenCeption).
     All files are listed and tables looked through here, so that what is wrong shows at once; images
     are read when they are needed.
-    Raises SpecError for a layout or parameter that does not exist and for one of answers,
-    DatasetError when there is nothing, when the layout is not known or not clear, or when the files
-    are not as it has them.
+    Raises SpecError for a layout that does not exist, DatasetError when there is nothing, when the
+    layout is not known or not clear, or when the files are not as it has them.
     """
-    return _read(target, choose_layout(target, layout), LAYOUTS, params)
-
-
-def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> RecordedAnswers:
-    """Open the interleaved answers that another tool has generated, at this path.
-
-    target: a folder.
-    layout: one of `ANSWER_LAYOUTS`; None looks for it.
-    params: none is known.
-    Raises as `open_replay`, with answers and chains exchanged.
-    """
-    return _read(target, choose_layout(target, layout), ANSWER_LAYOUTS, params)
+    return LAYOUTS[choose_layout(target, layout)].read(Path(target))
 
 
 def choose_layout(target: str, layout: str | None) -> str:
@@ -430,12 +382,11 @@ def choose_layout(target: str, layout: str | None) -> str:
     path = Path(target)
     if not path.exists():
         raise DatasetError(f"replay:{target}: there is no such file or folder")
-    layouts: dict[str, Layout[Any]] = {**LAYOUTS, **ANSWER_LAYOUTS}
     if layout is not None:
-        if layout not in layouts:
-            raise SpecError(f"replay:{target}: {unknown_name('layout', layout, layouts)}")
+        if layout not in LAYOUTS:
+            raise SpecError(f"replay:{target}: {unknown_name('layout', layout, LAYOUTS)}")
         return layout
-    fitting = [name for name, known in layouts.items() if known.fits(path)]
+    fitting = [name for name, known in LAYOUTS.items() if known.fits(path)]
     # GenCeption marks its files by a number at the end only, which files of other layouts can have.
     if len(fitting) > 1 and "genception" in fitting:
         fitting.remove("genception")
@@ -449,20 +400,6 @@ def choose_layout(target: str, layout: str | None) -> str:
         if path.is_dir():
             entries = [entry.name + "/" * entry.is_dir() for entry in list_folder(path)]
             content = f"found {some_of(entries)}" if entries else "the folder is empty"
-        lines = "\n".join(f"  {known.name}: {known.says}" for known in layouts.values())
+        lines = "\n".join(f"  {name}: {known.says}" for name, known in LAYOUTS.items())
         raise DatasetError(f"replay:{path}: {content}, which is no known layout. Known:\n{lines}")
     return fitting[0]
-
-
-def _read(target: str, name: str, layouts: Mapping[str, Layout[R]], params: Mapping[str, str]) -> R:
-    if name not in layouts:
-        raise SpecError(
-            f"replay:{target}: layout {name} is not of {', '.join(layouts)}, which this suite "
-            "takes: chains are for suites that have [chain], answers for those that have [answer]"
-        )
-    layout = layouts[name]
-    for param in params:
-        if param not in layout.params:
-            known = unknown_name(f"parameter of layout {name!r}", param, layout.params)
-            raise SpecError(f"replay:{target}: {known}")
-    return layout.read(Path(target), params)
