@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.errors import DatasetError, SpecError, SuiteNotApplicableError
 from pytest_cepbench.gate import Judgement, Verdict, judge, record_of
-from pytest_cepbench.gate.baseline import baseline_path, dump_baseline, read_baseline
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import ItemDraw, RatedRun, answer_pairs
@@ -17,7 +17,7 @@ from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.ratings.voted import cast, side_vote, vote_all, write_rated
 from tests.reference.shipped import copy_suite, gate
-from tests.suites.answers import ANSWERS, WORSE, prepare
+from tests.suites.answers import prepare
 
 ROOT = Path(__file__).parents[2]
 
@@ -169,12 +169,6 @@ def test_suites_of_the_other_kind_are_passed_over(tmp_path: Path, recorded: Path
         load_prepared_suite(path, RoleChoices(f"replay:{recorded}"), {})
 
 
-def test_recorded_answers_leave_no_role_to_others(tmp_path: Path, recorded: Path) -> None:
-    """A writer beside them would do nothing."""
-    with Store(tmp_path / "store") as store, pytest.raises(SpecError, match="drop --writer"):
-        prepare(tmp_path, store, SUITE, f"replay:{recorded}", roles={"writer": "shapes:"})
-
-
 WORST = "shapes:?miss=0.6"
 
 
@@ -244,18 +238,6 @@ def test_baselines_outlive_the_votes_of_one_study(tmp_path: Path) -> None:
         assert after.judge().verdict is Verdict.IMPROVED
 
 
-def test_another_judge_than_people_is_not_compared(tmp_path: Path) -> None:
-    """Verdicts of a model and of people are on different scales."""
-    with Store(tmp_path / "store") as store:
-        ratings = rate(tmp_path, store)
-        vote_all(ratings, lambda _: "B")
-        prepare(tmp_path, store).accept()
-        worst = prepare(tmp_path, store, model=WORSE, roles={"judge": f"human:{ratings.path}"})
-        judged = worst.judge()
-        assert judged.verdict is Verdict.INCOMPARABLE
-        assert any("judge" in reason for reason in judged.reasons)
-
-
 def test_ratings_of_another_suite_decide_no_battle(tmp_path: Path) -> None:
     """People saw the answers of that one; what nobody judges is measured all the same."""
     with Store(tmp_path / "store") as store:
@@ -265,17 +247,3 @@ def test_ratings_of_another_suite_decide_no_battle(tmp_path: Path) -> None:
         with pytest.raises(SpecError, match=r"of the suite 'other': .* see the answers of"):
             worst.measure()
         assert worst.measure("overall-failures").value == 0
-
-
-def test_the_judge_in_a_baseline_is_people(tmp_path: Path) -> None:
-    """Its identity names no votes."""
-    with Store(tmp_path / "store") as store:
-        ratings = rate(tmp_path, store)
-        vote_all(ratings, lambda _: "B")
-        accept_for_people(tmp_path, store, f"human:{ratings.path}")
-        suite = prepare(tmp_path, store, ANSWERS)
-        key = suite.cases["overall-win_rate"].key
-        baseline = read_baseline(baseline_path(suite.baselines, key), key)
-        assert baseline is not None
-        assert baseline.identity["judge"] == "people's votes human/1 people votes=majority"
-        assert "people's votes" in dump_baseline(baseline)

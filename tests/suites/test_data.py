@@ -140,18 +140,6 @@ def test_a_loader_beside_the_suite(project: Project) -> None:
     }  # fmt: skip
 
 
-def test_text_first_on_the_embedded_world(project: Project) -> None:
-    """Perfect models lose nothing, whichever modality the chain starts from."""
-    project.suite(SHAPES.replace("[chain]", '[chain]\nstart = "text"'))
-    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    case = project.report()["cases"][0]
-    assert case["value"] == pytest.approx(1.0, abs=1e-6)
-    assert case["identity"]["chain"].startswith("text-first")
-    worse = project.run_here("-k", "crowded", "--model=shapes:?miss=0.5")
-    assert worse.ret == pytest.ExitCode.TESTS_FAILED
-    assert project.verdicts() == {"crowded-gc": "regressed"}
-
-
 def test_text_first_on_captions_of_a_folder(project: Project) -> None:
     """`photo.txt` beside `photo.jpg` is where the chain starts; a missing one is named."""
     text = PHOTOS.replace('path = "photos"', 'path = "photos"\noptions = { captions = true }')
@@ -168,18 +156,6 @@ def test_text_first_on_captions_of_a_folder(project: Project) -> None:
     project.run_here("-k", "gc").stdout.fnmatch_lines(
         ["not measured: 1 of 2 samples cannot be used: blue.png: *"]
     )
-
-
-def test_several_suites_in_one_run(project: Project) -> None:
-    """Each has its own cases and baselines; what they share is computed once."""
-    project.suite(SHAPES, "a")
-    project.suite(SHAPES.replace('"toy"', '"twin"'), "b")
-    assert project.run_here("--snapshot-update", "-k", "color").ret == pytest.ExitCode.OK
-    first, second = project.report()["cases"]
-    assert (first["suite"], second["suite"]) == ("toy", "twin")
-    assert first["value"] == second["value"]
-    assert (first["effort"]["inputs"] > 0, second["effort"]["inputs"]) == (True, 0)
-    assert {path.parent.name for path in project.baselines.rglob("*.toml")} == {"toy", "twin"}
 
 
 CATEGORIES = ["a", "b", "c"]

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.chains.chain import CaptionRules
-from pytest_cepbench.errors import SpecError, SuiteError, did_you_mean, nearest_name, unknown_name
+from pytest_cepbench.errors import SuiteError, did_you_mean, nearest_name, unknown_name
 from pytest_cepbench.measures.chain_similarity import SimilarityTable
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.suites.definition import (
     CaseTable,
     GateTable,
@@ -49,12 +48,6 @@ def test_both_chains_have_one_length_and_one_wording(tmp_path: Path) -> None:
     for start, plan in suite.plans.items():
         assert (plan.start, plan.generations, plan.iterations, plan.seed) == (start, 5, 2, 3)
         assert plan.caption_rules == CaptionRules(clean=True, max_words=70)
-
-
-def test_three_iterations_unless_a_length_is_given(tmp_path: Path) -> None:
-    """And descriptions as they are, unless something is to be done to them."""
-    (plan,) = load_suite(_write(tmp_path, SHAPES.replace("iterations = 2\n", ""))).plans.values()
-    assert (plan.generations, plan.caption_rules) == (6, CaptionRules())
 
 
 def test_one_drawing_needs_no_describer(tmp_path: Path) -> None:
@@ -156,11 +149,8 @@ def test_a_number_out_of_its_range_is_named(
     ("old", "new", "message"),
     [
         ("version = 1", "version = 1\ncolour = 2", "unknown field `colour`"),
-        ("iterations = 2", "iterations = 2\nturns = 3", r"unknown field `turns` - at `\$.chain`"),
         ("version = 1\n", "", "missing required field `version`"),
-        ("version = 1", "version = '1'", r"Expected `int`, got `str` - at `\$.version`"),
         ('name = "toy"', 'name = "My Suite"', "name = 'My Suite': lower-case letters, digits"),
-        ('name = "toy"', 'name = "../up"', "name = '../up': lower-case letters, digits"),
         ("iterations = 2", "iterations = 0", "chain.iterations = 0: at least 1"),
         ("iterations = 2", 'start = "smell"', r"Invalid enum value 'smell' - at `\$.chain.start`"),
         ('describe = "describe"', 'describe = ""\ngenerate = "draw"', "'draw' does not hold {desc"),
@@ -169,32 +159,17 @@ def test_a_number_out_of_its_range_is_named(
         ("[chain]", "[groups]\noverall = ['color']\n[chain]", "group 'overall' is reserved or"),
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
         (GATE, "gate = 'luck'", r"Invalid enum value 'luck' - at `\$.gate"),
-        (GATE, "primary = 'gc'", r"Expected `array . null`, got `str`"),
-        (GATE, "pooled = 1", r"Expected `bool`, got `int`"),
-        (GATE, "alpha = '5 %'", r"Expected `float`, got `str`"),
-        (GATE, "weight = 1", "unknown field `weight`"),
         ("[chain]", "[cases.'color/gc']\nprimary = true\n[chain]", "unknown field `primary`"),
-        ("[chain]", "[cases.'color/gc']\ngate = 'luck'\n[chain]", r"Invalid enum value 'luck'"),
-        ("[metrics.gc]", "[metrics.gc]\ngate = 'luck'", "metric 'gc': Invalid enum value 'luck'"),
         ("[metrics.gc]", "[metrics.gc]\nalpha = 0.1", "metric 'gc': .* unknown field `alpha`"),
         ("[metrics.gc]", "[metrics.verdict]\nkind = 'gc'", "metric 'verdict': the name belongs to"),
         ("iterations = 2", "seeds = 0", "chain.seeds = 0: at least 1 is expected"),
-        ("iterations = 2", "seeds = -2", "chain.seeds = -2: at least 1 is expected"),
-        ("iterations = 2", "seeds = 1.5", r"Expected `int`, got `float` - at `\$.chain.seeds`"),
         ("[chain]", "[chain", "suite.toml"),
         ("iterations = 2", "iterations = 2\ngenerations = 4", "two names of one length: give one"),
         ("iterations = 2", "generations = 0", "chain.generations = 0: at least 1 is expected"),
-        ("iterations = 2", "generations = -3", "chain.generations = -3: at least 1 is expected"),
-        ("iterations = 2", "generations = 2.5", r"Expected `int . null`, got `float`"),
         (
             '"describe"',
             '"describe"\nmax_words = 0',
             "prompts.max_words = 0: at least 1 is expected",
-        ),
-        (
-            '"describe"',
-            '"describe"\nclean = 1',
-            r"Expected `bool`, got `int` - at `\$.prompts.clean`",
         ),
         ('describe = "describe"', "", "prompts.describe is missing: the chains of this suite are"),
         (
@@ -202,23 +177,12 @@ def test_a_number_out_of_its_range_is_named(
             "[encoders]\nencoder = 'x'\n[metrics.gc]",
             "encoder 'encoder' is the name",
         ),
-        ("[metrics.gc]", "[encoders]\ndetector = 'x'\n[metrics.gc]", "encoder 'detector' is the n"),
         ("[metrics.gc]", "[encoders]\n'A B' = 'x'\n[metrics.gc]", "encoder 'A B' is the name of a"),
-        ("[metrics.gc]", "[presets.x]\n[metrics.gc]", "missing required field `model`"),
-        ("[metrics.gc]", "[presets.x]\nmodel='m'\nsteps=1\n[metrics.gc]", "unknown field `steps`"),
         ("[metrics.gc]", "[presets.x]\nmodel='m'\nparameters={a=[1]}\n[metrics.gc]", "got `array`"),
         ("[metrics.gc]", "[metrics.x]\nkind = 'gx'", "unknown metric 'gx'"),
-        ("[metrics.gc]", "[metrics.x]", "unknown metric 'x'"),
         ("[metrics.gc]", "[metrics.'G C']\nkind='gc'", "metric 'G C': lower-case letters, digits"),
         ("[metrics.gc]", "[metrics.gc]\nmappings = {}", "'gc': .* unknown field `mappings`"),
-        ("[metrics.gc]", "[metrics.mcd]\nat = 1", "metric 'mcd': .* unknown field `at`"),
-        ("[metrics.gc]", "[metrics.kid]\nthreshold = 1", "'kid': .* unknown field `threshold`"),
-        ("tolerance = 0.0", "encoder = 'x'", "metric 'failures': .* unknown field `encoder`"),
         ("[metrics.gc]", "[metrics.gc]\nat = 'two'", "metric 'gc': Expected `int . null`"),
-        ("[metrics.gc]", "[metrics.gc]\npool = 'all'", "metric 'gc': Invalid enum value 'all'"),
-        ("[metrics.gc]", "[metrics.gc]\nparts = 'few'", "metric 'gc': Invalid enum value 'few'"),
-        ("[metrics.gc]", "[metrics.gc]\nstart = 'both'", "metric 'gc': Invalid enum value 'both'"),
-        ("[metrics.gc]", "[metrics.mgg]\ncolors = 'eye'", "metric 'mgg': Invalid enum value 'eye'"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -255,17 +219,11 @@ def test_no_bytes_escape_as_another_error(
 @pytest.mark.parametrize(
     ("old", "new", "meant"),
     [
-        ("version = 1", "version = 1\ndescripton = 'x'", "description"),
         ('gate = "threshold"', "tolerence = 0.1", "tolerance"),
         ('gate = "threshold"', 'gate = "treshold"', "threshold"),
-        ("iterations = 2", "iteration = 2", "iterations"),
-        ("iterations = 2", 'start = "images"', "image"),
         ("[metrics.gc]", "[metrics.gc]\nencodr = 'x'", "encoder"),
-        ("[metrics.gc]", "[metrics.gc]\npool = 'sample'", "samples"),
-        ("[metrics.gc]", "[metrics.mgg]\ncolors = 'detectr'\n[metrics.gc]", "detector"),
         ("[metrics.gc]", "[metrics.gc-fid]\n[metrics.gc]", "gc_fid"),
         ("[metrics.gc]", "[cases.'color/gc']\nwieght = 2\n[metrics.gc]", "weight"),
-        ("[metrics.gc]", "[presets.x]\nmodell = 'm'\n[metrics.gc]", "model"),
     ],
 )
 def test_a_typo_in_a_suite_file(tmp_path: Path, old: str, new: str, meant: str) -> None:
@@ -275,19 +233,6 @@ def test_a_typo_in_a_suite_file(tmp_path: Path, old: str, new: str, meant: str) 
     path.write_text(SHAPES.replace(old, new))
     with pytest.raises(SuiteError, match=f"Did you mean '{meant}'"):
         load_suite(path)
-
-
-@pytest.mark.parametrize(("written", "meant"), [("shape:", "shapes"), ("openia:m", "openai")])
-def test_a_typo_in_a_scheme(written: str, meant: str) -> None:
-    """Not a folder of that name, and not a hub id that would be asked for."""
-    with pytest.raises(SpecError, match=f"unknown scheme .* Did you mean '{meant}'"):
-        parse_spec(written)
-
-
-def test_what_is_like_no_scheme_is_a_folder_or_hub_id() -> None:
-    """As are folders that are there, whatever they are called."""
-    assert parse_spec("runs:2026/step-1").scheme == ""
-    assert parse_spec("org/model").scheme == ""
 
 
 def test_the_nearest_name() -> None:

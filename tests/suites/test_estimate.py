@@ -186,27 +186,20 @@ def test_known_answers_are_judged_where_they_differ(tmp_path: Path, store: Store
     assert _inputs(work) == _asked(suite)
 
 
-def test_the_anchor_s_battles_are_foreseen(tmp_path: Path, store: Store) -> None:
-    """Each comparison has battles of its own."""
-    prepare(tmp_path, store).accept()
-    prepare(tmp_path, store, model="shapes:?no_image=1").accept(anchor=True)
-    suite = prepare(tmp_path, store, model=WORSE)
-    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 80}
-
-
-def test_reference_answers_are_battled_by_all(tmp_path: Path, store: Store) -> None:
-    """Without any accepted ones."""
-    text = f'{ANSWERS}\n[arena]\nagainst = "gold"\n'
-    suite = prepare(tmp_path, store, text, model=WORSE)
-    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 40}
-
-
-def test_one_order_is_half_of_the_verdicts(tmp_path: Path, store: Store) -> None:
-    """Forty of both orders."""
-    text = f'{ANSWERS}\n[arena]\norder = "balanced"\n'
+@pytest.mark.parametrize(
+    ("arena", "anchored", "judged"),
+    [("", True, 80), ('against = "gold"', False, 40), ('order = "balanced"', False, 20)],
+)
+def test_each_comparison_has_battles_of_its_own(
+    tmp_path: Path, store: Store, arena: str, *, anchored: bool, judged: int
+) -> None:
+    """In both orders or one, against the accepted, the anchor's, and the reference answers."""
+    text = f"{ANSWERS}\n[arena]\n{arena}\n"
     prepare(tmp_path, store, text).accept()
-    work = _foresee(prepare(tmp_path, store, text, model=WORSE))
-    assert _inputs(work) == {"interleaver": 20, "judge": 20}
+    if anchored:
+        prepare(tmp_path, store, text, "shapes:?no_image=1").accept(anchor=True)
+    work = _foresee(prepare(tmp_path, store, text, WORSE))
+    assert _inputs(work) == {"interleaver": 20, "judge": judged}
 
 
 def test_scores_are_one_call_for_each_answer(tmp_path: Path, store: Store) -> None:

@@ -147,17 +147,6 @@ def test_the_anchors_tolerance_is_said_on_every_layer(tmp_path: Path) -> None:
     assert _policy(_suite(tmp_path, metric="tolerance = 0.2")).since_anchor == 0.4
 
 
-def test_overrides_are_laid_over_each_other_setting_by_setting() -> None:
-    """Each setting keeps the name of who said it."""
-    run = Overrides(gate="threshold", alpha=0.1, sources={"gate": "run", "alpha": "run"})
-    test = Overrides(gate="regression", tolerance=0.0, sources={"gate": "t", "tolerance": "t"})
-    both = run.over(test)
-    assert both == Overrides(
-        "threshold", 0.0, 0.1, {"gate": "run", "tolerance": "t", "alpha": "run"}
-    )
-    assert NO_OVERRIDES.over(test) == test.over(NO_OVERRIDES) == test
-
-
 @pytest.mark.parametrize(
     ("primary", "color", "shape", "failures"),
     [
@@ -214,14 +203,6 @@ def test_a_suite_has_a_verdict_of_its_own_where_it_wants_one(tmp_path: Path) -> 
 
 def _claims(suite: Suite, run: Overrides = NO_OVERRIDES) -> dict[str, SettingSource]:
     return {case.id: claim_of(suite, case.key, run) for case in _cases(suite)}
-
-
-def test_alpha_is_divided_among_the_cases_of_a_run(tmp_path: Path) -> None:
-    """In equal parts, so that the run errs no more often than alpha."""
-    shares = divide_alpha(_claims(_suite(tmp_path)))
-    assert shares == dict.fromkeys(
-        ("color-gc", "shape-gc", "overall-gc", "overall-failures"), 0.05 / 4
-    )
 
 
 def test_weights_divide_alpha(tmp_path: Path) -> None:

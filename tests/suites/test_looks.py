@@ -106,15 +106,6 @@ def test_seeds_are_drawn_after_samples(tmp_path: Path) -> None:
     assert both.identity["samples"] != run.measure(case).identity["samples"]
 
 
-def test_only_metrics_with_a_score_per_sample_can_be_looked_at(tmp_path: Path) -> None:
-    """A distance of sets is of all its images."""
-    staged = _staged(tmp_path, ALONE + METRICS)
-    per_sample = {name: staged.run.per_sample(case) for name, case in staged.cases.items()}
-    assert {name.rpartition("-")[2]: value for name, value in per_sample.items()} == {
-        "gc": True, "sim": True, "fid": False, "failures": True,
-    }  # fmt: skip
-
-
 @given(st.integers(1, 30))
 def test_the_depth_is_the_least_that_makes_the_number(
     tmp_path_factory: pytest.TempPathFactory, samples: int

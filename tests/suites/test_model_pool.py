@@ -65,13 +65,6 @@ def test_roles_of_one_model_share_its_handle(store: Store) -> None:
     assert pool.runner(_assign("describer")).handle is not generator.handle
 
 
-def test_roles_that_share_nothing_have_models_of_their_own(store: Store) -> None:
-    """Two roles without a common name are loaded apart."""
-    pool = _sharing(store, "")
-    describer, generator = (pool.runner(_assign(role)) for role in ("describer", "generator"))
-    assert describer.handle is not generator.handle
-
-
 def test_an_identity_names_what_decides_the_results(store: Store) -> None:
     """What it is, its adapter and weights, then its parameters by name; unset ones are left out."""
     bound = ModelPool(store).runner(_assign("describer", "shapes:?miss=0.5")).bound
