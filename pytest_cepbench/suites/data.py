@@ -6,9 +6,9 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -89,49 +89,101 @@ def load_data(
     does not exist and a URL that cannot be read, MissingDependencyError where the extra `data` is
     needed.
     """
-    loader = _loader(suite)
-    parameter = inspect.signature(loader).parameters.get("path")
-    if parameter is None:
-        refuse_table_settings(suite)
-        return _limited(_extended(suite, _call(suite, loader)), most)
-    place = _place(suite, places, required=needs_path(suite))
-    source = open_source(suite, place, run_folder)
-    if source.table is not None:
-        data = suite.table.data
+    loader, data = _loader(suite), suite.table.data
+    reads_path = "path" in inspect.signature(loader).parameters
+    place = _place(suite, places, required=needs_path(suite)) if reads_path else None
+    table: SourceTable | None = None
+    notes: tuple[str, ...] = ()
+    lacks, source = "reads no tables", ""
+    beside = partial(_side_file, place if isinstance(place, Path) else suite.folder)
+    if isinstance(place, str):
+        location = parse_hub_location(place)
+        repository = open_repository(location, run_folder)
+        config, split = location.config or data.config, location.split or data.split
+        if data.loader in TABLE_LOADERS and any(f.endswith(SHARDS) for f in repository.files):
+            table = open_hub_table(repository, Choice(location.path, config, split))
+            beside = partial(_hub_side_file, repository)
+        else:
+            lacks = f"finds none in {place}"
+            if location.config is not None or location.split is not None:
+                raise SuiteError(
+                    f"data at {place!r}: config and split are about tables, and there are none"
+                )
+            _refuse_table_settings(suite, lacks)
+            source, notes = f"{repository.pinned}/{location.path}".rstrip("/"), repository.notes
+            place = repository.snapshot(_fetched(suite, location.path)) / location.path
+            beside = partial(_side_file, place)
+    elif place is not None and data.loader in TABLE_LOADERS:
+        asked = any(getattr(data, key) is not None for key in _SETTINGS)
+        shards = local_shards(place, () if asked else TABLE_LOADERS[data.loader][1])
+        lacks = f"finds none in {str(place)!r}"
+        if shards:
+            table = open_local_table(place, shards, Choice("", data.config, data.split))
+    if table is not None:
         columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
-        reader = TableReader(source.table, columns, most)
-        read = _call(suite, TABLE_LOADERS[suite.table.data.loader][0], reader=reader)
-        return _extended(suite, read, source.side_file, whole=most is None)
-    path = {} if source.path is None else {"path": source.path}
-    dataset = _call(suite, loader, **path)
-    if source.identity:
-        identity = {**dataset.identity, "source": source.identity}
-        dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *source.notes))
-    beside = None if source.path is None else partial(side_file, source.path)
-    return _limited(_extended(suite, dataset, beside), most)
-
-
-def _extended(
-    suite: Suite,
-    dataset: Dataset,
-    beside: Callable[[str], Path] | None = None,
-    *,
-    whole: bool = True,
-) -> Dataset:
-    """With the questions that the suite names.
-
-    beside: finds a file beside the data; where there is none, it is in the suite's folder.
-    whole: whether all samples are there. Raises DatasetError as `with_questions`.
-    """
-    name = suite.table.data.questions
-    if name == METADATA:
+        reader = TableReader(table, columns, most)
+        dataset = _call(suite, TABLE_LOADERS[data.loader][0], reader=reader)
+    else:
+        _refuse_table_settings(suite, lacks)
+        dataset = _call(suite, loader, **({} if place is None else {"path": place}))
+    if source:
+        identity = {**dataset.identity, "source": source}
+        dataset = replace(dataset, identity=identity, notes=(*dataset.notes, *notes))
+    if data.questions == METADATA:
         from pytest_cepbench.datasets.geneval import with_metadata_questions
 
         dataset = with_metadata_questions(dataset)
-    elif name is not None:
-        path = side_file(suite.folder, name) if beside is None else beside(name)
-        dataset = with_questions(dataset, path, whole=whole)
-    return dataset
+    elif data.questions is not None:
+        whole = table is None or most is None
+        dataset = with_questions(dataset, beside(data.questions), whole=whole)
+    return dataset if table is not None or most is None else dataset.limited(most)
+
+
+_SETTINGS = ("config", "split", "id", "image", "text", "category")
+"""Keys of `[data]` that are about tables alone."""
+
+
+def _refuse_table_settings(suite: Suite, lacks: str) -> None:
+    """Raise SuiteError where the suite names parts of tables, and there are none."""
+    data = suite.table.data
+    for key in _SETTINGS:
+        if getattr(data, key) is not None:
+            raise SuiteError(
+                f"suite {suite.name!r}: [data] {key} = {getattr(data, key)!r} is about tables "
+                f"({', '.join(SHARDS)}), and loader {data.loader} {lacks}"
+            )
+
+
+def _fetched(suite: Suite, path: str) -> list[str] | None:
+    """Patterns of the files of a repository that a loader needs; None for all.
+
+    Where options name files, no other one is fetched.
+    """
+    data, prefix = suite.table.data, f"{path}/" if path else ""
+    named = [
+        f"{prefix}{data.options[key]}"
+        for key in ("file", "labels")
+        if isinstance(data.options.get(key), str)
+    ]
+    if not named:
+        return [path, f"{path}/*"] if path else None
+    return named if data.questions in (None, METADATA) else [*named, f"{prefix}{data.questions}"]
+
+
+def _side_file(folder: Path, name: str) -> Path:
+    """The file of a name in a folder, or beside a file. Raises DatasetError for another place."""
+    reason = unsafe(name)
+    if reason is not None:
+        raise DatasetError(reason)
+    return (folder if folder.is_dir() else folder.parent) / name
+
+
+def _hub_side_file(repository: Repository, name: str) -> Path:
+    if name not in repository.files:
+        raise DatasetError(
+            f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
+        )
+    return repository.snapshot([name]) / name
 
 
 def data_name(suite: Suite) -> str | None:
@@ -198,10 +250,6 @@ def _no_exit(what: str) -> Iterator[None]:
         ) from error
 
 
-def _limited(dataset: Dataset, most: int | None) -> Dataset:
-    return dataset if most is None else dataset.limited(most)
-
-
 def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> DataPlace | None:
     data = suite.table.data
     name = data.name or data.loader
@@ -254,106 +302,3 @@ def _loader(suite: Suite) -> Loader:
     if not callable(loader):
         raise SuiteError(f"suite {suite.name!r}: loader {name!r} is not a function")
     return loader  # type: ignore[no-any-return] # what it returns is checked by Dataset's users
-
-
-# -- where the data is read from: files, the tables among them, or the hub -------------------------
-
-_SETTINGS = ("config", "split", "id", "image", "text", "category")
-"""Keys of `[data]` that are about tables alone."""
-
-_FILE_OPTIONS = ("file", "labels")
-"""Options of loaders that name files: where there are any, no other file is fetched."""
-
-
-@dataclass(frozen=True)
-class DataSource:
-    """What a loader is given.
-
-    path: for a loader that reads files; None for data of its own.
-    table: for a loader of tables, in place of the path.
-    side_file: finds a file beside a table by its name.
-    identity: what identities hold of a source on the hub; empty for local files.
-    notes: sentences for the reader of results.
-    """
-
-    path: Path | None = None
-    table: SourceTable | None = None
-    side_file: Callable[[str], Path] = Path
-    identity: str = ""
-    notes: tuple[str, ...] = ()
-
-
-def open_source(suite: Suite, place: DataPlace | None, run_folder: Path | None) -> DataSource:
-    """The source of a suite's data. Raises as `load_data`."""
-    if place is None:
-        refuse_table_settings(suite)
-        return DataSource()
-    loader = TABLE_LOADERS.get(suite.table.data.loader)
-    if isinstance(place, str):
-        return _hub_source(suite, place, run_folder)
-    if loader is None:
-        refuse_table_settings(suite)
-        return DataSource(place)
-    data = suite.table.data
-    asked = any(getattr(data, key) is not None for key in _SETTINGS)
-    shards = local_shards(place, () if asked else loader[1])
-    if not shards:
-        refuse_table_settings(suite, f"finds none in {str(place)!r}")
-        return DataSource(place)
-    choice = Choice("", data.config, data.split)
-    table = open_local_table(place, shards, choice)
-    return DataSource(table=table, side_file=partial(side_file, place))
-
-
-def refuse_table_settings(suite: Suite, what: str = "reads no tables") -> None:
-    """Raise SuiteError where the suite names parts of tables, and there are none."""
-    data = suite.table.data
-    for key in _SETTINGS:
-        if getattr(data, key) is not None:
-            raise SuiteError(
-                f"suite {suite.name!r}: [data] {key} = {getattr(data, key)!r} is about tables "
-                f"({', '.join(SHARDS)}), and loader {data.loader} {what}"
-            )
-
-
-def side_file(folder: Path, name: str) -> Path:
-    """The file of a name in a folder, or beside a file. Raises DatasetError for another place."""
-    reason = unsafe(name)
-    if reason is not None:
-        raise DatasetError(reason)
-    return (folder if folder.is_dir() else folder.parent) / name
-
-
-def _hub_source(suite: Suite, text: str, run_folder: Path | None) -> DataSource:
-    location = parse_hub_location(text)
-    repository = open_repository(location, run_folder)
-    data = suite.table.data
-    prefix = f"{location.path}/" if location.path else ""
-    named = {
-        key: f"{prefix}{data.options[key]}"
-        for key in _FILE_OPTIONS
-        if isinstance(data.options.get(key), str)
-    }
-    if data.loader in TABLE_LOADERS and any(file.endswith(SHARDS) for file in repository.files):
-        choice = Choice(location.path, location.config or data.config, location.split or data.split)
-        table = open_hub_table(repository, choice)
-        return DataSource(table=table, side_file=partial(_hub_side_file, repository))
-    refuse_table_settings(suite, f"finds none in {text}")
-    if location.config is not None or location.split is not None:
-        raise SuiteError(f"data at {text!r}: config and split are about tables, and there are none")
-    patterns: Sequence[str] | None = list(named.values())
-    if not named:
-        patterns = [location.path, f"{location.path}/*"] if location.path else None
-    elif data.questions not in (None, METADATA):
-        patterns = [*named.values(), f"{prefix}{data.questions}"]
-    folder = repository.snapshot(patterns)
-    identity = f"{repository.pinned}/{location.path}".rstrip("/")
-    return DataSource(folder / location.path, identity=identity, notes=repository.notes)
-
-
-def _hub_side_file(repository: Repository, name: str) -> Path:
-    if name not in repository.files:
-        raise DatasetError(
-            f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
-        )
-    return repository.snapshot([name]) / name
