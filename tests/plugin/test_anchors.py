@@ -80,38 +80,6 @@ def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_p
     )
 
 
-@pytest.mark.slow
-def test_further_accepted_steps_leave_the_anchor_where_it_was(
-    second: ScoredProject, tmp_path: Path
-) -> None:
-    """Whatever is accepted since; and the way back to where it began holds against it."""
-    project = second.copy(tmp_path / "ten")
-    before = project.baseline(CASE, anchor=True).read_bytes()
-    for number in (4, 6, 8, 10):
-        project.accept("-q", _step(number))
-    assert project.baseline(CASE, anchor=True).read_bytes() == before
-    ended = project.run(_step(10))
-    case = ended.cases[CASE]
-    assert (case["difference"], case["verdict"]) == (0.0, "regressed")
-    assert case["anchor"]["difference"] == pytest.approx(-10 * STEP, abs=3e-4)
-
-
-@pytest.mark.slow
-def test_an_anchor_of_something_else_moves_with_the_baseline(
-    second: ScoredProject, tmp_path: Path
-) -> None:
-    """A changed prompt makes all incomparable until it is accepted; then the anchor is new."""
-    project = second.copy(tmp_path / "moved")
-    project.edit("suite.toml", 'describe = "describe"', 'describe = "say"')
-    refused = project.run(_step(1))
-    assert refused.verdicts == {CASE: "incomparable"}
-    project.accept(_step(1)).lines.fnmatch_lines(["changed scored/overall/gc: *, its anchor moves"])
-    assert project.baseline(CASE, anchor=True).read_bytes() == project.baseline(CASE).read_bytes()
-    held = project.run(_step(1))
-    assert held.verdicts == {CASE: "held"}
-    assert held.cases[CASE]["anchor"] is None
-
-
 @pytest.mark.parametrize("damage", ["nonsense", "format = 99"])
 def test_an_anchor_that_cannot_be_read_is_an_error(
     second: ScoredProject, tmp_path: Path, damage: str

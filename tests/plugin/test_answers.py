@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.project import INI, MODES, TEST_MODULE, Project, accept_project
+from tests.plugin.project import INI, TEST_MODULE, Project, accept_project
 from tests.suites.answers import ANSWERS, HEAD, WORSE
 
 REGRESSED = f"--model={WORSE}"
@@ -100,27 +100,6 @@ def test_a_judge_without_verdicts_lets_nothing_ship(project: Project, judge: str
     result.stdout.fnmatch_lines([f"*the judge (python:judges:{judge}) failed at 15 of 20 samples*"])
 
 
-@pytest.mark.slow
-def test_workers_give_the_same_numbers(answered: Project, tmp_path: Path) -> None:
-    """With all of the work to do, and each question answered and each battle judged once."""
-    numbers, inputs = [], []
-    for mode in ("no-plugin", "n2"):
-        # Where the accepted answers are, and nothing of the candidate's.
-        folder = tmp_path / mode
-        shutil.copytree(answered.path / ".cepbench" / "store", folder)
-        result = answered.run(REGRESSED, f"--cep-store={folder}", *MODES[mode])
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        cases = answered.report()["cases"]
-        fields = ("value", "baseline", "low", "high", "verdict", "scores")
-        numbers.append({f"{c['part']}/{c['metric']}": {k: c.get(k) for k in fields} for c in cases})
-        (line,) = [line for line in result.outlines if "model inputs" in line]
-        match = re.search(r"(\d+) model inputs", line)
-        assert match is not None
-        inputs.append(int(match[1]))
-    assert numbers[0] == numbers[1]
-    assert inputs[0] == inputs[1] > 20
-
-
 def test_without_the_accepted_answers_the_run_fails(answered: Project) -> None:
     """In an empty store there is nothing to battle: it says so, and what to do."""
     result = answered.run_here("-vv", REGRESSED, "--cep-store=empty")
@@ -131,14 +110,6 @@ def test_without_the_accepted_answers_the_run_fails(answered: Project) -> None:
     assert {_case(answered, name)["verdict"] for name in ("win_rate", "judge_failures")} == {
         "incomparable"
     }
-
-
-def test_a_part_of_the_questions(answered: Project) -> None:
-    """`--cep-samples` asks fewer; they are compared where the common ones alone are to be."""
-    assert answered.run_here("--cep-samples=1").ret == pytest.ExitCode.TESTS_FAILED
-    assert _case(answered)["verdict"] == "incomparable"
-    assert answered.run_here("--cep-samples=1", "--cep-pairing=common").ret == pytest.ExitCode.OK
-    assert (_case(answered)["verdict"], _case(answered)["n"]) == ("held", 10)
 
 
 SCORES = HEAD + (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from html import unescape
 from urllib.parse import quote
@@ -143,25 +142,6 @@ def test_a_server_that_names_another_model_is_told_of_in_every_report(
     assert all(_said_everywhere(project, stored.stdout.str()))
     cases = project.report()["cases"]
     assert all(any(SERVED in warning for warning in case["warnings"]) for case in cases)
-
-
-def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
-    """No traceback or verdict: option and remedy; a wrong spec stops the run before it begins."""
-    project.suite(SHAPES)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nothing listens
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        result = project.run_here(f"--describer=openai:m?{WAIT}&base_url={url}")
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([f"*describer openai:m: {url} cannot be reached*base_url=*"])
-    assert "Traceback" not in result.stdout.str()
-    assert set(project.verdicts().values()) == {"error"}
-
-    result = project.run_here(f"--model=openai:m?revision=1&api_key={KEY}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "api_key= has no place in a spec" in result.stderr.str()
-    assert KEY not in result.stderr.str() + result.stdout.str()
 
 
 def _tell_color(seen: Seen) -> str:

@@ -67,24 +67,3 @@ def test_sets_are_followed_whole_or_not_at_all(accepted: ScoredProject, regresse
     whole = accepted.run(WORSE, "--cep-attribute=30", "-k", "fid").cases["overall-fid"]
     assert [hop["generation"] for hop in whole["hops"]] == [1]
     assert whole["hops"][0]["cost"] == pytest.approx(-whole["difference"], abs=1e-3)
-
-
-def test_none_are_followed_where_none_are_asked_for(accepted: ScoredProject) -> None:
-    """--cep-attribute=0 plays no hop again, and says nothing; fewer samples mean fewer hops."""
-    ended = accepted.run(WORSE, "--cep-attribute=0", "-k", "gc")
-    gc = ended.cases["overall-gc"]
-    assert (gc["verdict"], gc["attribution"], gc["hops"]) == ("regressed", "", [])
-    assert "Lost " not in ended.output
-    few = accepted.run(WORSE, "--cep-attribute=2", "-k", "gc").cases["overall-gc"]
-    assert few["attribution"].startswith("Lost 0.1")
-    assert "over 2 samples" in few["attribution"]
-
-
-def test_a_store_without_the_baselines_chains_gives_no_number(accepted: ScoredProject) -> None:
-    """The verdict stands; the failure says what is missing and how to have it."""
-    ended = accepted.run(WORSE, "-vv", "--cep-store=other", "-k", "gc")
-    gc = ended.cases["overall-gc"]
-    assert (gc["verdict"], gc["hops"]) == ("regressed", [])
-    assert "the baseline's chains are not in this run's store" in gc["attribution"].lower()
-    assert "(--cep-store)" in gc["attribution"]
-    ended.lines.fnmatch_lines(["  The baseline's chains are not in this run's store, *"])

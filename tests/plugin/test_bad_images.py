@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import tomllib
 import zlib
 
 import pytest
@@ -73,29 +72,3 @@ def test_a_bad_file_spares_the_other_categories(photos: Project) -> None:
         "overall-gc": "error",
         "overall-failures": "error",
     }
-
-
-ODD_NAMES = [
-    "two words.png", "it's.png", 'a "quoted" one.png', "two.dots.png", "same.png", "same.jpg",
-    "größe 日本語 🦜.png", "per%cent & more;.png", "[brackets]-dash.png", "back\\slash.png",
-    "new\nline.png", "-n.png", "tab\there.png", "UPPER.PNG", "e\u0301.png",
-]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["-p", "no:xdist"], ["-n", "2"]], ids=["one", "two"])
-def test_odd_file_names_from_end_to_end(project: Project, arguments: list[str]) -> None:
-    """Whatever a file system allows comes through collection, baseline, comparison and reports."""
-    project.suite(PHOTOS)
-    project.photos({name: (200, 12 * i, 10) for i, name in enumerate(ODD_NAMES)})
-    project.photos({f"odd 'folder' [{i}]::x/{name}": BLUE for i, name in enumerate(ODD_NAMES[:3])})
-    assert project.run(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
-    held = project.run(*arguments)
-    assert held.ret == pytest.ExitCode.OK
-    held.assert_outcomes(passed=6)
-    (file,) = project.baselines.rglob("images-gc-*.toml")
-    ids = set(tomllib.loads(file.read_text(encoding="utf-8"))["scores"]["images"])
-    assert ids == {name.replace("e\u0301", "\u00e9") for name in ODD_NAMES}
-    result = project.run(*arguments, "--generator=python:user_models:generator?behaviour=pale")
-    assert set(project.verdicts().values()) == {"incomparable"}
-    assert result.ret == pytest.ExitCode.TESTS_FAILED

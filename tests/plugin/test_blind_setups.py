@@ -60,20 +60,6 @@ def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProje
     assert ended.report["counts"] == {"refused": 1, "no-baseline": 2}
 
 
-@pytest.mark.slow
-def test_it_can_be_asked_for(scored: ScoredProject) -> None:
-    """The files then say what the set-up can see."""
-    ended = scored.run(ACCEPT, model(drop="0,0.77"), INSENSITIVE)
-    assert ended.code == 0
-    assert "floor = 0.0\n" in scored.baseline("two-gc").read_text()
-    ended.lines.fnmatch_lines([
-        (
-            "warning: scored two GC@1: 0.03 of a range from 0 (chance) to 1: *. "
-            "Below 25% of the range: *"
-        ),
-    ])  # fmt: skip
-
-
 @pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
 def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str) -> None:
     """A checkpoint that is no better is not held: nothing could have been seen of it."""
@@ -96,21 +82,6 @@ def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str)
         model(drop="0,0.7905", spread=0.003), f"--cep-gate={gate}", "--cep-inconclusive=fail"
     )
     assert failing.code == pytest.ExitCode.TESTS_FAILED
-
-
-def test_the_default_tolerance_of_a_dull_case_is_no_mistake(scored: ScoredProject) -> None:
-    """Nobody set it, so the case says that it sees nothing; a tolerance that is set is refused."""
-    good = model(drop="0,-0.15")
-    scored.accept(good)
-    path = scored.baseline("two-gc")
-    path.write_text(path.read_text().replace("floor = 0.0\n", "floor = 0.943\n"))
-    ended = scored.run(model(drop="0,-0.15", spread=0.003))
-    assert ended.verdicts["two-gc"] == "inconclusive"
-    (reason,) = ended.cases["two-gc"]["reasons"]
-    assert reason.startswith("the baseline of 0.95 can lose 0.007 down to what chance gives")
-    refused = scored.run(good, "--cep-tolerance=0.02")
-    assert refused.code == pytest.ExitCode.USAGE_ERROR
-    assert "was accepted at 0.95 and can lose 0.007" in refused.errors
 
 
 @SLOWLY_BOTH
@@ -183,31 +154,6 @@ def test_a_judge_that_sees_nothing_is_said_in_the_first_line(project: Project) -
         "*Undecided, which fails this run: 1 of 1 gating case; arena/overall win rate: the *",
         "next: name a judge, or models, that see it*",
     ])  # fmt: skip
-
-
-def test_the_ceiling_is_remarked_on_where_it_is_accepted(toy: Project) -> None:
-    """A perfect model lies there by right: one line, and a baseline."""
-    result = toy.run_here(ACCEPT)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines([
-        (
-            "warning: toy color GC@2 and 8 more: every sample is at the best there is, 1: "
-            "drops are seen, *"
-        )
-    ])  # fmt: skip
-
-
-VERBOSE = (
-    "toy color GC@2: * of a range from 0.* (chance) to 1: this set-up can see a drop of at most *"
-)
-
-
-def test_ranges_are_listed_where_they_are_asked_for(accepted: Project) -> None:
-    """`-v` has the range of each similarity case."""
-    result = accepted.run_here("-v")
-    result.stdout.fnmatch_lines([f"  {VERBOSE}*"])
-    result.stdout.no_fnmatch_line("warning: *")
-    assert not any(case["warnings"] for case in accepted.report()["cases"])
 
 
 SOURCES = {

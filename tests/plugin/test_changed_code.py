@@ -67,13 +67,3 @@ def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     (warning,) = [warning for warning in warnings(photos) if warning.startswith(SAID)]
     assert "it is mine:tell (mine.py " in warning
-
-
-def test_another_fingerprint_makes_answers_anew(photos: Project) -> None:
-    """Which is what the warning asks for."""
-    change_code(photos)
-    module = photos.path / "user_models.py"
-    module.write_text(module.read_text().replace("colors/1/", "colors/2/"))
-    photos.run("-p", "no:xdist", MODEL)
-    assert not [warning for warning in warnings(photos) if "answers were made by" in warning]
-    assert photos.effort()[1] > 0

@@ -12,7 +12,7 @@ from huggingface_hub import constants
 
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, write_cache
 from tests.datasets.sources.tables import image_table, write_parquet
-from tests.plugin.project import MODES, PHOTOS, Project
+from tests.plugin.project import PHOTOS, Project
 
 
 @pytest.fixture
@@ -21,22 +21,6 @@ def photos(project: Project) -> Project:
     project.suite(PHOTOS.replace('path = "photos"\n', ""))
     project.photos({})
     return project
-
-
-@pytest.mark.slow
-def test_a_table_is_gated_as_a_folder_is(photos: Project) -> None:
-    """Accepted in one process and gated on two workers, with the samples of its rows."""
-    write_parquet(photos.path / "table" / "test.parquet", image_table(6))
-    data = f"--cep-data=folder={photos.path / 'table'}"
-    assert photos.run_here(data, "--snapshot-update").ret == pytest.ExitCode.OK
-    assert photos.run(*MODES["n2"], data).ret == pytest.ExitCode.OK
-    assert set(photos.verdicts().values()) == {"held"}
-    scores = (photos.baselines / "photos").glob("*gc*.toml")
-    assert '"s005" = ' in next(scores).read_text()
-
-    write_parquet(photos.path / "table" / "test.parquet", image_table(6, 1))
-    assert photos.run_here(data).ret != pytest.ExitCode.OK
-    assert set(photos.verdicts().values()) == {"incomparable"}
 
 
 @pytest.mark.slow

@@ -145,16 +145,6 @@ def test_cases_that_a_hook_drops_are_missed(two: Project, arguments: tuple[str, 
     assert two.run(*arguments, "-k", "crowded or color").ret == pytest.ExitCode.OK
 
 
-def test_a_hook_that_drops_everything(two: Project) -> None:
-    """The run is no pass with nothing selected either."""
-    two.write("conftest.py", EMPTYING)
-    two.write("other/test_other.py", IMPORT + TEST_MODULE)
-    result = two.run_here()
-    assert result.ret == INCOMPLETE
-    result.stdout.fnmatch_lines(["INCOMPLETE: suite suite.toml lost 10 of its cases *"])
-    result.stdout.fnmatch_lines(["INCOMPLETE: suite other/suite.toml gave no case: *"])
-
-
 SELECTED_OUT = [
     ("-k", "crowded and not other"),
     ("-k", "toy and crowded"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import BOTH, MODES, REGRESSED, SHAPES, Project, contents
+from tests.plugin.project import BOTH, REGRESSED, SHAPES, Project, contents
 
 ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
     'loader = "shapes"\noptions = { samples_per_category = 2 }',
@@ -115,23 +115,6 @@ def _refused(result: pytest.RunResult, option: str) -> None:
     assert "INTERNALERROR" not in everything
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("option", "arguments"),
-    [
-        ("--setup-only", MODES["no-plugin"]),
-        ("--setup-plan", MODES["no-plugin"]),
-        ("--setup-plan", MODES["n2"]),
-    ],
-    ids=["only", "plan", "plan-two"],
-)
-def test_setting_up_alone_is_refused(
-    accepted: Project, option: str, arguments: tuple[str, ...]
-) -> None:
-    """Exit code 4 and one line that names the option, where cases were selected."""
-    _refused(accepted.run(*arguments, option), option)
-
-
 def test_addopts_and_the_environment_are_no_way_round(
     accepted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,26 +126,9 @@ def test_addopts_and_the_environment_are_no_way_round(
     _refused(accepted.run_here(), "--setup-plan")
 
 
-def test_other_tests_may_be_set_up_alone(accepted: Project) -> None:
-    """The plugin has no say in runs without cases."""
-    accepted.write("unit/test_plain.py", "def test_plain(tmp_path): pass\n")
-    assert accepted.run_here("--setup-only", "unit").ret == pytest.ExitCode.OK
-
-
 @pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test"])
 def test_listings_judge_nothing_and_say_nothing(accepted: Project, option: str) -> None:
     """What lists fixtures, markers or cases is no run: no summary or report, pytest's exit code."""
     result = accepted.run_here("-p", "cacheprovider", option)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*cepbench summary*")
-
-
-def test_workers_say_the_same_of_stored_results(accepted: Project) -> None:
-    """The JSON report of two workers on a full store is that of one process."""
-
-    def cases(*arguments: str) -> list[dict[str, object]]:
-        assert accepted.run(*arguments).ret == pytest.ExitCode.OK
-        shown = [{**case, "effort": None} for case in accepted.report()["cases"]]
-        return sorted(shown, key=lambda case: str(case["nodeid"]))
-
-    assert cases("-n2") == cases("-p", "no:xdist")

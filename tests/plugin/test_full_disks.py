@@ -77,25 +77,6 @@ def test_an_update_on_a_full_disk_changes_nothing(project: ScoredProject, tmp_pa
         assert all(after[name] != before[name] for name in before)
 
 
-def test_an_update_on_a_read_only_disk_changes_nothing(
-    project: ScoredProject, tmp_path: Path
-) -> None:
-    """Neither where there are baselines, nor where there are none yet."""
-    with small_disk(tmp_path / "disk", "size=1m") as disk:
-        place = f"--cep-baselines={disk.place / 'baselines'}"
-        assert run(project, disk, ACCEPT, place).returncode == 0
-        before = contents(disk.seen)
-        disk.remount("ro")
-        ended = run(project, disk, ACCEPT, place, WORSE)
-        assert ended.returncode == INCOMPLETE
-        assert "Read-only file system" in ended.stdout
-        elsewhere = run(project, disk, ACCEPT, f"--cep-baselines={disk.place / 'none'}")
-        assert elsewhere.returncode == INCOMPLETE
-        assert "Read-only file system" in elsewhere.stdout
-        assert contents(disk.seen) == before
-        assert run(project, disk, place).returncode == 0  # to compare with them takes no writing
-
-
 def test_a_report_that_cannot_be_written_changes_no_verdict(
     project: ScoredProject, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from tests.plugin.project import (
     Project,
     accept_project,
 )
-from tests.plugin.scored_project import Ended, ScoredProject, model, scored_suite
+from tests.plugin.scored_project import Ended, ScoredProject, scored_suite
 
 TABLES = {
     "silent": "[metrics.gc]\n",
@@ -145,22 +145,6 @@ def test_the_run_goes_before_all_of_them(levels: ScoredProject, run: str, tmp_pa
 THIRTEEN = [f"c{number:02}" for number in range(13)]
 
 
-WEIGHTED = """\
-[metrics.gc]
-[metrics.s]
-weight = 2
-[metrics.failures]
-gate = "threshold"
-[gate]
-primary = ["gc", "overall/s", "failures"]
-alpha = 0.04
-[cases."overall/gc"]
-weight = 5
-[cases."c00/gc"]
-alpha = 0.03
-"""
-
-
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     """Thirteen categories of one sample: fourteen accepted cases of the same metric."""
@@ -188,38 +172,7 @@ def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> Non
     )
 
 
-def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) -> None:
-    """By weight of case or metric; an alpha of one's own comes on top; others take no share."""
-    suite = scored_suite(n=1, categories=THIRTEEN, rest=WEIGHTED)
-    project = ScoredProject.make(tmp_path / "weighted", suite)
-    project.accept()
-    ended = project.run("-vv")
-    cases = ended.cases
-    unit = 0.04 / (12 + 5 + 2)
-    assert cases["c00-gc"]["alpha"] == 0.03
-    assert cases["c01-gc"]["alpha"] == pytest.approx(unit)
-    assert cases["overall-gc"]["alpha"] == pytest.approx(5 * unit)
-    assert cases["overall-s"]["alpha"] == pytest.approx(2 * unit)
-    assert cases["c01-s"]["alpha"] == 0.04
-    assert not cases["c01-s"]["primary"]
-    assert cases["overall-failures"]["alpha"] is None
-    sharing = [c["alpha"] for c in cases.values() if c["primary"] and c["alpha"] is not None]
-    assert ended.report["alpha"] == pytest.approx(sum(sharing)) == pytest.approx(0.07)
-    ended.lines.fnmatch_lines(
-        [
-            (
-                "7 % false failures at most per run of checkpoints exchangeable with the baseline, "
-                "over 15 cases"
-            )
-        ]
-    )
-
-
 MORE = "--cep-inconclusive=more"
-
-
-VAGUE = model(drop=0.006, spread=0.05)
-"""A drop of which two hundred samples of this spread do not tell whether it is tolerable."""
 
 
 @pytest.fixture(scope="module")
@@ -233,17 +186,6 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     assert ended.cases["overall-gc"]["n"] == 200
     assert not ended.cases["overall-gc"]["partial"]
     return project
-
-
-@pytest.mark.slow
-def test_workers_look_as_often(accepted: ScoredProject) -> None:
-    """25, 50, 100, 200 samples, on two workers as in one process, with the same bounds."""
-    ended = accepted.run("-n", "2", MORE, VAGUE, "-k", "gc")
-    assert ended.code == pytest.ExitCode.OK
-    case = ended.cases["overall-gc"]
-    assert (case["looks"], case["partial"], case["n"]) == ([25, 50, 100, 200], False, 200)
-    assert case["verdict"] == "inconclusive"
-    assert ended.numbers == accepted.run(MORE, VAGUE, "-k", "gc").numbers
 
 
 COLORS: dict[str, Color] = {

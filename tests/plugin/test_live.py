@@ -17,7 +17,6 @@ import pytest
 
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.plugin.terminal.live import forget, progress_line, read_lines
-from pytest_cepbench.report.number_format import duration
 from tests.plugin.scored_project import ScoredProject, scored_suite
 
 SLOW = """\
@@ -111,15 +110,6 @@ def test_a_line_says_how_far_a_case_is() -> None:
     assert line(cost=1.2345).endswith("1 h 2 min left  cost 1.23")
     assert line("", case="\x1b[2J漢").startswith(r"\x1b[2J漢  5/100")
     assert line(case="") == progress_line(None) == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0.4, "0 s"), (59.6, "1 min 0 s"), (3599, "59 min 59 s"), (3600, "1 h 0 min")],
-)
-def test_times_have_two_units(seconds: float, shown: str) -> None:
-    """The largest that they have."""
-    assert duration(seconds) == shown
 
 
 def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:

@@ -33,19 +33,6 @@ def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.slow
 @EACH_MODE
-def test_verdicts_and_numbers_are_those_of_one_plain_process(
-    accepted: Project, mode: tuple[str, ...], regressed: list[Any]
-) -> None:
-    """How a run is spread over processes changes no verdict, no digit and no exit code."""
-    result = accepted.run_cold(*mode, REGRESSED)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert accepted.numbers() == regressed
-    assert {"held", "regressed"} == set(accepted.verdicts().values())
-    assert accepted.report()["verdict"] == "failed"
-
-
-@pytest.mark.slow
-@EACH_MODE
 def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) -> None:
     """Where everything is in the store nothing is loaded and nothing computed, and all is held."""
     result = accepted.run(*mode)

@@ -71,34 +71,6 @@ def test_reasoning_is_no_part_of_a_description(photos: Project) -> None:
     assert photos.verdicts()["overall-gc"] == "regressed"
 
 
-@pytest.mark.parametrize(
-    ("role", "behaviour", "kind"),
-    [("encoder", "nan", "nan-vector"), ("generator", "black", "blank-image")],
-)
-def test_what_a_fixed_role_spoils_is_an_error(
-    photos: Project, role: str, behaviour: str, kind: str
-) -> None:
-    """Where nothing worked and the model under test is not to blame, nothing is said of it."""
-    broken = f"python:user_models:{role}?behaviour={behaviour}"
-    result = photos.run("-vv", f"--{role}={broken}", "--snapshot-update")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines([f"  all 3 chains failed at the {role} ({broken}): {kind}: *"])
-    assert not list(photos.baselines.rglob("*.toml"))
-
-
-@pytest.mark.parametrize("photographs", [3, 1])
-def test_an_exception_on_every_input_is_an_error(photos: Project, photographs: int) -> None:
-    """A model that never answers is broken infrastructure: no number; the exception is shown."""
-    for name in list(COLORS)[photographs:]:
-        (photos.path / "photos" / name).unlink()
-    result = photos.run("--model=python:user_models:describer?behaviour=raise", "--snapshot-update")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines(["*ArithmeticError: cannot bear this picture*"])
-    assert not list(photos.baselines.rglob("*.toml"))
-
-
 def test_an_exception_is_tried_again_by_the_next_run(photos: Project) -> None:
     """What failed by an exception is not stored: a run after the trouble has passed is honest."""
     mood = photos.write("mood", "raise-on-poison")

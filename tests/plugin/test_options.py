@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.terminal.header import short_name
-from tests.plugin.project import PHOTOS, SHAPES, Project
+from tests.plugin.project import Project
 
 # A value for the command line, one for the environment, one for the ini file; each is visible.
 
@@ -205,35 +205,6 @@ def test_short_names_of_specs(spec: str, short: str) -> None:
     assert short_name(spec) == short
 
 
-@pytest.mark.slow
-def test_options_reach_the_workers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models, data and folders given in any of the three ways are those of the workers too."""
-    project.suite(PHOTOS.replace('path = "photos"', 'name = "holiday"'))
-    project.photos({"a/x.png": (200, 0, 0), "b/y.png": (0, 0, 200)})
-    monkeypatch.setenv("CEPBENCH_DATA", "holiday=photos")
-    project.write("pytest.ini", "[pytest]\ncepbench_report = out/r.json\n")
-    result = project.run(
-        "-n", "2", "--generator", "python:user_models:generator?behaviour=honest",
-        "--cep-store=kept", "--cep-history=off", "--snapshot-update",
-    )  # fmt: skip
-    assert result.ret == pytest.ExitCode.OK
-    cases = project.report("out/r.json")["cases"]
-    assert {case["identity"]["generator"] for case in cases} != {None}
-    assert all("behaviour" in case["identity"]["generator"] for case in cases)
-    assert (project.path / "kept" / "index.sqlite").exists()
-    assert not (project.path / ".cepbench").exists()
-
-
-def test_state_is_kept_out_of_version_control(toy: Project) -> None:
-    """`.cepbench/` brings its own `.gitignore`; baselines do not lie in it."""
-    toy.run("--snapshot-update", "-k", "color")
-    assert (toy.path / ".cepbench" / ".gitignore").read_text() == "*\n"
-    assert {path.name for path in (toy.path / ".cepbench").iterdir()} == {
-        ".gitignore", "store", "history", "report.json", "report.html", "report.md",
-    }  # fmt: skip
-    assert SHAPES in (toy.path / "suite.toml").read_text()
-
-
 OWNER = """\
 def pytest_addoption(parser):
     parser.addoption("--model", default="theirs")
@@ -295,23 +266,3 @@ def test_a_path_that_equals_the_models_is_still_collected(toy: Project) -> None:
     toy.write("here/conftest.py", "import pytest\n")
     result = toy.run_here("here", "--describer", "shapes:", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["here/test_plain.py::test_plain"])
-
-
-def test_help_lists_options_in_groups(project: Project) -> None:
-    """`pytest --help` has what is typed, by subject, and every ini key."""
-    result = project.run_here("--help")
-    result.stdout.fnmatch_lines(
-        [
-            "cepbench: models:",
-            "  --cep-model=SPEC*",
-            "  --model=SPEC *Short for --cep-model",
-            "cepbench: gate:",
-            "  --cep-tolerance=DROP*",
-            "cepbench: data and stored results:",
-            "cepbench: workers and devices:",
-            "cepbench: reports:",
-            "cepbench: advanced:",
-            "  --cep-accept-insensitive",
-            "  cepbench_tolerance (string):*",
-        ]
-    )

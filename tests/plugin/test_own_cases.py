@@ -89,20 +89,6 @@ def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
     assert note.endswith("and no test was collected for it")
 
 
-def test_a_case_of_two_tests_is_named_and_fails_with_either(accepted: Project) -> None:
-    """Two tests may judge one case, each by its own tolerance; a failure of one is a failure."""
-    accepted.write(
-        "test_toy.py",
-        "def test_strict(cep_case, cep_gate):\n    cep_gate(cep_case)\n\n"
-        "def test_lenient(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.6)\n",
-    )
-    result = accepted.run_here("-k", "crowded", REGRESSED)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["note: 1 cases judged more than once: toy/crowded/gc"])
-    assert accepted.report()["verdict"] == "failed"
-
-
 @pytest.mark.parametrize(
     ("fixture", "arguments"),
     [
@@ -283,13 +269,3 @@ def test_misuse_is_one_message_at_collection(toy: Project, mark: str, message: s
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines([f"*{message}"])
     result.stdout.no_fnmatch_line("*pytest_cepbench*")
-
-
-def test_every_case_has_the_marker(toy: Project) -> None:
-    """`-m cep` selects all cases, `-m "not cep"` all else."""
-    toy.write("test_plain.py", "def test_plain(): pass\n")
-    toy.run_here("-m", "cep", "--collect-only", "-q").stdout.fnmatch_lines(
-        ["10/11 tests collected *"]
-    )
-    toy.run_here("-m", "not cep").assert_outcomes(passed=1, deselected=10)
-    toy.run_here("--markers").stdout.fnmatch_lines(["@pytest.mark.cep(suite, categories, *"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.sensitivity import power_of, power_remark
+from pytest_cepbench.gate.sensitivity import power_remark
 from pytest_cepbench.gate.statistics import Design
 from tests.models.files import VIT, safetensors_bytes, write_checkpoint
 from tests.models.smi import install_smi
@@ -171,19 +171,6 @@ def test_a_run_says_what_its_tolerance_cannot_see(accepted: ScoredProject) -> No
     assert measured.startswith("with 120 independent samples and a tolerance of 0.003 a checkpoint")
 
 
-def test_a_plan_beside_an_anchor_has_half_of_alpha(accepted: ScoredProject, tmp_path: Path) -> None:
-    """As the comparison with the baseline has it in the run itself."""
-    project = accepted.copy(tmp_path / "anchored")
-    baseline = project.baseline("overall-gc")
-    anchor = baseline.parent / "anchors" / baseline.name
-    anchor.parent.mkdir()
-    project.accept(model(drop=0.001), "-k", "overall-gc")
-    assert anchor.exists()
-    ended = project.run("--cep-plan", "-k", "overall-gc", "--cep-tolerance=0.003")
-    power = power_of(Design.plain(0.02, 120), Policy(tolerance=0.003, alpha=0.025))
-    ended.lines.fnmatch_lines([f"overall GC@1 *{power.visible:.4f} *{power.needed}  120"])
-
-
 def test_looks_are_planned(accepted: ScoredProject) -> None:
     """With more, and within the budget, as far as they may be needed."""
     ended = accepted.run("--cep-plan", "-k", "overall", "--cep-inconclusive=more")
@@ -199,15 +186,6 @@ def test_looks_are_planned(accepted: ScoredProject) -> None:
         "--cep-plan", "-k", "overall-gc", "--cep-inconclusive=more", "--cep-budget=40"
     )
     short.lines.fnmatch_lines(["overall GC@1 *  25, 40"])
-
-
-def test_a_baseline_that_cannot_be_read_is_named(accepted: ScoredProject, tmp_path: Path) -> None:
-    """In the line of its case."""
-    project = accepted.copy(tmp_path / "damaged")
-    project.baseline("a-gc").write_text("nonsense")
-    ended = project.run("--cep-plan", "-k", "a-gc")
-    assert ended.code == pytest.ExitCode.OK
-    ended.lines.fnmatch_lines(["a GC@1 *  60  (unreadable baseline)"])
 
 
 @pytest.mark.parametrize("verbosity", ["-v", "-qq"])

@@ -64,14 +64,6 @@ def test_holm_finds_what_a_case_alone_does_not(faint: Ended) -> None:
 
 
 @pytest.mark.slow
-def test_workers_find_the_same(accepted: ScoredProject, faint: Ended) -> None:
-    """Wherever its cases were judged."""
-    ended = accepted.run("-n", "2", FAINT)
-    assert ended.numbers == faint.numbers
-    assert ended.code == faint.code
-
-
-@pytest.mark.slow
 def test_updating_and_choosing_by_marker_leave_it_out(
     accepted: ScoredProject, tmp_path: Path
 ) -> None:

@@ -87,25 +87,6 @@ def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> No
     assert "no longer in the store" not in html
 
 
-@pytest.mark.slow
-def test_what_is_missing_counts_as_failed(photos: Project) -> None:
-    """By kind, with the sample named; what is there keeps its score."""
-    root = _write_chains(photos)
-    assert photos.run_here(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
-    (root / "gen-4" / "green.png").unlink()
-    (root / "gen-2" / "blue.png").write_text("no picture")
-    result = photos.run_here("-vv", REPLAY)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    gc, failures = photos.report()["cases"]
-    assert gc["failures"] == failures["failures"] == {"missing": 1, "bad-image": 1}
-    assert gc["value"] == pytest.approx((1 + 1 / 3 + 0) / 3, abs=1e-6)
-    assert failures["value"] == pytest.approx(2 / 3, abs=1e-6)
-    result.stdout.fnmatch_lines(["  failed: 1 x bad-image, 1 x missing"])
-    result.stdout.fnmatch_lines(
-        ["  green.png *", "    missing at generation 4: made holds no image of it"]
-    )
-
-
 def test_they_are_not_compared_with_a_model(photos: Project) -> None:
     """A baseline of chains that were grown here says nothing of them, nor theirs of a model."""
     _write_chains(photos)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.plugin.project import MODES
@@ -48,27 +46,3 @@ def test_other_seeds_are_incomparable(accepted: ScoredProject, seeds: str) -> No
     case = ended.cases[CASE]
     assert (case["verdict"], case["difference"]) == ("incomparable", None)
     ended.lines.fnmatch_lines([f"  samples: baseline 90 *, now {30 * int(seeds)} *"])
-
-
-def test_seeds_are_looked_at_after_samples(accepted: ScoredProject) -> None:
-    """More looks take the first seed of every sample before the second of any."""
-    worse = model(drop=0.05, spread=0.02, chance="seed")
-    ended = accepted.run(worse, "--cep-seeds=3", "--cep-inconclusive=more", "--cep-attribute=0")
-    case = ended.cases[CASE]
-    assert (case["looks"], case["units"]) == ([25], 25)
-    assert not any("seed" in name for name in case["measured"]["scores"]["one"])
-
-
-def test_chains_made_elsewhere_have_no_further_seeds(
-    accepted: ScoredProject, tmp_path: Path
-) -> None:
-    """One message that says what to take instead."""
-    project = accepted.copy(tmp_path / "replayed")
-    (project.path / "made" / "image-first" / "gen-2").mkdir(parents=True)
-    (project.path / "made" / "image-first" / "gen-1.csv").write_text("filename,caption\n")
-    ended = project.run("--model=replay:made", "--cep-seeds=2")
-    assert ended.code == pytest.ExitCode.USAGE_ERROR
-    ended.lines.fnmatch_lines(
-        ["*suite 'scored' cannot be measured with 2 seeds; take --cep-seeds=1*"]
-    )
-    assert "Traceback" not in ended.output

@@ -145,16 +145,6 @@ def test_a_damaged_record_stops_the_run_before_it_begins(project: ScoredProject,
     assert contents(project.path / "baselines") == before
 
 
-@pytest.mark.slow
-def test_a_plan_and_a_list_of_cases_leave_the_record_alone(project: ScoredProject) -> None:
-    """A plan says which number the next checkpoint has, also where no model is named."""
-    before = contents(project.path / "baselines")
-    ended = project.run("--cep-plan", SERIES)
-    ended.lines.fnmatch_lines(["series run-1: checkpoint 2, *"])
-    project.run("--collect-only", SERIES)
-    assert contents(project.path / "baselines") == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -171,13 +161,3 @@ def test_mistakes_are_one_line(project: ScoredProject, arguments: list[str], mes
     assert ended.code == pytest.ExitCode.USAGE_ERROR
     assert message in ended.errors
     assert "Traceback" not in ended.output + ended.errors
-
-
-@pytest.mark.slow
-def test_cases_that_cannot_fail_have_no_part(project: ScoredProject) -> None:
-    """Informational ones spend nothing of the series."""
-    project.edit("suite.toml", "[metrics.s]", '[gate]\nprimary = ["gc"]\n[metrics.s]')
-    ended = project.run(step(0.001, 2), SERIES)
-    assert ended.verdicts[CASE] == "held"
-    assert ended.cases[CASE]["series"]["look"] == 2
-    assert ended.cases["overall-s"]["series"] is None

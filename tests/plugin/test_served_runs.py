@@ -55,15 +55,6 @@ def test_a_served_checkpoint_is_gated_and_a_warm_run_starts_no_server(
     assert len(engine.starts) == 1
 
 
-def test_a_plan_starts_no_server(photos: Project, engine: StandIn) -> None:
-    """And leaves no folder."""
-    result = photos.run("--cep-plan", f"--describer={engine.spec()}")
-
-    assert result.ret == pytest.ExitCode.OK
-    assert not engine.starts
-    assert not (photos.path / ".cepbench").exists()
-
-
 @pytest.mark.slow
 def test_workers_share_one_server(photos: Project, engine: StandIn) -> None:
     """Whichever needs it first starts it; it outlives that worker's work, and ends with the run."""
@@ -91,23 +82,6 @@ def test_a_killed_run_leaves_no_server(photos: Project, engine: StandIn) -> None
         _wait_for_start(engine, run)
         time.sleep(0.3)
         run.send_signal(signal.SIGKILL)
-    engine.wait_for_end()
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_ends_its_server(photos: Project, engine: StandIn) -> None:
-    """Ctrl-C while the server starts: it is not waited for."""
-    engine.behave(slow=300)
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-        f"--describer={engine.spec()}",
-    ]  # fmt: skip
-    with subprocess.Popen(
-        command, cwd=photos.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as run:
-        _wait_for_start(engine, run)
-        run.send_signal(signal.SIGINT)
-        assert run.wait(30) == pytest.ExitCode.INTERRUPTED
     engine.wait_for_end()
 
 

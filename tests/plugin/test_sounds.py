@@ -120,22 +120,6 @@ def own(project: Project) -> Project:
     return project
 
 
-def test_sounds_of_any_form_are_measured(own: Project) -> None:
-    """Each is heard as the tone that it is."""
-    own.run_here("--model=tones:", "--snapshot-update").assert_outcomes(passed=4)
-    own.run_here("--model=tones:?stretch=1").assert_outcomes(failed=3, passed=1)
-    texts = {
-        link["text"]
-        for case in own.report()["cases"]
-        for chain in case["chains"]
-        for link in chain["baseline_links"]
-        if link["text"]
-    }
-    assert texts == {
-        "a low long sine", "a high long sine", "a middle long sine", "a middle short sine",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", ["cut", "text", "endless"])
 def test_a_broken_file_stops_its_suite_in_one_line(own: Project, kind: str) -> None:
     """It is named, nothing passes, and no baseline is written."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -153,20 +152,6 @@ def test_photos_that_are_no_files(project: Project) -> None:
     assert not list(project.baselines.rglob("*.toml"))
 
 
-def test_strange_names_of_photos(project: Project) -> None:
-    """A line end in a name is part of it, and comes back from the baseline; bytes are refused."""
-    project.suite(PHOTOS)
-    project.photos({"red.png": RED, "new\nline.png": BLUE})
-    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    assert project.run_here().ret == pytest.ExitCode.OK
-    with open(os.fsencode(project.path / "photos") + b"/\xff.png", "wb"):  # noqa: PTH123 - no text
-        pass
-    result = project.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["the file name * is not UTF-8: rename it"])
-    result.stdout.no_fnmatch_line("*Traceback*")
-
-
 def test_a_baseline_that_is_none(accepted: Project) -> None:
     """Its case is an error with file, reason and remedy in one line; the others are judged.
 
@@ -190,13 +175,3 @@ def test_a_baseline_that_is_none(accepted: Project) -> None:
         folder.rmdir()
     assert accepted.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     assert contents(accepted.baselines) == before
-
-
-def test_a_suite_file_that_is_none(toy: Project) -> None:
-    """Collection ends with file and reason."""
-    (toy.path / "suite.toml").unlink()
-    a_pipe(toy.path / "suite.toml")
-    result = toy.run_here()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines([f"*suite file *{KINDS[a_pipe]}*"])
-    result.stdout.no_fnmatch_line("*Traceback*")

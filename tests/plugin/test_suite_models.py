@@ -29,28 +29,6 @@ colors = "detector"
 tolerance = 0.0
 """
 
-DRIFT = """\
-name = "drift"
-version = 1
-[data]
-loader = "shapes"
-options = { samples_per_category = 1 }
-[chain]
-start = "both"
-generations = 5
-[prompts]
-describe = "describe"
-[roles]
-describer = "shapes:"
-generator = "shapes:"
-encoder = "shapes:"
-[encoders]
-a = "shapes:"
-[metrics.mcd.mappings]
-text-to-text = "a"
-image-to-image = "b"
-text-to-image = "encoder"
-"""
 
 BLIND = """\
 from pytest_cepbench.artifacts import Detections
@@ -130,31 +108,6 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
     half.stdout.fnmatch_lines(
         ["*under test: baseline describer+generator, now generator: 2 cases*"]
     )
-
-
-@pytest.mark.slow
-def test_further_encoders_by_name(project: Project) -> None:
-    """`--encoder a=... --encoder b=...`: each has its own role, the unnamed one the usual role."""
-    project.suite(DRIFT)
-    project.write("own.py", BLIND)
-    result = project.run_here("-k", "mcd")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(
-        ["suite 'drift' needs the encoder 'b': give one with --encoder b=*"]
-    )
-    named = (
-        "--encoder",
-        "b=python:own:encoder?name=b",
-        "--cep-encoder=a=python:own:encoder?name=a",
-    )
-    result = project.run("-v", "-k", "mcd", *named, "--encoder=shapes:")
-    identities = {case["part"]: case["identity"] for case in project.report()["cases"]}
-    assert "own:encoder" in identities["text-to-text"]["a"]
-    assert "name': 'b'" in identities["image-to-image"]["b"]
-    assert "shapes" in identities["text-to-image"]["encoder"]
-    values = [case["value"] for case in project.report()["cases"]]
-    assert values == pytest.approx([1.0] * 4, abs=1e-4)
-    result.stdout.fnmatch_lines(["cepbench: a: python:own:encoder?name=a (*"])
 
 
 @SLOWLY_BOTH

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -96,34 +93,6 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     section = _section(accepted.run(CANDIDATE, env={"COLUMNS": ""}))
     heads = next(line for line in section if line.startswith("verdict"))
     assert heads.split()[4:8] == ["change", "p", "tol.", "n"]
-
-
-@pytest.mark.slow
-def test_a_file_of_another_encoding_has_ascii(accepted: ScoredProject) -> None:
-    """Signs of what it can hold, and no escapes in their place."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", CANDIDATE],
-        cwd=accepted.path,
-        env=os.environ | {"PYTHONIOENCODING": "cp1252"},
-        check=False,
-        capture_output=True,
-    )
-    section = ended.stdout.decode("ascii").partition(" cepbench summary ")[2]
-    assert "REGRESSED" in section
-    assert "\\u" not in section
-
-
-def test_colors_are_pytests(accepted: ScoredProject) -> None:
-    """With --color=yes, the word and the change of a failing case; else none anywhere."""
-    ended = accepted.run(CANDIDATE, "--color=yes", "-k", "worse", "-v")
-    lines = ended.output.splitlines()
-    row = next(line for line in lines if "worse GC@1 " in line and "REGRESSED" in line)
-    word, _, rest = row.partition("worse GC@1")
-    assert word.strip() == "\x1b[31mREGRESSED\x1b[0m"
-    assert rest.count("\x1b[31m") == rest.count("\x1b[0m") == 1
-    headline = next(line for line in ended.output.splitlines() if "Do not ship" in line)
-    assert headline.startswith(("\x1b[1m\x1b[31m", "\x1b[31m\x1b[1m"))
-    assert "\x1b" not in accepted.run(CANDIDATE, "--color=no", "-k", "worse").output
 
 
 def test_quiet_runs_show_the_headline_what_fails_and_the_page(accepted: ScoredProject) -> None:

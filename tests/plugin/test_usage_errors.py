@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.plugin.project import PHOTOS, SHAPES, Project, assert_one_message
-from tests.plugin.scored_project import ScoredProject, scored_suite
 
 LEAVER = """\
 import sys
@@ -184,29 +183,6 @@ def test_a_data_set_that_no_suite_reads(photos: Project, workers: tuple[str, ...
     result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
 
 
-def test_data_sets_of_other_runs_may_stand_in_the_ini_file(
-    photos: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There they serve all runs of a project, as in the environment; one suite read is enough."""
-    photos.write("pytest.ini", "[pytest]\ncepbench_data = sdp=elsewhere\n")
-    assert photos.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    monkeypatch.setenv("CEPBENCH_DATA", "sdp=elsewhere;folder=photos")
-    assert photos.run_here().ret == pytest.ExitCode.OK
-
-
-def test_a_name_that_one_of_several_suites_knows(project: Project) -> None:
-    """A preset or a data set of one suite is no mistake for the others."""
-    project.suite(SHAPES + PRESET)
-    project.suite(PHOTOS.replace('"photos"', '"other"', 1), "other")
-    (project.path / "other" / "photos").mkdir()
-    (project.path / "photos").mkdir()
-    project.photos({"red.png": RED})
-    args = ("--model=preset:lossy", "--cep-data=folder=photos", "-k", "crowded or concerned")
-    result = project.run(*args)
-    result.assert_outcomes(skipped=1, failed=1)
-    result.stdout.fnmatch_lines(["skipped: suite 'other': unknown preset 'lossy'. Known: (none)."])
-
-
 def test_a_preset_that_no_suite_has(project: Project) -> None:
     """A run of which nothing is left ends with the nearest name, not with skipped suites."""
     project.suite(SHAPES + PRESET)
@@ -224,13 +200,6 @@ def test_a_key_that_a_suite_file_does_not_have(project: Project, workers: tuple[
     result = project.run_here(*workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["*unknown field `gaet`. Did you mean 'gate'?"])
-
-
-def test_a_module_that_breaks_as_well_keeps_its_own_exit_code(project: Project) -> None:
-    """What is wrong besides a mistyped name is not hidden behind the code of one."""
-    project.suite(SHAPES + "[gaet]\ntolerance = 1.0\n", "toy")
-    project.write("test_broken.py", "import no_such_module\n")
-    assert project.run().ret == pytest.ExitCode.INTERRUPTED
 
 
 DESCRIBER = 'describer = "shapes:"'
@@ -281,11 +250,6 @@ BUDGET = "a number of samples, of seconds, or both are expected, such as 800, 36
 
 
 COUNT = "a number of at least 1 is expected"
-
-
-BLIND = (
-    "no drop could be told from noise, so nothing would ever fail; give 4e-06 or more, such as 0.05"
-)
 
 
 OF_THE_GATE = {
@@ -354,60 +318,3 @@ def test_two_suites_of_one_name_are_refused(toy: Project) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["*suite.toml are both called 'toy', *: rename one*"])
     assert not toy.baselines.exists()
-
-
-@pytest.mark.parametrize("option", ["model=", "cep-shared="])
-def test_a_name_that_no_file_can_have(toy: Project, option: str) -> None:
-    """A whole text that was pasted into an option: one message, with its beginning."""
-    result = toy.run_here(f"--{option}{'x' * 5000}", "-k", "color")
-    assert_one_message(result, "xxxxx...: no file has so long a name")
-
-
-STOPPED = {
-    "alpha": ["--cep-alpha=2"],
-    "workers": ["-n", "2", "--cep-attribute=-1"],
-}
-
-
-@pytest.mark.parametrize("arguments", STOPPED.values(), ids=STOPPED)
-def test_a_run_stops_before_anything(toy: Project, arguments: list[str]) -> None:
-    """Exit code 4, one message, no traceback; nothing is collected, no worker starts, no store."""
-    result = toy.run_here(*arguments)
-    assert_one_message(result, arguments[-1].partition("=")[0])
-    result.stdout.no_fnmatch_line("*workers*")
-    assert not (toy.path / ".cepbench").exists()
-
-
-TABLES = {
-    "[metrics.gc]\n[gate]\nalpha = 0.7\n": "alpha is a number over 0 and at most 0.5, got 0.7",
-    "[metrics.gc]\n[gate]\nalpha = nan\n": "alpha is a number over 0 and at most 0.5, got nan",
-    "[metrics.gc]\n[gate]\ntolerance = -0.1\n": "tolerance is a number of at least 0, got -0.1",
-    "[metrics.gc]\n[gate]\nalpha = 1e-300\n": f"alpha = 1e-300: {BLIND}",
-    "[metrics.gc]\n[cases.'overall/gc']\nalpha = 1e-9\n": f"alpha = 1e-09: {BLIND}",
-    "[metrics.gc]\nweight = 0\n": "weight is a number over 0, got 0",
-    "[metrics.gc]\nweight = 1e-300\n": "weight 1e-300: cases of so different weights",
-    "[metrics.gc]\n[cases.'overall/gc']\nweight = 1e300\n": "weight 1e+300: cases of so",
-    "[metrics.gc]\n[gate]\ngate = 'luck'\n": "Invalid enum value 'luck'",
-    "[metrics.gc]\n[cases.'overall/gcc']\ntolerance = 1\n": "Did you mean 'overall/gc'?",
-    "[metrics.gc]\n[gate]\nprimary = ['gcc']\n": "Did you mean 'gc'?",
-}
-
-
-def test_tables_of_a_suite_are_refused_at_collection(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """All in one run: each suite with its file's name, its mistake, and no traceback."""
-    project = ScoredProject.make(tmp_path_factory.mktemp("tables"), scored_suite(n=1))
-    for number, rest in enumerate(TABLES):
-        folder = project.path / f"wrong{number}"
-        folder.mkdir()
-        (folder / "suite.toml").write_text(scored_suite(n=1, rest=rest))
-        (folder / f"test_wrong{number}.py").write_text(
-            (project.path / "test_scored.py").read_text()
-        )
-    ended = project.run()
-    assert ended.code == pytest.ExitCode.USAGE_ERROR
-    for message in TABLES.values():
-        assert message in ended.output
-    assert "Traceback" not in ended.output
-    assert not ended.report

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.report.history import History, host_name, read_history
-from tests.plugin.project import MODES, REGRESSED, TEST_MODULE, Project
+from tests.plugin.project import REGRESSED, TEST_MODULE, Project
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
 
 CANDIDATE = model(drop="0.05,-0.05", spread="0.01,0.05")
@@ -21,30 +20,6 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     project = ScoredProject.make(tmp_path_factory.mktemp("reports"), suite)
     project.accept()
     return project
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["no-plugin", "n2"])
-def test_three_files_say_the_same(scored: ScoredProject, mode: str) -> None:
-    """Beside each other under one name; what data sets named is escaped in page and summary."""
-    ended = scored.run(*MODES[mode], CANDIDATE, f"--cep-report=out/{mode}.json")
-    assert ended.code == pytest.ExitCode.TESTS_FAILED
-    place = scored.path / "out"
-    assert {file.name for file in place.glob(f"{mode}.*")} == {
-        f"{mode}.{suffix}" for suffix in ("json", "html", "md")
-    }
-    ended.lines.fnmatch_lines([f"report: out/{mode}.html (and .json, .md)"])
-    document = json.loads((place / f"{mode}.json").read_text())
-    assert document["schema"] == 2
-    assert document["verdict"] == "failed"
-    assert document["counts"] == {"improved": 1, "held": 1, "regressed": 1}
-    page, summary = ((place / f"{mode}.{suffix}").read_text() for suffix in ("html", "md"))
-    for text in (page, summary):
-        assert "<blink>" not in text
-        assert "&lt;blink&gt;" in text
-        for word in ("REGRESSED", "IMPROVED", "HELD"):
-            assert word in text
-    assert "## Do not ship: 1 of 3" in summary
 
 
 def test_a_case_carries_its_measurement(scored: ScoredProject) -> None:
@@ -126,16 +101,6 @@ def test_a_run_is_recorded_as_its_report_has_it(accepted: Project) -> None:
     assert history_of(accepted).report_of(latest) == accepted.path / ".cepbench" / "report.json"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["n2"])
-def test_one_line_for_a_run_of_any_number_of_processes(accepted: Project, mode: str) -> None:
-    """Workers add none."""
-    before = history_of(accepted).runs
-    accepted.run(*MODES[mode], "-k", "crowded")
-    (added,) = history_of(accepted).runs[len(before) :]
-    assert [case.case for case in added.cases] == ["toy/crowded/gc"]
-
-
 def test_a_history_that_cannot_be_written_fails_no_run(accepted: Project) -> None:
     """The run ends as it would have, and says what it could not write."""
     path = accepted.path / ".cepbench" / "history" / f"{host_name()}.jsonl"
@@ -180,7 +145,7 @@ def test_a_failing_run_on_github(accepted: Project, github: Path) -> None:
     assert result.ret == 1
     assert github.read_text() == (accepted.path / ".cepbench/report.md").read_text()
     assert len(_errors(result)) == 3
-    assert _errors(result)[0].startswith("::error file=suite.toml,line=16,title=cepbench%3A toy ")
+    assert _errors(result)[0].startswith("::error file=test_toy.py,title=cepbench%3A toy ")
 
 
 def test_a_run_that_judges_nothing_on_github(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import msgspec
 import pytest
 
-from pytest_cepbench.report import CaseResult
 from tests.plugin.project import PHOTOS, REGRESSED, Project
 from tests.report.pages import assert_self_contained, read_page
 from tests.test_escapes import hides_nothing
@@ -69,25 +65,6 @@ def test_a_run_names_its_command_and_both_sides(accepted: Project) -> None:
 
 
 @pytest.mark.slow
-def test_held_runs_are_reported_too(accepted: Project) -> None:
-    """A run in which nothing was named says whom it gated all the same; no picture is needed."""
-    result = accepted.run("-n", "2")
-    text = (accepted.path / ".cepbench" / "report.json").read_text("utf-8")
-    document = json.loads(text)
-    assert (document["schema"], document["verdict"], document["problems"]) == (2, "passed", [])
-    assert any("describer" in line for line in document["setup"])
-    cases = msgspec.convert(document["cases"], list[CaseResult])
-    assert len(cases) == 10
-    assert all(case.passes and case.identity and case.model for case in cases)
-    html = (accepted.path / ".cepbench" / "report.html").read_text()
-    assert_self_contained(html)
-    assert "May ship: all 10 gating cases held" in read_page(html).text
-    assert document["counts"] == {"held": 10}
-    assert "10 held" in (accepted.path / ".cepbench" / "report.md").read_text()
-    result.stdout.fnmatch_lines(["report: .cepbench/report.html (and .json, .md)"])
-
-
-@pytest.mark.slow
 def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     """A file name and a caption that are markup reach the page as text, the terminal as text."""
     project.suite(PHOTOS)
@@ -122,16 +99,3 @@ def test_hostile_names_and_captions_from_end_to_end(project: Project) -> None:
     assert r"</script>\x1b]0;title\x07 \ud83d\u2066" in text
     assert "<script>alert('caption')</script>" in text
     assert "<script" not in (project.path / ".cepbench" / "report.md").read_text()
-
-
-def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
-    """`--cep-report` names the file, its HTML lies beside it, and nothing in the default place."""
-    result = accepted.run_here("-k", "color", "--cep-report=out/to day.json")
-    assert accepted.report("out/to day.json")["verdict"] == "passed"
-    assert sorted(path.name for path in (accepted.path / "out").iterdir()) == [
-        "to day.html", "to day.json", "to day.md",
-    ]  # fmt: skip
-    result.stdout.fnmatch_lines(["report: out/to day.html (and .json, .md)"])
-    assert not (accepted.path / ".cepbench" / "report.html").samefile(
-        accepted.path / "out" / "to day.html"
-    )

@@ -73,17 +73,6 @@ def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Argumen
     assert accepted.effort() == (0, 0)
 
 
-@pytest.mark.slow
-def test_what_a_model_raises_arrives_as_it_is(photos: Project, describing: Arguments) -> None:
-    """A batch that does not fit is halved; an exception over one input fails its chain."""
-    near = _here(photos, "moody")
-    assert [case["failures"] for case in near if case["part"] == "d"] == [{"exception": 1}]
-
-    photos.run_here(MODEL.format("moody"), *describing)
-
-    assert photos.numbers() == near
-
-
 @contextmanager
 def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
     """Kill a node once both have made a few batches; gives how many were made by then."""
@@ -191,17 +180,6 @@ def test_the_first_failure_may_end_the_run(photos: Project, describing: Argument
         thread for thread in threading.enumerate() if thread.name.startswith("cepbench-ray")
     ]
     assert not ray.is_initialized()
-
-
-def test_models_that_differ_are_told_apart(photos: Project, describing: Arguments) -> None:
-    """An actor with other weights than those that were bound makes no result."""
-    photos.run_here(MODEL.format("fickle"), *describing)
-
-    assert set(photos.verdicts().values()) == {"error"}
-    for case in photos.report()["cases"]:
-        (reason,) = case["reasons"]
-        assert reason.startswith("describer python:cluster_models:fickle: fingerprint process ")
-        assert "copy them, or share the folder" in reason
 
 
 def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(

@@ -17,23 +17,6 @@ from tests.plugin.project import SHAPES, Project
 Arguments = tuple[str, ...]
 
 
-@pytest.mark.slow
-def test_a_unified_model_has_one_pool(photos: Project, on_cluster: Arguments) -> None:
-    """Its actors hold one object each, which describes and draws; the numbers are the same."""
-    model = "--model=python:user_models:unified"
-    photos.run_here(model, "--snapshot-update")
-    photos.run_here(model)
-    near = photos.numbers()
-
-    result = photos.run_here(model, *on_cluster)
-
-    assert result.ret == pytest.ExitCode.OK
-    assert photos.numbers() == near
-    loads = photos.report()["effort"]["roles"]
-    assert len({"describer", "generator"} & set(loads)) == 1
-    assert set(loads.values()) <= {1, 2}
-
-
 def _describe(seen: Seen) -> Answer:
     return chat_answer(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
 

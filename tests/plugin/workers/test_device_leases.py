@@ -276,17 +276,6 @@ def test_a_device_of_the_lease_can_be_named(large_machine: Project) -> None:
         _planned(large_machine, "--tx", "2*popen", *args)
 
 
-@pytest.mark.slow
-def test_a_plan_and_a_usage_error_tell_of_the_devices(large_machine: Project, toy: Project) -> None:
-    """--cep-plan prints the leases; too few devices end the run before it begins, in one line."""
-    args = ("-n", "1", MODEL, "--cep-devices-per-worker")
-    result = toy.run(*args, "2", "--cep-plan")
-    result.stdout.fnmatch_lines([f"1 worker: gw0 on {H200} (GPU-dddd) and {H200} (GPU-cccc)"])
-    result = toy.run(*args, "9")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --cep-devices-per-worker 9: 4 devices are visible here*"])
-
-
 def _big(folder: Path, gib: int) -> Path:
     """A checkpoint whose header says that its weights, in half precision, take so much."""
     shape = [gib, 1 << 29]

@@ -50,25 +50,6 @@ def death(request):
 """
 
 
-AFTER = """
-@pytest.fixture(autouse=True)
-def death(request):
-    yield
-    if "crowded" in request.node.name:
-        die()
-"""
-
-
-BETWEEN = """
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session):
-    done = yield
-    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        die()
-    return done
-"""
-
-
 def _dies(project: Project, how: str, when: str = BEFORE, times: int = 1) -> None:
     """Make so many workers die, one after the other; at the case `crowded`, or between tests."""
     project.write("conftest.py", FIXTURE.format(death=DEATHS[how], times=times) + when)
@@ -100,27 +81,6 @@ def test_a_dead_workers_case_is_judged_again(accepted: Project) -> None:
     assert (shown["infrastructure"], shown["deaths"]) == ([], 0)
     assert contents(accepted.baselines) == before
     assert not (accepted.path / ".cepbench" / "runs").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("when", "fate"),
-    [
-        (AFTER, "after it had judged test_toy.py::test_drift[[]crowded-gc]; nothing was lost"),
-        (BETWEEN, "between tests; nothing was lost"),
-    ],
-    ids=["after", "between"],
-)
-def test_what_was_judged_is_not_judged_twice(accepted: Project, when: str, fate: str) -> None:
-    """A death after the result was told, or when a worker had nothing of its own, costs nothing."""
-    _dies(accepted, "exit", when)
-    result = accepted.run("-n", "2", "--junitxml=junit.xml")
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines([f"infrastructure: worker gw* died (*code 7) {fate}"])
-    assert result.parseoutcomes() == {"passed": 10}
-    assert len(accepted.verdicts()) == len(accepted.report()["cases"]) == 10
-    assert accepted.report()["verdict"] == "passed"
-    assert (accepted.path / "junit.xml").read_text().count("<testcase ") == 10
 
 
 @pytest.mark.slow
@@ -157,25 +117,6 @@ def test_a_dead_worker_spares_the_baselines(accepted: Project, how: str) -> None
     document = accepted.report()
     assert document["verdict"] == "incomplete"
     assert len(document["cases"]) == 10
-
-
-@pytest.mark.slow
-def test_a_case_that_kills_twice_is_left_alone(accepted: Project) -> None:
-    """The second death over the same case leaves it unjudged, and the run incomplete."""
-    _dies(accepted, "killed", times=2)
-    result = accepted.run("-n", "2")
-    assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    result.stdout.fnmatch_lines(
-        [
-            "infrastructure: worker gw* died *crowded-gc]; retried alone",
-            "infrastructure: worker gw* died *crowded-gc]; not judged again",
-            "INCOMPLETE: *crowded-gc] was not judged: a worker died over it, and one before it",
-        ]
-    )
-    document = accepted.report()
-    assert document["verdict"] == "incomplete"
-    assert "crowded" not in {case["part"] for case in document["cases"]}
-    assert len(document["cases"]) == 9
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -28,9 +26,6 @@ from pytest_cepbench.suites.gate_config import Overrides
 from tests.plugin.project import SHAPES, Project
 from tests.plugin.scored_project import scored_suite
 from tests.suites.world import LOSSY, SUITE
-
-TWO_METRICS = SHAPES.replace("[metrics.gc]", "[metrics.gc]\n[metrics.s]")
-
 
 SLOW = """\
 import time
@@ -57,32 +52,6 @@ def ending(request):
     time.sleep(1.5)
     pytest.fail("too late")
 """
-
-
-_LINE = re.compile(r"\[(gw\d)\].*test_drift\[(.+)-(?:gc|s|failures)\]")
-
-
-def _workers(result: pytest.RunResult) -> dict[str, set[str]]:
-    """The workers that judged cases of each category, from pytest's verbose lines."""
-    seen: dict[str, set[str]] = defaultdict(set)
-    for line in result.outlines:
-        match = _LINE.search(line)
-        if match:
-            seen[match[2]].add(match[1])
-    return seen
-
-
-@pytest.mark.slow
-def test_the_metrics_of_a_category_are_judged_by_one_worker(project: Project) -> None:
-    """No category is split over workers, and both judge some; also where no model is named."""
-    project.suite(TWO_METRICS)
-
-    result = project.run("-n", "2", "-v")
-
-    workers = _workers(result)
-    assert len(workers) == 9
-    assert all(len(names) == 1 for names in workers.values())
-    assert set().union(*workers.values()) == {"gw0", "gw1"}
 
 
 @pytest.mark.slow
@@ -118,16 +87,6 @@ def test_helpers_hear_of_the_end(accepted: Project) -> None:
     assert result.duration < 30
     assert "INTERNALERROR" not in result.stdout.str()
     assert not (accepted.path / ".cepbench" / "runs").exists()
-
-
-@pytest.mark.slow
-def test_a_users_own_choice_of_distribution_stands(project: Project) -> None:
-    """`--dist loadfile` is left to xdist: one file, one worker."""
-    project.suite(TWO_METRICS)
-
-    result = project.run("-n", "2", "-v", "--dist", "loadfile", "--model=shapes:?miss=0.2")
-
-    assert len(set().union(*_workers(result).values())) == 1
 
 
 def test_long_work_is_dealt_first() -> None:
