@@ -21,7 +21,6 @@ from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, gate_proces
 from pytest_cepbench.integrations.gate_process import (
     GateProcess,
     inherited_environment,
-    read_output,
 )
 from tests.integrations.conftest import ENVIRONMENT, PRIVATE, QUICK, ROOT, TEST, MakeGate
 from tests.integrations.folder_model import SPEC, save
@@ -156,17 +155,6 @@ def test_accepted_outlives_the_training_s_own(gated: GatedTraining) -> None:
     assert f"last accepted checkpoint: {gate.accepted}" in last.summary
 
 
-def test_log_is_shown_from_its_end(tmp_path: Path) -> None:
-    """64 KiB of what a process printed; nothing where there is no log."""
-    log = tmp_path / "c-1.log"
-    log.write_bytes(b"a" * 100_000 + b"\xff" + b"b" * 65_530)
-
-    assert read_output(log) == "a" * 5 + "\ufffd" + "b" * 65_530
-    log.write_text("short")
-    assert read_output(log) == "short"
-    assert read_output(tmp_path / "none.log") == ""
-
-
 def test_process_that_ignores_interrupts_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,29 +175,6 @@ def test_process_that_ignores_interrupts_is_killed(
     monkeypatch.setattr(gate_process, "_GRACE", 60)
     process.end()
     assert process.poll() == 7
-
-
-@pytest.mark.slow
-def test_gates_of_a_series_share_its_error(make_gate: MakeGate, tmp_path: Path) -> None:
-    """Each gate has the next number, with less of alpha; one that is repeated keeps its own."""
-    options = ("--cep-tolerance=0.05", "-p", "no:xdist")
-    gate = make_gate(options=options, series="run-1")
-    verdicts = [
-        gate(save(tmp_path / f"checkpoint-{step}", miss), step)
-        for step, miss in ((1, 0.1), (2, 0.11), (3, 0.9), (3, 0.9))
-    ]
-
-    outcomes = [verdict.outcome for verdict in verdicts]
-    assert outcomes == ["accepted", "accepted", "regressed", "regressed"]
-    record = gate.files.baselines / "series" / "run-1.jsonl"
-    lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
-    assert [line["look"] for line in lines if "look" in line] == [1, 2, 3]
-    spent: dict[int, float] = {}
-    for verdict in verdicts:
-        report = json.loads(verdict.report.with_suffix(".json").read_text(encoding="utf-8"))
-        series = report["cases"][0]["series"]
-        spent[series["look"]] = series["alpha"]
-    assert spent[3] < spent[2] < 0.05 / 20
 
 
 @pytest.mark.slow

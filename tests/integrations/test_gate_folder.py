@@ -122,22 +122,6 @@ def test_single_file_is_kept_too(tmp_path: Path) -> None:
         _ = gate.accepted
 
 
-def test_checkpoint_behind_links_is_kept_itself(tmp_path: Path) -> None:
-    """A folder of symbolic links, as a cache has them, is kept as files."""
-    blob = save(tmp_path / "blobs", miss=0.1)
-    checkpoint = tmp_path / "checkpoint-1"
-    checkpoint.mkdir()
-    (checkpoint / "weights.json").symlink_to(blob / "weights.json")
-    (checkpoint / "more").symlink_to(blob)
-    files = GateFolder(tmp_path / "gate")
-
-    submission = kept(files, checkpoint)
-    shutil.rmtree(blob)
-
-    assert set(submission.files) == {"weights.json", "more/weights.json", "more/optimizer.bin"}
-    assert files.unchanged(submission) is not None
-
-
 @pytest.mark.parametrize(
     ("change", "old"),
     [("same size", False), ("same size", True), ("new file", True), ("gone", False)],
@@ -192,26 +176,6 @@ def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
         submission.kept for submission in submissions[:4]
     }
     assert (tmp_path / "checkpoint-5").is_dir()  # the training's own is the training's
-
-
-def test_state_is_what_was_written(tmp_path: Path) -> None:
-    """Every field is read back, and the paths lie in small files for the shell."""
-    files = GateFolder(tmp_path / "gate")
-    assert files.load() == GateState()
-    checkpoint = Submission("hf://runs/c-1", "c-1", 1)
-    submission = Submission(
-        "runs/c-2", "c-2", None, local=True, kept="c-2-00", files={"a": ("1 2", "ff")},
-        accepting=True,
-    )  # fmt: skip
-
-    state = files.change(
-        accepted=checkpoint, running=submission, waiting=(submission,), stopped=submission,
-    )  # fmt: skip
-
-    assert files.load() == state
-    assert state == GateState(checkpoint, submission, (submission,), submission)
-    assert json.loads((tmp_path / "gate" / "state.json").read_text())["format"] == 3
-    assert (tmp_path / "gate" / "accepted").read_text() == "hf://runs/c-1"
 
 
 @pytest.mark.parametrize(

@@ -81,29 +81,6 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     assert {path.suffix for path in (tmp_path / "ckpt").iterdir()} == {".ckpt"}
 
 
-@pytest.mark.parametrize("settings", [{}, {"min_steps": 8}])
-def test_stop_is_told_to_the_trainer(
-    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
-) -> None:
-    """It ends after the step that did not pass, or after the least that it was told to do.
-
-    Which the log says once; and the gate gates nothing more.
-    """
-    from pytest_cepbench.integrations.lightning import GateCallback
-    from tests.integrations.lightning_modules import fit, make_trainer
-
-    gate = TrainingGate(rule_gate(), every=2)
-    trainer = make_trainer(tmp_path, GateCallback(gate), **{"max_steps": 10, **settings})
-
-    with pytest.raises(TrainingStoppedError, match=r"step-6-.*: regressed"):
-        fit(trainer)
-
-    assert trainer.global_step == (10 if settings else 6)
-    assert [verdict.step for verdict in gate.verdicts] == [2, 4, 6]
-    assert caplog.text.count("until min_steps and min_epochs are done") == bool(settings)
-    assert gate.trackers is None
-
-
 @pytest.mark.parametrize(("code", "error"), [(0, TrainingStoppedError), (3, SystemExit)])
 def test_exit_that_says_success_waits_for_the_verdict(
     rule_gate: MakeGate, tmp_path: Path, code: int, error: type[BaseException]

@@ -102,29 +102,6 @@ def test_the_first_checkpoint_is_held_to_what_the_training_starts_from(
     again.close()
 
 
-def test_training_that_stopped_goes_on_from_an_earlier_step(
-    rule_gate: MakeGate, tmp_path: Path
-) -> None:
-    """Without a call of `begin` the first step begins, one before itself."""
-    with pytest.raises(TrainingStoppedError):
-        train(TrainingGate(rule_gate()), [0.1, 0.9])
-
-    assert not TrainingGate(rule_gate()).begin()
-    with pytest.raises(TrainingStoppedError):
-        train(TrainingGate(rule_gate()), [0.1, 0.9])
-    gate = TrainingGate(rule_gate())
-    assert not gate.step(2, lambda folder: save(folder, 0.12))
-    assert outcomes(gate) == {2: "accepted"}
-    gate.finish()
-    with pytest.raises(TrainingStoppedError):
-        train(TrainingGate(rule_gate()), [0.1, 0.1, 0.9])
-    late = TrainingGate(rule_gate())
-    with pytest.raises(TrainingStoppedError, match="from step 3"):
-        late.step(4, lambda folder: save(folder, 0.1))
-    with pytest.raises(TrainingStoppedError, match="from step 3"):
-        TrainingGate(rule_gate()).submit(3, save(tmp_path / "c-3", 0.1))
-
-
 def test_checkpoints_that_the_training_saved_are_gated_once(
     rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,26 +53,18 @@ def test_values_of_a_verdict() -> None:
 
 
 def test_outcomes_and_verdicts_are_numbers() -> None:
-    """For charts: the better, the higher; what was not measured is below all."""
+    """For charts: the better, the higher; what is not known is left out."""
     for outcome, number in zip(Outcome, (1, 0, -1, -2), strict=True):
         assert values_of(replace(VERDICT, outcome=outcome))["cepbench/outcome"] == number
-    verdicts = ("improved", "held", "inconclusive", "regressed", "error", "incomparable")
-    for verdict, number in zip(verdicts, (2, 1, 0, -1, -2, -2), strict=True):
+    verdicts = ("improved", "held", "inconclusive", "regressed", "error")
+    for verdict, number in zip(verdicts, (2, 1, 0, -1, -2), strict=True):
         values = values_of(replace(VERDICT, cases=(replace(CASE, verdict=verdict),)))
         assert values["cepbench/shapes/overall/gc/verdict"] == number
-
-
-def test_what_is_not_known_is_left_out() -> None:
-    """The first checkpoint is compared with nothing, and a failed one has no numbers."""
     first = replace(
         CASE, verdict="no-baseline", baseline=None, difference=None, low=None, high=None
     )
-    values = values_of(replace(VERDICT, outcome=Outcome.ACCEPTED, cases=(first,)))
+    values = values_of(replace(VERDICT, cases=(first,)))
     assert [name for name in values if "overall" in name] == ["cepbench/shapes/overall/gc/value"]
-
-    failed = values_of(replace(VERDICT, outcome=Outcome.FAILED, cases=()))
-    assert failed["cepbench/outcome"] == -2
-    assert [name for name in failed if "overall" in name] == []
 
 
 def test_tracker_that_fails_does_not_fail_the_training(caplog: pytest.LogCaptureFixture) -> None:
@@ -150,16 +142,6 @@ def test_settings_are_documented_with_their_defaults(index: int, kind: type) -> 
             assert row[1].strip("`") == str(field.default)
 
 
-def test_values_for_trackers_are_documented() -> None:
-    """Every name that a tracker is given."""
-    page = PAGE.read_text(encoding="utf-8")
-    names = [name.replace("shapes/overall/gc", "SUITE/PART/METRIC") for name in values_of(VERDICT)]
-
-    for name in names:
-        ending = f"/{name.rpartition('/')[2]}`"
-        assert f"`{name}`" in page or f"`{ending}" in page
-
-
 def case(verdict: str = "held", **fields: Any) -> dict[str, Any]:
     """A case of a JSON report."""
     return {
@@ -191,14 +173,10 @@ def write(path: Path, *cases: dict[str, Any], verdict: str = "passed", schema: i
         (0, ["held", "error"], Outcome.FAILED),
         (1, ["held", "inconclusive"], Outcome.INCONCLUSIVE),
         (1, ["held", "regressed"], Outcome.REGRESSED),
-        (1, ["inconclusive", "regressed"], Outcome.REGRESSED),
         (1, ["held", "incomparable"], Outcome.FAILED),
         (1, ["inconclusive", "no-baseline"], Outcome.FAILED),
         (1, ["held"], Outcome.FAILED),
-        (1, ["improved", "inconclusive"], Outcome.INCONCLUSIVE),
-        (2, ["inconclusive"], Outcome.FAILED),
         (2, ["regressed"], Outcome.FAILED),
-        (3, ["held"], Outcome.FAILED),
         (-9, ["held"], Outcome.FAILED),
     ],
 )
@@ -267,15 +245,15 @@ def verdict_of(outcome: Outcome, code: int, *cases: GatedCase, **fields: Any) ->
 
 def test_verdict_is_true_where_the_training_may_go_on() -> None:
     """`if gate(checkpoint):` is no pass for a regression, as it is for any other object."""
-    for outcome, code, stops in (
-        (Outcome.ACCEPTED, 0, False), (Outcome.INCONCLUSIVE, 0, False),
-        (Outcome.INCONCLUSIVE, 1, True), (Outcome.REGRESSED, 1, True), (Outcome.FAILED, 4, True),
+    for outcome, code, passes in (
+        ("accepted", 0, True), ("inconclusive", 0, True), ("inconclusive", 1, False),
+        ("regressed", 1, False), ("failed", 4, False),
     ):  # fmt: skip
-        verdict = verdict_of(outcome, code)
-        assert (verdict.stops, bool(verdict)) == (stops, not stops)
+        verdict = verdict_of(Outcome(outcome), code)
+        assert bool(verdict) == (not verdict.stops) == passes
 
 
-def test_verdict_in_words(tmp_path: Path) -> None:
+def test_verdict_in_words() -> None:
     """A line for the log, and a summary for the engineer who finds the training stopped."""
     case = CASE
     regressed = verdict_of(Outcome.REGRESSED, 1, case)
@@ -289,22 +267,11 @@ def test_verdict_in_words(tmp_path: Path) -> None:
         "report: none was written"
     )
 
-    report = tmp_path / "r.html"
-    report.write_text("")
-    first = replace(case, difference=None)
-    accepted = verdict_of(Outcome.ACCEPTED, 0, first, step=None, accepted=None, report=report)
-    assert accepted.line == "gate: c-7: accepted, GC@3 0.5000"
-    assert accepted.summary.splitlines()[1:] == [
-        "c-7: accepted", "last accepted checkpoint: none", f"report: {report}",
-    ]  # fmt: skip
-
     unmeasured = verdict_of(Outcome.FAILED, 4)
     assert unmeasured.line == (
         "gate: step 7, c-7: failed; printed: mend it, and gate this checkpoint again"
     )
     undecided = verdict_of(Outcome.INCONCLUSIVE, 0, replace(case, verdict="inconclusive"))
     assert "; 1 of 1 cases have too few samples to tell: add --cep-inc" in undecided.line
-    assert unmeasured.value is None
-    assert verdict_of(Outcome.FAILED, 4, replace(case, value=None)).line == unmeasured.line
     begun = verdict_of(Outcome.ACCEPTED, 0, replace(case, baseline=None)).line
     assert "; the first one, held to nothing: give TrainingGate(start=...)" in begun
