@@ -389,11 +389,11 @@ class Controller:
         results = outcome.results
         if all(result.passes for result in results) and undecided(results):
             from pytest_cepbench.errors import InconclusiveWarning
-            from pytest_cepbench.report.text import shortage_warning
+            from pytest_cepbench.report.text import undecided_line
 
             # A mark can ignore it for a test, in a run where `-W error` raises it.
             with suppress(InconclusiveWarning):
-                warning = InconclusiveWarning(shortage_warning(results))
+                warning = InconclusiveWarning(undecided_line(results))
                 self.config.issue_config_time_warning(warning, 2)
 
     @staticmethod

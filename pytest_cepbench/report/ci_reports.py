@@ -11,7 +11,6 @@ from pytest_cepbench.report.case_table import (
     HEADS,
     cells_of,
     fact_lines,
-    shortage_advice,
 )
 from pytest_cepbench.report.headline import (
     undecided,
@@ -30,6 +29,7 @@ from pytest_cepbench.report.text import (
     sample_words,
     scores_of_sample,
     shortage_lines,
+    undecided_line,
     warning_lines,
     worst_loss,
 )
@@ -55,8 +55,7 @@ COMMENT_BYTES = 2**16 - 1
 """The most that a comment may have, in characters; bytes are never fewer. `action.yml` reads it."""
 
 MOST_ANNOTATIONS = 3
-"""Failing cases that are annotated, of the ten annotations of a step that GitHub shows; and
-undecided ones that are named."""
+"""Failing cases that are annotated, of the ten annotations of a step that GitHub shows."""
 
 _LONGEST_MESSAGE = 1000
 
@@ -96,11 +95,8 @@ def annotation_lines(
         yield _command("error", {"file": file, "title": title}, message)
     open_cases = [result for result in undecided(results) if result.passes]
     if open_cases:
-        names = ", ".join(name_of(result) for result in open_cases[:MOST_ANNOTATIONS])
-        message = f"{shortage_advice(open_cases)}; first {names}"
-        yield _command(
-            "warning", {"title": "cepbench: undecided"}, printable(message, _LONGEST_MESSAGE)
-        )
+        message = printable(undecided_line(open_cases), _LONGEST_MESSAGE)
+        yield _command("warning", {"title": "cepbench: undecided"}, message)
 
 
 def append_step_summary(path: Path, text: str) -> None:

@@ -12,7 +12,6 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import jinja2
-import numpy as np
 from markupsafe import Markup, escape
 from PIL import Image
 
@@ -28,8 +27,6 @@ from pytest_cepbench.report.writers import RunFacts
 THUMBNAIL = 256
 """Pixels of the longer side of a thumbnail; a smaller image is shown as it is, enlarged."""
 
-_WINDOW, _SPECTROGRAM = 256, 96  # samples of a window; pixels of a spectrogram's height
-
 _MOST_AUDIO = 600_000  # bytes of sounds inside a page, a third more as text: its limit is 1.5 MB
 
 _QUALITY = 70  # of WebP, for what is made smaller and for noise
@@ -43,23 +40,21 @@ ArtifactSource = Callable[[str], Artifact | None]
 
 
 class PageImage(NamedTuple):
-    """An image as the page shows it, or a sound by its spectrogram.
+    """An image as the page shows it, or a sound.
 
     name: unique in the page.
+    address: of the thumbnail or the sound, a data URI; empty where the page has no room for it.
     width, height: of the thumbnail in pixels.
-    address: of the thumbnail, a data URI.
     enlarged: whether it is smaller than a thumbnail, and shown pixel by pixel.
     seconds: of a sound.
-    audio: data URI of a sound; empty where the page has no room for it.
     """
 
     name: str
-    width: int
-    height: int
     address: str
+    width: int = 0
+    height: int = 0
     enlarged: bool = False
     seconds: float = 0.0
-    audio: str = ""
 
 
 @dataclass
@@ -77,7 +72,7 @@ class PageImages:
     @property
     def shown(self) -> list[PageImage]:
         """All images that were asked for and are there."""
-        return [image for image in self._images.values() if image is not None]
+        return [image for image in self._images.values() if image is not None and image.width]
 
     def get(self, digest: str) -> PageImage | None:
         """The image of a digest; None when it is gone."""
@@ -89,13 +84,11 @@ class PageImages:
     def _page_image(self, artifact: Artifact) -> PageImage:
         name = f"image-{artifact.digest[:16]}"
         if isinstance(artifact, Sound):
-            picture, flac, audio = spectrogram(artifact), artifact.to_flac(), ""
+            flac, audio = artifact.to_flac(), ""
             if self._audio + len(flac) <= _MOST_AUDIO:
                 self._audio += len(flac)
                 audio = _address(flac, "audio/flac")
-            data = _webp(picture, lossless=False, quality=_QUALITY)
-            address = _address(data, "image/webp")
-            return PageImage(name, *picture.size, address, seconds=artifact.seconds, audio=audio)
+            return PageImage(name, audio, seconds=artifact.seconds)
         thumbnail = artifact.to_pil()
         whole = max(thumbnail.size) <= THUMBNAIL
         thumbnail.thumbnail((THUMBNAIL, THUMBNAIL))
@@ -104,7 +97,7 @@ class PageImages:
             small = _webp(thumbnail, lossless=False, quality=_QUALITY)
             data = min(data, small, key=len)
         enlarged = max(artifact.size) < THUMBNAIL
-        return PageImage(name, *thumbnail.size, _address(data, "image/webp"), enlarged)
+        return PageImage(name, _address(data, "image/webp"), *thumbnail.size, enlarged)
 
     def first(self, name: str) -> bool:
         """Whether the page names a sound for the first time: that is where its player is."""
@@ -115,20 +108,6 @@ class PageImages:
 
 def _address(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-
-
-def spectrogram(sound: Sound) -> Image.Image:
-    """A picture of a sound: time to the right, frequency upwards, louder is darker.
-
-    `THUMBNAIL` windows of 256 samples, spread over the sound; 80 dB from white to black.
-    """
-    samples = np.pad(sound.samples, (0, max(0, _WINDOW - len(sound.samples))))
-    starts = np.linspace(0, len(samples) - _WINDOW, THUMBNAIL).astype(int)
-    windows = samples[starts[:, None] + np.arange(_WINDOW)] * np.hanning(_WINDOW)
-    level = np.abs(np.fft.rfft(windows)) * (4 / _WINDOW)
-    grey = -255 * np.log10(np.clip(level, 1e-4, 1.0)) / 4
-    picture = Image.fromarray(np.rint(grey).astype(np.uint8).T[::-1])
-    return picture.resize((THUMBNAIL, _SPECTROGRAM)).convert("RGB")
 
 
 def _webp(image: Image.Image, *, lossless: bool, quality: int) -> bytes:

@@ -183,8 +183,8 @@ def reach_of(changes: Iterable[Change]) -> float:
 def change_plot(change: Change, reach: float, title: str) -> Markup:
     """A change between its bounds, over the band that is tolerated; as wide as there is room.
 
-    The axis is symmetric and logarithmic, nearly linear up to one tolerance, with marks at 10, 100,
-    ... of them. An arrow stands for a bound that excludes nothing.
+    The axis is symmetric and logarithmic, nearly linear up to one tolerance. An arrow stands for a
+    bound that excludes nothing.
     reach: the end of the axis, in tolerances.
     title: what it shows, in words.
     """
@@ -200,20 +200,11 @@ def change_plot(change: Change, reach: float, title: str) -> Markup:
             "line", kind, x1=f"{_shown(left)}%", y1="50%", x2=f"{_shown(right)}%", y2="50%"
         )
 
-    def upright(value: float, kind: str, top: str, foot: str) -> str:
-        x = f"{_shown(place(value))}%"
-        return shape("line", kind, x1=x, y1=top, x2=x, y2=foot)
-
     left, right = place(-change.tolerance), place(change.tolerance)
     band = {"x": f"{_shown(left)}%", "width": f"{_shown(right - left)}%"}
     shapes = [shape("rect", "band", height="100%", **band), across(0.0, 100.0, "axis")]
-    decades = range(1, math.floor(math.log10(reach)) + 1)
-    shapes += [
-        upright(sign * 10.0**power * change.unit, "axis", "30%", "70%")
-        for sign in (-1, 1)
-        for power in decades
-    ]
-    shapes.append(upright(0.0, "zero", "0", "100%"))
+    middle = f"{_shown(place(0.0))}%"
+    shapes.append(shape("line", "zero", x1=middle, y1="0", x2=middle, y2="100%"))
     if change.low is not None or change.high is not None:
         low = 0.0 if change.low is None else place(change.low)
         high = 100.0 if change.high is None else place(change.high)

@@ -16,8 +16,6 @@ from pytest_cepbench.report.case_table import (
     figures_of,
     hops_of,
     looks_of,
-    range_shown,
-    settings_of,
     shortage_advice,
 )
 from pytest_cepbench.report.headline import (
@@ -205,12 +203,10 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         begin = f"first difference at step {generation}: "
         room = max(20, most - len(begin) - 4)
         first, second = printable(before, 500), printable(now, 500)
-        # A long beginning that both share would push what differs out of the line.
         pairs = enumerate(zip(first, second, strict=False))
-        alike = next((place for place, (a, b) in pairs if a != b), 0)
-        if len(first) + len(second) > room and alike > 8:
-            cut = first.rfind(" ", 0, alike) + 1
-            first, second = f"... {first[cut:]}", f"... {second[cut:]}"
+        alike = first.rfind(" ", 0, next((at for at, (a, b) in pairs if a != b), 0)) + 1
+        if len(first) + len(second) > room and alike > 8:  # else what differs is out of the line
+            first, second = f"... {first[alike:]}", f"... {second[alike:]}"
         # The longer one gets what the shorter one leaves.
         first = printable(first, max(room // 2, room - len(second)))
         yield f"{begin}{first} -> {printable(second, max(room // 2, room - len(first)))}"
@@ -269,17 +265,12 @@ def shortage_lines(results: Sequence[CaseResult]) -> list[str]:
     return lines
 
 
-def shortage_warning(results: Sequence[CaseResult]) -> str:
-    """The undecided cases for pytest's warnings: how many, the first few by name, what to do.
-
-    In lines that pytest's indentation leaves within 80 columns.
-    """
+def undecided_line(results: Sequence[CaseResult]) -> str:
+    """The undecided cases for a warning: how many, what to do, the first few by name."""
     cases = undecided(results)
-    lines = [figures_first(result).removesuffix(" inconclusive") for result in cases[:_NAMED]]
-    lines += [f"and {len(cases) - _NAMED} more"] if len(cases) > _NAMED else []
-    count, _, advice = shortage_advice(cases).partition(": ")
-    wrapped = (piece for line in (*lines, advice) for piece in wrap(line, _WIDTH - 2))
-    return "\n".join((count, *wrapped))
+    names = ", ".join(map(name_of, cases[:_NAMED]))
+    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    return f"{shortage_advice(cases)}; {names}{more}"
 
 
 def cause_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -346,19 +337,3 @@ def refusal_lines(results: Sequence[CaseResult]) -> list[str]:
     refused = [result for result in results if result.refused]
     lines = [f"{name_of(result)}: {printable(result.refused, 500)}" for result in refused]
     return [*lines, refused[0].presentation.next_step] if refused else []
-
-
-def verbose_lines(results: Sequence[CaseResult]) -> list[str]:
-    """Line for every case with its settings, and where each came from."""
-    if not results:
-        return []
-    lines = ["judged by (alpha: the share of the case):"]
-    for result in results:
-        settings = [
-            f"{setting.label} {setting.shown} ({setting.remark})" for setting in settings_of(result)
-        ]
-        span = range_shown(result)
-        settings += [] if span is None else [str(span)]
-        settings += [] if result.primary else ["informational"]
-        lines.append(f"  {name_of(result)}: {', '.join(settings)}")
-    return lines

@@ -107,19 +107,6 @@ def test_whole_chains_over_photographs(
         assert store.get_artifact(trace.chain.links[6].digest) is not None
 
 
-def test_second_run_asks_no_model(photos: Path, store: Store, checkpoint: Checkpoint) -> None:
-    """The same line-up over the same photographs again gives the same numbers and loads nothing."""
-    first = suite_run(photos, store, checkpoint, LINEUPS[0])
-    before = measure_all(first)
-
-    again = suite_run(photos, store, checkpoint, LINEUPS[0])
-    after = measure_all(again)
-
-    assert [m.scores for m in after] == [m.scores for m in before]
-    tallies = [tally_of(again, role) for role in ("describer", "generator", "encoder")]
-    assert [(tally.loads, tally.inputs) for tally in tallies] == [(0, 0)] * 3
-
-
 def test_photographs_are_encoded_once_for_all_describers(
     photos: Path, tmp_path: Path, checkpoint: Checkpoint
 ) -> None:
@@ -132,21 +119,3 @@ def test_photographs_are_encoded_once_for_all_describers(
     tally = tally_of(second, "encoder")
     assert tally.hits >= COUNT
     assert tally.inputs <= 3 * COUNT
-
-
-def test_every_role_can_be_under_test(photos: Path, store: Store, checkpoint: Checkpoint) -> None:
-    """`--model` with a pipeline gates the generator, with a CLIP the encoder, by itself."""
-    suite = load_suite(SUITE)
-    specs = {
-        "describer": checkpoint("describer", "llava"),
-        "generator": checkpoint("generator", "stable-diffusion"),
-        "encoder": checkpoint("encoder", "clip"),
-    }
-    for role, spec in specs.items():
-        others = {name: other for name, other in specs.items() if name != role}
-        choices = RoleChoices(model=spec, roles=others)  # type: ignore[arg-type] # role names
-
-        assignments, _ = assign_models(suite, choices)
-
-        assert assignments.under_test == role
-        assert assignments.roles[assignments.under_test].source == "--model"

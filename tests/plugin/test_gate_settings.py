@@ -91,25 +91,13 @@ def _by_level(ended: Ended) -> dict[str, dict[str, object]]:
 
 
 def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
-    """[gate], then metric, then case, then marker, then call; -v says who it was."""
-    ended = levels.run("-v")
-    cases = _by_level(ended)
+    """[gate], then metric, then case, then marker, then call; the report says who it was."""
+    cases = _by_level(levels.run())
     for level, (gate, tolerance, origins) in SAID.items():
         case = cases[level]
         assert (case["gate"], case["tolerance"]) == (gate, tolerance), level
         assert origins.items() <= case["origins"].items(), level  # type: ignore[attr-defined]
     assert cases["silent"]["origins"] == {}
-    ended.lines.fnmatch_lines(
-        [
-            "judged by (alpha: the share of the case):",
-            (
-                "  call *: gate noninferiority ([[]cases.'overall/gc'[]]), "
-                "tolerance 0.1500 (cep_gate(*"
-            ),
-            "  mark overall GC@1: *, tolerance 0.1400 (@pytest.mark.cep), *",
-            "  metric overall GC@1: gate regression ([[]metrics.gc[]]), *",
-        ]
-    )
 
 
 IN_INI = "cepbench_gate = noninferiority\ncepbench_tolerance = 0.16\ncepbench_alpha = 0.06\n"

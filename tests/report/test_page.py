@@ -24,7 +24,7 @@ from pytest_cepbench.report import (
     LinkShown,
     StepShown,
 )
-from pytest_cepbench.report.pages import PageImages, html_page, spectrogram
+from pytest_cepbench.report.pages import PageImages, html_page
 from pytest_cepbench.report.view import (
     TextPart,
     paired_steps,
@@ -377,7 +377,7 @@ def test_a_failing_run_of_the_suites_is_at_most_a_megabyte_and_a_half() -> None:
 
 def test_a_page_plays_each_sound_once() -> None:
     """As lossless FLAC in the page itself; where it is shown again a link leads to its player. Of
-    one that has no room there is the picture alone.
+    one that has no room its length is told.
     """
     pytest.importorskip("soundfile")
     rate = 8_000
@@ -398,14 +398,3 @@ def test_a_page_plays_each_sound_once() -> None:
     assert again
     assert again <= {name for name, _ in players}
     assert "60.00 s, not in this page" in html
-
-
-def test_a_spectrogram_shows_time_and_frequency() -> None:
-    """Dark where it is loud: a tone of half of the band is a line in the middle of the picture."""
-    both = np.concatenate([tone(2000, rate=8_000).samples, np.zeros(4_000, np.float32)])
-    pixels = np.asarray(spectrogram(Sound(both, 8_000)).convert("L"), float)
-    assert pixels.shape == (96, 256)
-    left, right = pixels[:, :110], pixels[:, 150:]
-    assert abs(int(left.mean(axis=1).argmin()) - 48) <= 2
-    assert (left.min() < 80, right.min() > 250) == (True, True)
-    assert spectrogram(Sound(both[:1], 8_000)).size == (256, 96)

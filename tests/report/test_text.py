@@ -35,8 +35,6 @@ from pytest_cepbench.report.text import (
     promise_lines,
     sample_words,
     shortage_lines,
-    shortage_warning,
-    verbose_lines,
 )
 from tests.report.results import ANSWERED, FULL, MEASURED, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
@@ -115,7 +113,6 @@ def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
     lines = [
         *map(text_of, summary_table([hostile])),
         *explain(hostile).split("\n"),
-        *verbose_lines([hostile]),
         *promise_lines([hostile]),
         figures_first(hostile),
     ]
@@ -163,7 +160,6 @@ def test_a_case_that_could_see_no_drop_says_so_first() -> None:
     assert why not in text
     assert "  and more" in text
     assert "next: name a judge, or models, that see it" in text
-    assert shortage_warning([case]).splitlines()[1] == f"0.5000 now, {why}: toy color GC@2"
     advice = "1 case undecided: another judge or set-up for 1 that could see no drop"
     assert advice in promise_lines([case])
     few = replace(FULL, verdict="inconclusive", part="few")
@@ -245,20 +241,6 @@ def test_a_sample_is_told_in_words() -> None:
         "new answer: a dog [image]",
         "accepted answer: a cat [image] | the end",
     ]
-
-
-def test_verbose_lines_say_who_settled_what() -> None:
-    """A line per case, a setting that is not named has its default; no alpha where none is used."""
-    _, full, plain = verbose_lines([FULL, REGRESSED])
-    assert full == (
-        "  toy color GC@2: gate regression ([gate]), tolerance 0.0100 (--cep-tolerance), "
-        "anchor tolerance 0.0200 (default), alpha 0.0125 ([gate]), "
-        "0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at most 0.5"
-    )
-    assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
-    informational = replace(REGRESSED, primary=False)
-    assert verbose_lines([informational])[1].endswith(", informational")
-    assert verbose_lines([]) == []
 
 
 def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:

@@ -238,7 +238,6 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
         yield from ((line, "") for line in totals.improvement_lines(results))
         yield from some(text.warning_lines(results), _MOST_LINES, "yellow", "warning: ")
         yield from some(unmeasured_lines(results), _MOST_LINES, "yellow", "informational: ")
-        yield from ((line, "") for line in (text.verbose_lines(results) if verbose else ()))
         yield totals.effort_line([*(result.effort for result in results), *outcome.usage]), ""
     damage = sorted({note for result in results for note in result.damage})
     again = (f"{printable(note)}: computed again" for note in damage)

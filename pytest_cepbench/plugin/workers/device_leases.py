@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +17,7 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
+from pytest_cepbench.plugin.empty_suites import walk
 from pytest_cepbench.plugin.versions import worker_specs
 
 if TYPE_CHECKING:
@@ -43,26 +42,11 @@ def concerns(config: pytest.Config, settings: RunSettings) -> bool:
     """Whether a run gates models, as far as can be known before anything is collected.
 
     Workers get their environment, and xdist its scheduler, before collection. Where models are
-    named that is plain; else a suite.toml beside what is to be run, or up to two folders below it,
-    tells. Where a suite lies deeper and names its own models, xdist schedules its cases in its own
-    way: the numbers are the same, models may be loaded more often.
+    named that is plain; else a suite.toml where pytest will look tells.
     """
-    if settings.names_models:
-        return True
-    skipped, level = (".*", "node_modules", "venv"), list(places(config))
-    for _ in range(3):
-        if any((place / _SUITE).is_file() for place in level):
-            return True
-        below: list[os.DirEntry[str]] = []
-        for place in level:
-            with suppress(OSError):  # collection says what is wrong with it
-                below += os.scandir(place)
-        level = [
-            Path(entry.path)
-            for entry in below
-            if entry.is_dir() and not any(fnmatch(entry.name, name) for name in skipped)
-        ]
-    return False
+    return settings.names_models or any(
+        _SUITE in names for place in places(config) for _, names in walk(config, place)
+    )
 
 
 def places(config: pytest.Config) -> Iterator[Path]:
