@@ -202,7 +202,7 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
     # -- unified models, in either role ------------------------------------------------------------
     ("describer generator", "janus"): {
         "guidence_scale=3": "'guidence_scale'.*guidance_scale",
-        "image_area=4096": "'image_area'.*image_prompt_template",
+        "image_area=4096": "'image_area'.*image_temperature",
         "num_inference_steps=3": "JanusForConditionalGeneration 'num_inference_steps'",
         "guidance_scale=0.5": "guidance_scale must be a number, at least 1",
         "guidance_scale=much": "'guidance_scale' must be float, got 'much'",
@@ -210,7 +210,6 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
         "image_temperature=0": "image_temperature must be a number, above 0",
         "image_top_p=2": "image_top_p must be a number, above 0",
         "image_batch_size=0": "image_batch_size must be at least 1",
-        "image_prompt_template=a": "image_prompt_template must say with {prompt}",
         "top_p=0.5": "top_p acts on sampling only: add do_sample=true",
     },
     ("describer generator", "emu3"): {"image_ratio=wide": "image_ratio must be width:height"},

@@ -164,7 +164,7 @@ _ADAPTERS: Mapping[tuple[RoleName, str], str] = {
     ("encoder", "timm"): "encoders.library_encoders:TIMM",
     ("encoder", "sentence_transformers"): "encoders.library_encoders:SENTENCE_TRANSFORMERS",
     ("detector", "transformers"): "detectors.classes_detector:BOXES",
-    ("judge", "transformers"): "text_model.judge:ADAPTER",
+    ("judge", "transformers"): "text_model.conversations:JUDGE",
     ("writer", "transformers"): "text_model.text_generation:WRITER",
     ("editor", "diffusers"): "pipelines.roles:EDITOR",
     ("vqa", "transformers"): "text_model.conversations:VQA",

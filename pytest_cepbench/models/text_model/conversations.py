@@ -1,14 +1,20 @@
-"""Models that read conversations by likelihood: what judges and VQA models share, and the latter.
+"""Judges and VQA models: checkpoints with a chat template that are asked by likelihood.
 
-A VQA model is any transformers image-text-to-text checkpoint with a chat template. It is not asked
-to write: the probability of an answer is that of the tokens which begin it, as the first of the
-model's reply to picture and question: Soft-TIFA's soft score. A text is asked about as a picture
-is, in its place.
+Any transformers image-text-to-text checkpoint can be one; it is not asked to write.
+
+A judge's verdict is the one of the four phrases that it finds likeliest after question and answers,
+by the mean log-probability of the phrase's tokens: it never fails to name one, and depends on no
+seed.
+
+Of a VQA model the probability of an answer is that of the tokens which begin it, as the first of
+the model's reply to picture and question: Soft-TIFA's soft score. A text is asked about as a
+picture is, in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any, Generic, TypeVar
 
@@ -16,18 +22,24 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError, is_own_bug, named_error
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.protocols import FloatArray, Piece, Reply, VqaQuestion
-from pytest_cepbench.models.text_model.judge_prompts import break_up, shrink_image
-from pytest_cepbench.models.text_model.likelihood import Scorer, first_tokens, token_scorer
+from pytest_cepbench.models.protocols import Battle, FloatArray, Piece, Reply, VqaQuestion
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, break_up, shrink_image
+from pytest_cepbench.models.text_model.likelihood import Scorer, first_tokens
 from pytest_cepbench.models.text_model.loading import (
     Conversation,
+    LoadedTextModel,
     any_of,
     conversation,
     load_text_model,
 )
-from pytest_cepbench.models.text_model.parameters import ConversationParams, has_chat_template
+from pytest_cepbench.models.text_model.parameters import (
+    ConversationParams,
+    LocalJudgeParams,
+    has_chat_template,
+)
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 
 P = TypeVar("P", bound=ConversationParams)
@@ -54,7 +66,11 @@ class ConversationModel(Generic[P]):
     """A loaded model that reads conversations: holds the model and what prepares its inputs.
 
     loaded: both.
+    batched: whether it can be asked in batches, each prompt read once.
+    reads_texts: whether it reads conversations without an image.
     """
+
+    batched = reads_texts = True
 
     def __init__(self, plan: LoadPlan[P]) -> None:
         self._plan = plan
@@ -83,28 +99,29 @@ class ConversationModel(Generic[P]):
         return loaded.chat_inputs(conversations).to(loaded.device, loaded.model.dtype)
 
     def likelihoods(
-        self, conversations: Sequence[Conversation], scorer: Scorer, *, batched: bool, what: str
+        self, conversations: Sequence[Conversation], scorer: Scorer, what: str
     ) -> list[FloatArray | Failure]:
-        """The scorer's likelihoods of each; a failure for one that is longer than the model reads.
+        """The scorer's likelihoods of each; a failure for one that is longer than the model reads:
+        cut, it would be another one.
 
-        batched: whether they go together, each read once.
         what: a conversation is about, for people.
         Raises ModelError where a likelihood is not a number.
         """
         import torch
 
+        most = (self.loaded.positions or sys.maxsize) - scorer.longest
         results: dict[int, FloatArray | Failure] = {}
         # Several processors take a batch in which each conversation has images, or none.
         for illustrated in (True, False):
             rows = [i for i, own in enumerate(conversations) if has_image(own) == illustrated]
-            for batch in filter(None, [rows] if batched else [[row] for row in rows]):
+            for batch in filter(None, [rows] if self.batched else [[row] for row in rows]):
                 with quiet(), torch.inference_mode():
                     inputs = self.inputs([conversations[row] for row in batch])
-                    failures = self._too_long(batch, inputs, scorer.longest, what)
-                    fitting = [row for row in batch if row not in failures]
-                    if failures and fitting:
+                    lengths = inputs["attention_mask"].sum(1).tolist()
+                    fitting = [row for row, n in zip(batch, lengths, strict=True) if n <= most]
+                    if fitting and len(fitting) < len(batch):
                         inputs = self.inputs([conversations[row] for row in fitting])
-                    score = scorer.score if batched else scorer.score_whole
+                    score = scorer.score if self.batched else scorer.score_whole
                     scores: FloatArray = score(inputs) if fitting else np.empty(0)
                 if np.isnan(scores).any():
                     raise ModelError(
@@ -112,32 +129,18 @@ class ConversationModel(Generic[P]):
                         f"in {self._plan.dtype}. Give a dtype that holds the model's values, such "
                         "as bfloat16"
                     )
-                results |= failures
+                for row, length in zip(batch, lengths, strict=True):
+                    results[row] = Failure(
+                        "exception",
+                        f"the {what} has {length} tokens, and the model reads {most}: make its "
+                        "images smaller (max_pixels)",
+                    )
                 results |= zip(fitting, scores, strict=True)
         return [results[row] for row in range(len(conversations))]
 
-    def _too_long(
-        self, rows: Sequence[int], inputs: Any, room: int, what: str
-    ) -> dict[int, Failure]:
-        """Failures by row: cut, a conversation would be another one."""
-        if self.loaded.positions is None:
-            return {}
-        most = self.loaded.positions - room
-        return {
-            row: Failure(
-                "exception",
-                f"the {what} has {length} tokens, and the model reads {most}: make its images "
-                "smaller (max_pixels)",
-            )
-            for row, length in zip(rows, inputs["attention_mask"].sum(1).tolist(), strict=True)
-            if length > most
-        }
-
-    def compare_ways(
-        self, probes: Sequence[Sequence[Conversation]], scorer: Scorer
-    ) -> tuple[bool, bool]:
-        """Whether a padded batch whose prompts are read once gives what each of them alone gives,
-        and whether the model reads conversations without an image.
+    def compare_ways(self, probes: Sequence[Sequence[Conversation]], scorer: Scorer) -> None:
+        """Find out whether a padded batch whose prompts are read once gives what each of them alone
+        gives, and whether the model reads conversations without an image.
 
         probes: batches of conversations of unequal length, the ones with images first.
         Raises ModelError for a model that cannot be shown a conversation with images.
@@ -154,7 +157,6 @@ class ConversationModel(Generic[P]):
                     raise
                 return error
 
-        agrees = reads_texts = True
         for conversations in probes:
             alone = [ask(scorer.score_whole, [single]) for single in conversations]
             fault = next((made for made in alone if isinstance(made, Exception)), None)
@@ -165,19 +167,19 @@ class ConversationModel(Generic[P]):
                     f"failed: {named_error(fault)}. Give a chat model that reads {many}"
                 ) from fault
             if fault is not None:
-                reads_texts = False
+                self.reads_texts = False
                 continue
             together = ask(scorer.score, conversations)  # a cache may not be shared
             tolerance = scorer.tolerances[self._plan.dtype != "float32"]
-            agrees &= not isinstance(together, Exception) and bool(
+            self.batched &= not isinstance(together, Exception) and bool(
                 np.allclose(together, np.concatenate(alone), rtol=0.0, atol=tolerance)
             )
-        return agrees, reads_texts
 
-    def one_by_one(self, how: str) -> tuple[str]:
+    def remarks(self, how: str) -> tuple[str, ...]:
         """The remark of a model that cannot be asked in batches; how: it is asked instead."""
         what = self._plan.checkpoint.what
-        return (f"{what} gives other likelihoods in a batch than alone: it is {how}",)
+        told = f"{what} gives other likelihoods in a batch than alone: it is {how}"
+        return () if self.batched else (told,)
 
 
 def has_image(conversation: Conversation) -> bool:
@@ -185,12 +187,102 @@ def has_image(conversation: Conversation) -> bool:
     return any(part["type"] == "image" for turn in conversation for part in turn["content"])
 
 
+_PROBE_IMAGE = Image.new("RGB", (64, 48), (200, 40, 40))
+
+_BATTLES = (
+    (
+        Battle(["draw"], [_PROBE_IMAGE], ["here it is", _PROBE_IMAGE]),
+        Battle(["draw a circle , and say why"], [_PROBE_IMAGE, "done"], ["no"]),
+    ),
+    (Battle(["say"], ["a"], ["b"]), Battle(["say more about it"], ["a longer answer"], ["b"])),
+)
+"""Battles of unequal length, so that one is padded, first with images and then without."""
+
+
+class TransformersJudge(ConversationModel[LocalJudgeParams]):
+    """A loaded judge, with the tokens of its verdicts and scores."""
+
+    def __init__(self, plan: LoadPlan[LocalJudgeParams]) -> None:
+        """Raises what loading does, CheckpointError for a tokenizer that cannot tell the verdicts
+        apart and for a chat template that takes images out of their order, ModelError for a model
+        that fails when it is shown a battle.
+        """
+        super().__init__(plan)
+        loaded = self.loaded
+        self._prompt = JUDGE_PROMPTS[plan.params.prompt]
+        phrases = [self._prompt.phrases[winner] for winner in WINNERS]
+        tokens: list[list[int]] = [
+            loaded.tokenizer(phrase, add_special_tokens=False)["input_ids"] for phrase in phrases
+        ]
+        if len({tuple(phrase) for phrase in tokens}) < len(tokens) or not all(tokens):
+            raise CheckpointError(
+                f"{plan.checkpoint.path}: its tokenizer has the same tokens for several of the "
+                f"verdicts ({'; '.join(phrases)}), so no likelihood tells them apart. Give a judge "
+                "whose vocabulary has them"
+            )
+        if not self._prompt.numbered:
+            _check_order(plan, loaded)
+        self._scorer = Scorer(loaded.model, tokens)
+        probes = [[self._conversation(battle) for battle in battles] for battles in _BATTLES]
+        self.compare_ways(probes, self._scorer)
+
+    def judge(
+        self,
+        battles: Sequence[Battle],
+        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; likelihoods depend on no seed
+    ) -> list[Reply]:
+        """The likeliest verdict of each battle; a failure of one longer than the model reads."""
+        conversations = [self._conversation(battle) for battle in battles]
+        likelihoods = self.likelihoods(conversations, self._scorer, "battle")
+        remarks = self.remarks("shown one battle at a time, each of them four times")
+        return [
+            Reply(own if isinstance(own, Failure) else WINNERS[int(own.argmax())], remarks=remarks)
+            for own in likelihoods
+        ]
+
+    def _conversation(self, battle: Battle) -> Conversation:
+        params = self._plan.params
+        own = params.system_prompt
+        system = self._prompt.system if own is None else own
+        return self.turns(self._prompt.show(battle, params.max_pixels), system)
+
+
+def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> None:
+    """Raise CheckpointError where nothing would say to which answer an image belongs."""
+    marker = getattr(loaded.processor, "image_token", None)
+    if not marker:
+        return
+    text = loaded.chat_text(
+        conversation(["before", _PROBE_IMAGE, "between", _PROBE_IMAGE, "after"])
+    )
+    places = [
+        text.find("before"), text.find(marker), text.find("between"), text.rfind(marker),
+        text.find("after"),
+    ]  # fmt: skip
+    if places != sorted(places):
+        numbered = " or ".join(
+            f"prompt={name}" for name, prompt in JUDGE_PROMPTS.items() if prompt.numbered
+        )
+        raise CheckpointError(
+            f"{plan.checkpoint.path}: its chat template takes images out of their places between "
+            f"texts, so nothing says to which answer one belongs. Add {numbered}, whose texts "
+            "number the images"
+        )
+
+
+JUDGE = adapter(
+    "transformers-judge/1",
+    ("torch", "transformers"),
+    LocalJudgeParams,
+    TransformersJudge,
+    check=check_chat,
+)
+
+
 # -- VQA models ------------------------------------------------------------------------------------
 
 
 _YES, _NO = ("Yes", "yes"), ("No", "no")
-
-_PROBE_IMAGE = Image.new("RGB", (64, 48), (200, 40, 40))
 
 _PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
     ((_PROBE_IMAGE, "Is it red?"), (_PROBE_IMAGE, "Is there a circle on the left of it?")),
@@ -214,9 +306,8 @@ class TransformersVqa(ConversationModel[ConversationParams]):
                 f"{plan.checkpoint.path}: its tokenizer does not tell yes from no by the first "
                 "token, so no likelihood does. Give a model whose vocabulary has both words"
             )
-        scorer = token_scorer(loaded.model, sorted(yes | no))
         probes = [[self._conversation(*asked) for asked in batch] for batch in _PROBES]
-        self._batched, self._reads_texts = self.compare_ways(probes, scorer)
+        self.compare_ways(probes, self._scorer(yes | no))
 
     def answer(
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
@@ -234,8 +325,7 @@ class TransformersVqa(ConversationModel[ConversationParams]):
         results: list[float | Failure] = []
         for low in range(0, len(asked), most):
             results += self._probabilities(asked[low : low + most])
-        how = "asked one question at a time"
-        remarks = () if self._batched else self.one_by_one(how)
+        remarks = self.remarks("asked one question at a time")
         replies = []
         for own in questions:
             answers, results = results[: len(own)], results[len(own) :]
@@ -257,15 +347,9 @@ class TransformersVqa(ConversationModel[ConversationParams]):
         known = sorted(set().union(*wanted))
         columns = {token: column for column, token in enumerate(known)}
         conversations = [self._conversation(piece, question.text) for piece, question in asked]
-        readable = [self._reads_texts or has_image(own) for own in conversations]
-        likelihoods = iter(
-            self.likelihoods(
-                list(compress(conversations, readable)),
-                token_scorer(self.loaded.model, known),
-                batched=self._batched,
-                what="question",
-            )
-        )
+        readable = [self.reads_texts or has_image(own) for own in conversations]
+        shown = list(compress(conversations, readable))
+        likelihoods = iter(self.likelihoods(shown, self._scorer(known), "question"))
         unread = Failure("refused", f"{self._plan.checkpoint.what} reads no text without an image")
         results: list[float | Failure] = []
         for tokens, is_read in zip(wanted, readable, strict=True):
@@ -276,6 +360,10 @@ class TransformersVqa(ConversationModel[ConversationParams]):
                 total = sum(float(own[columns[token]]) for token in tokens)
                 results.append(min(1.0, total))  # probabilities of different tokens, rounded
         return results
+
+    def _scorer(self, tokens: Iterable[int]) -> Scorer:
+        phrases = [[token] for token in sorted(tokens)]
+        return Scorer(self.loaded.model, phrases, probabilities=True)
 
     def _conversation(self, piece: Piece, question: str) -> Conversation:
         params = self._plan.params

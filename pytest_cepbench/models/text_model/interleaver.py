@@ -30,22 +30,11 @@ from pytest_cepbench.models.protocols import (
 PROMPTS = "interleaver-prompts/1"
 """Names the texts of this module; part of every key, and raised when any of them changes."""
 
-INTERLEAVE = (
-    "Answer with texts and images, in the order in which they are read. An answer may have several "
-    "steps: give each its text, and then the image that belongs to it."
-)
-"""The system prompt of a chat model that answers with texts and images."""
-
 SO_FAR = "The answer so far:"
 """Goes between the question and the steps that are made."""
 
 END = "END"
 """What a model that writes step by step says where its answer is complete."""
-
-
-def step_count_text(steps: int) -> str:
-    """How a model is asked for a number of steps, after the question."""
-    return f"Answer in exactly {steps} step{'s'[: steps > 1]}, each a text and an image."
 
 
 def step_text(number: int, steps: int | None) -> str:
@@ -60,11 +49,6 @@ def step_text(number: int, steps: int | None) -> str:
         f"Write the text of step {number}{of_all} of the answer and nothing else. An image will be "
         f"drawn for it.{ending}"
     )
-
-
-def is_end(line: str) -> bool:
-    """True for a line that says no more than that the answer is complete."""
-    return line.strip(" .!*\"'`") == END
 
 
 @dataclass
@@ -142,28 +126,23 @@ def interleave(
                 draft.complete = ended or not text
             if text or draft.limit.told is not None:
                 texts.append((draft, text, whole))
-        if texts:
-            _draw_steps(generator, texts)
+        prompts = []
+        for draft, text, _ in texts:
+            question = " ".join(piece for piece in draft.question if isinstance(piece, str))
+            prompts.append(f"{text}\nThis image belongs to the answer to: {question}")
+        seeds_of_images = [draft.step_seed("image") for draft, _, _ in texts]
+        drawn = generator.generate(prompts, seeds_of_images) if texts else []
+        for (draft, text, whole), image in zip(texts, drawn, strict=True):
+            if isinstance(image, Failure):
+                number = len(draft.steps) + 1
+                draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
+            else:
+                assert isinstance(image, Image.Image)
+                draft.steps.append(AnswerStep(whole, image))
+                draft.pieces += [text, image] if text else [image]
     empty = Failure("empty-text", "the answer has no step")
     answers = [(draft.failure or draft.steps or empty, draft.cut) for draft in drafts]
     return [Reply(answer, provenance=CUT) if cut else answer for answer, cut in answers]
-
-
-def _draw_steps(generator: Generator, texts: Sequence[tuple[_SequenceDraft, str, str]]) -> None:
-    """Complete a step of each draft by the image of its text."""
-    prompts = []
-    for draft, text, _ in texts:
-        question = " ".join(piece for piece in draft.question if isinstance(piece, str))
-        prompts.append(f"{text}\nThis image belongs to the answer to: {question}")
-    drawn = generator.generate(prompts, [draft.step_seed("image") for draft, _, _ in texts])
-    for (draft, text, whole), image in zip(texts, drawn, strict=True):
-        if isinstance(image, Failure):
-            number = len(draft.steps) + 1
-            draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
-        else:
-            assert isinstance(image, Image.Image)
-            draft.steps.append(AnswerStep(whole, image))
-            draft.pieces += [text, image] if text else [image]
 
 
 def split_end(text: str) -> tuple[str, bool]:
@@ -171,6 +150,6 @@ def split_end(text: str) -> tuple[str, bool]:
     did.
     """
     *before, last = text.strip().split("\n")
-    if not is_end(last):
+    if last.strip(" .!*\"'`") != END:
         return text.strip(), False
     return "\n".join(before).strip(), True

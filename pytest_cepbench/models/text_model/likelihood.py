@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,50 +18,36 @@ if TYPE_CHECKING:
     import torch
 
 
-class TokenRead(NamedTuple):
-    """A token whose probability is wanted.
-
-    row: the continuation that it could go on with.
-    place: how many tokens of that stand before it.
-    """
-
-    row: int
-    place: int
-    token: int
-
-
 class Scorer:
-    """Makes numbers of how likely tokens are within continuations of prompts.
+    """How likely phrases are behind prompts: the mean log-probability of each phrase's tokens.
 
-    rows: tokens of each continuation; one may be empty.
-    reads: the tokens that are wanted.
-    convert: makes (prompts, ...) numbers of (prompts, reads) log-probabilities.
-    tolerances: how far two ways to the same number may differ, in single and in half precision.
+    phrases: the tokens of each, at least one.
+    probabilities: whether probabilities are given, as of phrases of one token.
     """
 
     def __init__(
-        self,
-        model: Any,
-        rows: Sequence[Sequence[int]],
-        reads: Sequence[TokenRead],
-        convert: Callable[[FloatArray], FloatArray],
-        tolerances: tuple[float, float],
+        self, model: Any, phrases: Sequence[Sequence[int]], *, probabilities: bool = False
     ) -> None:
-        self.tolerances = tolerances
         self._model = model
-        self._rows = rows
-        self._reads = reads
-        self._convert = convert
+        self._phrases = phrases
+        self._probabilities = probabilities
+        # What is read behind a prompt: phrases without their last token, equal ones once.
+        self._rows = list(dict.fromkeys(tuple(phrase[:-1]) for phrase in phrases))
         self._cache_argument = cache_argument(model)
         self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
 
     @property
+    def tolerances(self) -> tuple[float, float]:
+        """How far two ways to the same number may differ, in single and in half precision."""
+        return (1e-4, 0.05) if self._probabilities else (1e-3, 0.2)
+
+    @property
     def longest(self) -> int:
         """Tokens that a prompt needs room for behind it."""
-        return max(read.place + 1 for read in self._reads)
+        return max(map(len, self._phrases))
 
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """(prompts, ...) numbers, each prompt read once.
+        """(prompts, phrases) numbers, each prompt read once.
 
         inputs: what the processor made of the prompts, padded on the left.
         """
@@ -73,7 +59,7 @@ class Scorer:
         cache = getattr(prompt, self._cache_argument)
         prompts, count, length = len(first), len(self._rows), max(map(len, self._rows))
         if length == 0:
-            return self._numbers(lambda read: first[:, read.token])
+            return self._numbers(lambda _row, _place, token: first[:, token])
         mask = inputs["attention_mask"]
         tokens = torch.zeros((count, length), dtype=torch.long, device=mask.device)
         present = torch.zeros_like(tokens)
@@ -81,26 +67,24 @@ class Scorer:
             tokens[number, : len(row)] = torch.tensor(row, dtype=torch.long)
             present[number, : len(row)] = 1
         cache.batch_repeat_interleave(count)
-        mask = mask.repeat_interleave(count, dim=0)
-        following = {
-            "input_ids": tokens.repeat(prompts, 1),
-            "attention_mask": torch.cat([mask, present.repeat(prompts, 1)], dim=1),
-            self._cache_argument: cache,
-        }
-        following |= self._positions(following)
+        tokens = tokens.repeat(prompts, 1)
+        mask = torch.cat([mask.repeat_interleave(count, dim=0), present.repeat(prompts, 1)], dim=1)
+        following = {"input_ids": tokens, "attention_mask": mask, self._cache_argument: cache}
+        # Qwen2-VL and its kin give an image fewer positions than tokens, in three dimensions, and
+        # do not count those behind it themselves.
+        if offsets := [module.rope_deltas for module in _with_offsets(self._model)]:
+            counted = mask.cumsum(1)[:, -length:] - 1
+            offset = offsets[0].repeat_interleave(len(tokens) // len(offsets[0]), dim=0)
+            following["position_ids"] = (counted + offset).expand(3, -1, -1)
         # (prompts, rows, longest row, vocabulary), of what follows each token.
         logits = self._forward(following, use_cache=True).logits
         behind = logits.float().log_softmax(-1).unflatten(0, (prompts, count))
         return self._numbers(
-            lambda read: (
-                behind[:, read.row, read.place - 1, read.token]
-                if read.place
-                else first[:, read.token]
-            )
+            lambda row, place, token: behind[:, row, place - 1, token] if place else first[:, token]
         )
 
     def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
-        """As `score`, prompt and continuation read together, once for each continuation."""
+        """As `score`, prompt and phrase read together, once for each of different beginnings."""
         by_row = []
         for row in self._rows:
             _forget_positions(self._model)
@@ -108,26 +92,19 @@ class Scorer:
             whole = _append(inputs, row) if row else inputs
             logits = self._forward(whole, use_cache=False, keep=kept).logits
             by_row.append(logits[:, -kept:].float().log_softmax(-1))
-        return self._numbers(lambda read: by_row[read.row][:, read.place, read.token])
+        return self._numbers(lambda row, place, token: by_row[row][:, place, token])
 
-    def _numbers(self, logarithm: Callable[[TokenRead], torch.Tensor]) -> FloatArray:
+    def _numbers(self, logarithm: Callable[[int, int, int], torch.Tensor]) -> FloatArray:
+        """logarithm: of a token, given its row and how many tokens stand before it there."""
         import torch
 
-        columns = [logarithm(read) for read in self._reads]
-        return self._convert(torch.stack(columns, dim=1).double().cpu().numpy())
-
-    def _positions(self, following: Mapping[str, Any]) -> dict[str, Any]:
-        """Positions of the phrases' tokens, where the model does not count them itself.
-
-        Qwen2-VL and its kin give an image fewer positions than tokens, in three dimensions.
-        """
-        offsets = [module.rope_deltas for module in _with_offsets(self._model)]
-        if not offsets:
-            return {}
-        tokens, mask = following["input_ids"], following["attention_mask"]
-        counted = mask.cumsum(1)[:, -tokens.shape[1] :] - 1
-        offset = offsets[0].repeat_interleave(len(tokens) // len(offsets[0]), dim=0)
-        return {"position_ids": (counted + offset).expand(3, -1, -1)}
+        columns = []
+        for phrase in self._phrases:
+            row = self._rows.index(tuple(phrase[:-1]))
+            own = [logarithm(row, place, token) for place, token in enumerate(phrase)]
+            columns.append(torch.stack(own).double().mean(dim=0))
+        means: FloatArray = torch.stack(columns, dim=1).cpu().numpy()
+        return np.exp(means) if self._probabilities else means
 
     def _forward(self, inputs: Mapping[str, Any], *, use_cache: bool, keep: int = 0) -> Any:
         """keep: the last positions whose logits are wanted; 0 for all.
@@ -144,26 +121,6 @@ def cache_argument(model: Any) -> str:
     transformers before 5.24, and code that comes with a checkpoint, say `past_key_values`.
     """
     return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
-
-
-def phrase_scorer(model: Any, phrases: Sequence[Sequence[int]]) -> Scorer:
-    """Scores phrases by the mean log-probability of their tokens, (prompts, phrases).
-
-    phrases: the tokens of each, at least one.
-    """
-    reads = [
-        TokenRead(row, place, token)
-        for row, phrase in enumerate(phrases)
-        for place, token in enumerate(phrase)
-    ]
-    rows = np.array([read.row for read in reads])
-
-    def means(logarithms: FloatArray) -> FloatArray:
-        columns = [logarithms[:, rows == row].mean(axis=1) for row in range(len(phrases))]
-        stacked: FloatArray = np.stack(columns, axis=1)
-        return stacked
-
-    return Scorer(model, [phrase[:-1] for phrase in phrases], reads, means, (1e-3, 0.2))
 
 
 def _append(inputs: Mapping[str, Any], phrase: Sequence[int]) -> dict[str, Any]:
@@ -190,9 +147,6 @@ def _forget_positions(model: Any) -> None:
         module.rope_deltas = None
 
 
-# -- first tokens of answers -----------------------------------------------------------------------
-
-
 def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
     """The first token of each spelling of an answer, with a space before it and without.
 
@@ -209,9 +163,3 @@ def first_tokens(tokenizer: Any, answers: Iterable[str]) -> frozenset[int]:
             if ids and tokenizer.decode(ids[:1]).strip():
                 tokens.add(int(ids[0]))
     return frozenset(tokens - {tokenizer.unk_token_id})
-
-
-def token_scorer(model: Any, tokens: Sequence[int]) -> Scorer:
-    """Probabilities of single tokens as the first behind a prompt, (prompts, tokens)."""
-    reads = [TokenRead(0, 0, token) for token in tokens]
-    return Scorer(model, [[]], reads, np.exp, (1e-4, 0.05))

@@ -25,9 +25,6 @@ _GENERATION = (
     "no_repeat_ngram_size",
 )  # fmt: skip
 
-SPEECH = ("language", "task")
-"""Parameters of models that write speech of several languages down."""
-
 
 def _refuse_sampling(params: object, names: Iterable[str], remedy: str) -> None:
     """Raise ValueError for a parameter of sampling that is given though nothing is sampled."""
@@ -68,8 +65,6 @@ class GenerationParams(TextModelParams):
         `{prompt}` standing for what the model is asked.
     max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
         checkpoint without a chat template has learned positions, no text is longer than these.
-    language, task: of speech in several languages (Whisper): of which the text is of, and
-        transcribe or translate; None leaves it to the model.
     The other parameters are transformers'; None leaves the checkpoint's own setting.
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
@@ -86,8 +81,6 @@ class GenerationParams(TextModelParams):
     repetition_penalty: float | None = None
     length_penalty: float | None = None
     no_repeat_ngram_size: int | None = None
-    language: str | None = None
-    task: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,15 +149,25 @@ def decisive_settings(plan: LoadPlan[GenerationParams], longest: int) -> dict[st
         "system_prompt": params.system_prompt,
         "prompt_template": params.prompt_template,
         **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
-        **{name: value for name in SPEECH if (value := getattr(params, name)) is not None},
         **generation_settings(plan.checkpoint, params, longest),
     }
 
 
 def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
-    """Raise SpecError for a prompt that the checkpoint has no use for."""
-    spec, params, chat = plan.spec, plan.params, has_chat_template(plan.checkpoint)
-    _check_speech(plan, chat=chat)
+    """Raise SpecError for a prompt that the checkpoint has no use for, RoleError for a model that
+    reads sounds among tokens of a text and lacks the template of that, CheckpointError without a
+    feature extractor of sounds.
+    """
+    spec, params, checkpoint = plan.spec, plan.params, plan.checkpoint
+    chat = has_chat_template(checkpoint)
+    if "image" not in checkpoint.reads:
+        check_extractor(plan)
+        if any(name.startswith("audio_token") for name in checkpoint.config) and not chat:
+            raise RoleError(
+                f"{spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
+                "and the checkpoint has no chat template. Save its processor into the folder too "
+                "(processor.save_pretrained)"
+            )
     if params.system_prompt is not None and not chat:
         raise SpecError(
             f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
@@ -174,29 +177,6 @@ def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
         raise SpecError(
             f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat "
             "template, and this one has its own. Leave it out"
-        )
-
-
-def _check_speech(plan: LoadPlan[GenerationParams], *, chat: bool) -> None:
-    """Raise SpecError for parameters of speech where they have no use, RoleError for a model that
-    reads sounds among tokens of a text and lacks the template of that, CheckpointError without a
-    feature extractor.
-    """
-    given = [name for name in SPEECH if getattr(plan.params, name) is not None]
-    checkpoint = plan.checkpoint
-    if given and "lang_to_id" not in stored_settings(checkpoint):
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: {given[0]} is for models of speech in several "
-            f"languages, and the generation_config.json of {checkpoint.what} names no languages"
-        )
-    if "image" in checkpoint.reads:
-        return
-    check_extractor(plan)
-    if any(name.startswith("audio_token") for name in checkpoint.config) and not chat:
-        raise RoleError(
-            f"{plan.spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
-            "and the checkpoint has no chat template. Save its processor into the folder too "
-            "(processor.save_pretrained)"
         )
 
 
@@ -294,8 +274,6 @@ class UnifiedParams:
     guidance_scale: how far scores are pushed away from those of no prompt; 1 is no guidance.
     image_do_sample: draw image tokens from the step's seed; false takes the likeliest (greedy).
     image_temperature, image_top_p, image_top_k: of that drawing; top_k=0 means no limit.
-    image_prompt_template: the text before the image, `{prompt}` standing for the step's own. None
-        is the family's way: the chat template for Janus, the prompt alone for Emu3.
     negative_prompt: for Emu3, the prompt whose scores are pushed away from.
     image_ratio, image_area: for Emu3, "width:height" and pixels of an image.
     None leaves the setting to the checkpoint's generation_config.json, else to the authors' own
@@ -308,7 +286,6 @@ class UnifiedParams:
     image_temperature: float | None = None
     image_top_p: float | None = None
     image_top_k: int | None = None
-    image_prompt_template: str | None = None
     negative_prompt: str | None = None
     image_ratio: str | None = None
     image_area: int | None = None
@@ -324,10 +301,6 @@ class UnifiedParams:
         ):
             raise ValueError(
                 f"image_ratio must be width:height such as 16:9, got {self.image_ratio!r}"
-            )
-        if self.image_prompt_template is not None and "{prompt}" not in self.image_prompt_template:
-            raise ValueError(
-                "image_prompt_template must say with {prompt} where the text to draw goes"
             )
         if not self.image_do_sample:
             names = [f"image_{name}" for name in _NEUTRAL]
@@ -349,7 +322,7 @@ def drawing_settings(
     given["guidance_scale"] = params.guidance_scale
     return {
         "do_sample": params.image_do_sample,
-        "prompt_template": params.image_prompt_template,
+        "prompt_template": None,  # in all keys since there was a parameter for it
         **{
             name: _first(value, stored.get(name), published.get(name), _NEUTRAL.get(name))
             for name, value in given.items()

@@ -106,8 +106,7 @@ class TextModel:
             kept = {number for number, token in special.items() if marks_reasoning(token)}
             self._dropped = special.keys() - kept if kept else set()
         self._special = special_tokens(loaded)
-        self._of_speech = {"language": params.language, "task": params.task}
-        self._of_speech = {k: v for k, v in self._of_speech.items() if v is not None}
+        self._of_speech = {}
         if params.do_sample and "temperature" in signature(loaded.model.generate).parameters:
             # Whisper's own takes none from the configuration.
             self._of_speech["temperature"] = loaded.generation_config.temperature
@@ -127,7 +126,14 @@ class TextModel:
         was not given.
         """
         if images and isinstance(images[0], Sound):
-            return self._describe_sounds(images, prompt, seeds)
+            sounds, system = self.loaded.sounds, self.params.system_prompt or ""
+            if sounds is None:
+                what = f"{self._checkpoint.path}: {self._checkpoint.what}"
+                raise ModelError(f"{what} reads no sounds")
+            hear = partial(self.loaded.sound_inputs, prompt=prompt, system=system)
+            return sounds.ask(
+                images, lambda waves, rows: self._write_texts(waves, [seeds[i] for i in rows], hear)
+            )
         prepare = partial(self._image_inputs, prompt=prompt)
         try:
             return by_kind(
@@ -146,17 +152,6 @@ class TextModel:
                 "prompt_template to its spec, with {prompt} where the suite's prompt goes and the "
                 "model's own image token where it wants one"
             ) from error
-
-    def _describe_sounds(
-        self, sounds: Sequence[Sound], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure | Reply]:
-        system = self.params.system_prompt or ""
-        prepare = partial(self.loaded.sound_inputs, prompt=prompt, system=system)
-        if self.loaded.sounds is None:
-            raise ModelError(f"{self._checkpoint.path}: {self._checkpoint.what} reads no sounds")
-        return self.loaded.sounds.ask(
-            sounds, lambda waves, rows: self._write_texts(waves, [seeds[i] for i in rows], prepare)
-        )
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
@@ -356,16 +355,14 @@ def bind_unified(
         return replace(
             bound,
             adapter=ADAPTER,
-            load=lambda: _load(plain, checkpoint, family, settings),
+            load=lambda: UnifiedModel(plain, checkpoint, family, settings),
             resources=replace(resources, shares=f"{plain.fingerprint} {spec.text}"),
             **changes,
         )
 
-    if role == "describer":
-        return of_one_load(plain, plain.resources)
-    if role == "writer":
-        writer = WRITER("writer", texts, checkpoint, context)
-        return of_one_load(writer, writer.resources)
+    if role in ("describer", "writer"):
+        own_role = plain if role == "describer" else WRITER(role, texts, checkpoint, context)
+        return of_one_load(own_role, own_role.resources)
     drawn = replace(plain.resources, batch_size=drawing.image_batch_size, grows=False)
     if role == "interleaver":
         if not has_chat_template(checkpoint):
@@ -392,69 +389,35 @@ def bind_unified(
     )
 
 
-def _load(
-    bound: BoundRole, checkpoint: Checkpoint, family: str, settings: Mapping[str, Any]
-) -> UnifiedModel:
-    """bound: as describer. settings: of `drawing_settings`."""
-    from transformers import AutoImageProcessor
-
-    alone = bound.load()
-    assert isinstance(alone, TextModel)
-    loaded, params = alone.loaded, alone.params
-    with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
-        # Drawings are made the same way whatever images are read with: torchvision rounds
-        # otherwise.
-        finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
-        decoder = _DECODERS[family](checkpoint, loaded, settings)
-    answers = generation_settings(checkpoint, params, ANSWER_TOKENS)
-    config = generation_config(loaded.model, loaded.tokenizer, answers)
-    # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
-    config.guidance_scale = loaded.generation_config.guidance_scale = None
-    describer, writer = (
-        TextModel(checkpoint, own, params, by_size=decoder.by_size)
-        for own in (loaded, replace(loaded, generation_config=config))
-    )
-    return UnifiedModel(describer, writer, decoder, finish, settings["prompt_template"])
-
-
 class UnifiedModel:
-    """A loaded unified model: describes and writes as its parts do, draws by its decoder.
-
-    describer: writes the text of a step of an answer too, which is about as long as a description.
-    finish: the image processor that turns pixel values into pictures.
-    template: the text before an image, with {prompt}; None leaves it to the family.
-    """
+    """A loaded unified model: describes and writes as its parts do, draws by its decoder."""
 
     def __init__(
-        self,
-        describer: TextModel,
-        writer: TextModel,
-        decoder: JanusDecoder | Emu3Decoder,
-        finish: Any,
-        template: str | None,
+        self, bound: BoundRole, checkpoint: Checkpoint, family: str, settings: Mapping[str, Any]
     ) -> None:
-        self._describer = describer
-        self._writer = writer
-        self._decoder = decoder
-        self._finish = finish
-        self._template = template
-        self._special = special_tokens(describer.loaded)
+        """bound: as describer. settings: of `drawing_settings`."""
+        from transformers import AutoImageProcessor
 
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._describer.move(device)
-
-    def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure | Reply]:
-        """Describe each image; see `TextModel`."""
-        return self._describer.describe(images, prompt, seeds)
-
-    def write(
-        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure | Reply]:
-        """Answer each question; see `TextModel`."""
-        return self._writer.write(questions, prompt, seeds)
+        alone = bound.load()
+        assert isinstance(alone, TextModel)
+        self.loaded, params = alone.loaded, alone.params
+        with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
+            # Turns pixel values into pictures, the same way whatever images are read with:
+            # torchvision rounds otherwise.
+            self._finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
+            self._decoder = _DECODERS[family](checkpoint, self.loaded, settings)
+        answers = generation_settings(checkpoint, params, ANSWER_TOKENS)
+        config = generation_config(self.loaded.model, self.loaded.tokenizer, answers)
+        # A checkpoint's guidance is that of its drawings; a text would be guided away from no
+        # prompt.
+        config.guidance_scale = self.loaded.generation_config.guidance_scale = None
+        # The describer writes the text of a step of an answer too, about as long as a description.
+        self._describer, writer = (
+            TextModel(checkpoint, own, params, by_size=self._decoder.by_size)
+            for own in (self.loaded, replace(self.loaded, generation_config=config))
+        )
+        self._special = special_tokens(self.loaded)
+        self.move, self.describe, self.write = alone.move, self._describer.describe, writer.write
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
@@ -485,9 +448,5 @@ class UnifiedModel:
     def _prompt(self, text: str) -> str:
         # A model may spell its own image token, and would then be asked where the image is.
         text = self._special.sub(" ", text)
-        if self._template is not None:
-            return self._template.replace("{prompt}", text)
-        loaded = self._describer.loaded
-        if not (self._decoder.chats and loaded.chat_template):
-            return text
-        return loaded.chat_text(conversation([text]))
+        chats = self._decoder.chats and self.loaded.chat_template
+        return self.loaded.chat_text(conversation([text])) if chats else text

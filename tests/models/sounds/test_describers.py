@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure, Sound
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import Describer
 from pytest_cepbench.models.spec import parse_spec
@@ -171,16 +171,3 @@ def test_the_tokenizer_of_other_weights_is_refused(copied: Build) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": 5}))
     with pytest.raises(CheckpointError, match="blank is token 0"):
         bind_text(str(folder), "describer").load()
-
-
-def test_languages_are_for_models_that_have_some(copied: Build) -> None:
-    """A parameter without use is refused, and one with use enters the key."""
-    folder = copied("whisper")
-    with pytest.raises(SpecError, match="names no languages"):
-        bind_text(f"{folder}?language=en", "describer")
-    settings = json.loads((folder / "generation_config.json").read_text())
-    known = {"is_multilingual": True, "lang_to_id": {"<|en|>": 8}, "task_to_id": {"transcribe": 9}}
-    (folder / "generation_config.json").write_text(json.dumps({**settings, **known}))
-    bound = bind_text(f"{folder}?language=en&task=transcribe", "describer")
-    assert (bound.params["language"], bound.params["task"]) == ("en", "transcribe")
-    assert isinstance(describe(bound.load(), [tone(440)])[0], str)  # type: ignore[arg-type] # one

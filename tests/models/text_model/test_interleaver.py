@@ -239,5 +239,5 @@ def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RoleError, match="can be the describer or writer, not the interleaver"):
         bind_text(str(folder), "interleaver")
-    with pytest.raises(RoleError, match="unless it describes and draws"):
+    with pytest.raises(RoleError, match="cannot be the interleaver"):
         bind(parse_spec(str(folder)), "interleaver", CONTEXT, force=True)

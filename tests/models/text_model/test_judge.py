@@ -26,7 +26,7 @@ ARCHITECTURES = ["llava", "qwen2-vl", "idefics3"]
 def likelihoods(judge: Any, battles: Sequence[Battle]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """(n, 4) of the verdicts on battles, in one batch."""
     asked = [judge._conversation(battle) for battle in battles]
-    own = judge.likelihoods(asked, judge._scorer, batched=judge._batched, what="battle")
+    own = judge.likelihoods(asked, judge._scorer, "battle")
     return np.array(own)
 
 
@@ -47,7 +47,7 @@ def test_a_batch_gives_what_each_battle_alone_gives(load_judge: Load, name: str)
     assert isinstance(judge, Judge)
 
     batched = likelihoods(judge, battles)
-    judge._batched = False  # as of a model whose cache or padding does not allow it
+    judge.batched = False  # as of a model whose cache or padding does not allow it
     assert np.abs(likelihoods(judge, battles) - batched).max() < 1e-4
     assert "one battle at a time" in judge.judge(battles[:1], [0])[0].remarks[0]
 

@@ -49,7 +49,7 @@ def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
 
 def parts(model: UnifiedModel) -> LoadedTextModel:
     """What was loaded."""
-    return model._describer.loaded
+    return model.loaded
 
 
 @both
