@@ -1,4 +1,4 @@
-"""gc, s and sim: which similarities make a score, and whose scores make a value."""
+"""gc, s, sim, mcd: what makes a score, floors by chance, encoders that cannot see."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.chains import load_link
+from pytest_cepbench.chains import Chain, Modality, load_link
 from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.models.rule_based.scene_models import ShapesGenerator
+from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.measures.base import readers_of
+from pytest_cepbench.models.rule_based.scene_models import ShapesEncoder, ShapesGenerator
 from pytest_cepbench.store import Store
 from tests.chains.roles import TruncatingEncoder
 from tests.suites.world import SUITE, Staged, stage, vector
@@ -189,3 +191,324 @@ def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store
 def _texts(staged: Staged, generations: Sequence[int]) -> list[Any]:
     chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
     return [chain.links[g].text for chain in chains for g in generations if chain.has(g)]
+
+
+BOTH = SUITE.replace('start = "image"\niterations = 2', 'start = "both"\ngenerations = 9')
+
+GENERATIONS = {
+    "text-to-text": (2, 4, 6, 8),
+    "text-to-image": (1, 3, 5, 7, 9),
+    "image-to-image": (2, 4, 6, 8),
+    "image-to-text": (1, 3, 5, 7, 9),
+}
+"""Of nine: those whose artifacts have the modality that is compared."""
+
+
+@pytest.fixture
+def drifting(tmp_path: Path, store: Store) -> Staged:
+    """Lossy chains from both starts, told by MCD of all mappings."""
+    return stage(tmp_path / "suite", BOTH + "[metrics.mcd]\n[metrics.failures]\n", store)
+
+
+def _curves(drifting: Staged, mapping: str) -> dict[str, list[float]]:
+    """Similarity to the start at each generation of a mapping, by sample, computed one by one."""
+    start: Modality = "text" if mapping.startswith("text") else "image"
+    chain_data = drifting.run.chain_data
+    scores = {}
+    for name, chain in chain_data.chains(start, chain_data.dataset.samples).items():
+        assert len(chain.links) == 10
+        first = vector(load_link(chain, 0, chain_data.store))
+        later = [vector(load_link(chain, g, chain_data.store)) for g in GENERATIONS[mapping]]
+        scores[name] = [
+            float(first @ link / np.linalg.norm(first) / np.linalg.norm(link)) for link in later
+        ]
+    return scores
+
+
+@pytest.mark.parametrize("mapping", GENERATIONS)
+def test_a_mapping_is_the_mean_over_its_own_generations(drifting: Staged, mapping: str) -> None:
+    """Scores, value, course and number of samples against a plain computation; each sample once."""
+    curves = _curves(drifting, mapping)
+    measured = drifting.measure(f"{mapping}-mcd")
+    expected = {name: float(np.mean(curve)) for name, curve in curves.items()}
+    assert measured.scores == {mapping: pytest.approx(expected, abs=2e-6)}
+    assert measured.value == pytest.approx(np.mean(list(expected.values())), abs=2e-6)
+    assert measured.curve == pytest.approx(tuple(np.mean(list(curves.values()), axis=0)))
+    assert (measured.n, measured.label, measured.higher_is_better) == (12, "MCD", True)
+
+
+def test_the_whole_is_the_mean_of_the_mappings(drifting: Staged) -> None:
+    """Per sample and altogether; there is no one course of four mappings."""
+    parts = [drifting.measure(f"{mapping}-mcd") for mapping in GENERATIONS]
+    whole = drifting.measure("overall-mcd")
+    assert whole.value == pytest.approx(np.mean([part.value for part in parts]), abs=2e-6)
+    for name, score in whole.scores["overall"].items():
+        own = [next(iter(part.scores.values()))[name] for part in parts]
+        assert score == pytest.approx(np.mean(own), abs=2e-6)
+    assert (whole.n, whole.curve) == (12, ())
+    assert len({part.value for part in parts}) > 1
+
+
+def test_mappings_that_are_named_have_their_own_encoders(tmp_path: Path, store: Store) -> None:
+    """Only the named ones are measured, each with its encoder, which the baseline names."""
+    text = BOTH + (
+        '[encoders]\nother = "python:tests.measures.test_chain_similarity:wordy"\n'
+        '[metrics.mcd.mappings]\ntext-to-text = "other"\nimage-to-image = "encoder"\n'
+    )
+    staged = stage(tmp_path / "suite", text, store)
+    assert list(staged.cases) == ["text-to-text-mcd", "image-to-image-mcd", "overall-mcd"]
+    measured = staged.measure("overall-mcd")
+    assert measured.identity["metric"] == "mcd/1 text-to-text by other, image-to-image by encoder"
+    assert "other" in measured.identity["other"] or "wordy" in measured.identity["other"]
+    assert "shapes" in measured.identity["encoder"]
+    assert readers_of(staged.run.measures["mcd"].required_features(None)) == ("other", "encoder")
+    images = staged.measure("image-to-image-mcd").identity
+    assert images["metric"] == "mcd/1 image-to-image by encoder"
+    assert "other" not in images
+
+
+def test_a_mapping_without_a_generation_is_refused(tmp_path: Path, store: Store) -> None:
+    """A single drawing never comes back to a text."""
+    text = BOTH.replace("generations = 9", "generations = 1") + "[metrics.mcd]\n"
+    with pytest.raises(SuiteError, match=r"'text-to-text' has no generation in chains of 1"):
+        stage(tmp_path / "suite", text, store)
+
+
+class Wordy(TruncatingEncoder):
+    """An encoder that reads a few words, as a `python:` model."""
+
+    fingerprint = "wordy/1"
+    what = "wordy"
+
+
+def wordy() -> Wordy:
+    """One that reads twelve words."""
+    return Wordy(most=12)
+
+
+def test_texts_that_were_cut_are_noted_with_their_mapping(tmp_path: Path, store: Store) -> None:
+    """The starts count as well; a mapping that compares by another encoder has no such note."""
+    text = BOTH + (
+        '[encoders]\nother = "python:tests.measures.test_chain_similarity:wordy"\n'
+        '[metrics.mcd.mappings]\ntext-to-text = "other"\nimage-to-text = "encoder"\n'
+    )
+    staged = stage(tmp_path / "suite", text, store)
+    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
+    texts = [str(chain.links[g].text) for chain in chains for g in (0, 2, 4, 6, 8)]
+    cut = sum(len(text.split()) > 12 for text in texts)
+    assert cut > 0
+    *rates, note = staged.measure("overall-mcd").notes
+    assert [rate.partition(":")[0] for rate in rates] == ["SDR text-to-text", "SDR image-to-text"]
+    assert note.startswith(f"text-to-text: {cut} of {len(texts)} texts were longer than the 12 ")
+
+
+@pytest.mark.parametrize(
+    ("start", "mappings", "message"),
+    [
+        ("both", 'text-to-smell = "encoder"', "unknown mapping 'text-to-smell'"),
+        ("both", 'text-to-sound = "encoder"', "mapping 'text-to-sound': its chains make images"),
+        ("text", 'image-to-text = "encoder"', "no image-first chains .*start = text"),
+        ("image", 'text-to-text = "encoder"', "no text-first chains .*start = image"),
+    ],
+)
+def test_a_mapping_that_the_suite_cannot_have_is_refused(
+    tmp_path: Path, store: Store, start: str, mappings: str, message: str
+) -> None:
+    """Names that do not exist, and mappings of chains that are not played."""
+    text = BOTH.replace('"both"', f'"{start}"') + f"[metrics.mcd.mappings]\n{mappings}\n"
+    with pytest.raises(SuiteError, match=f"suite 'world', metric 'mcd': .*{message}"):
+        stage(tmp_path / "suite", text, store)
+
+
+def test_a_sample_is_shown_by_the_chain_of_the_mapping(drifting: Staged) -> None:
+    """With its similarities where they were measured; the whole shows the first mapping's."""
+    sample = drifting.run.dataset.samples[0].id
+    for case, mapping in {
+        "image-to-text-mcd": "image-to-text",
+        "overall-mcd": "text-to-text",
+    }.items():
+        shown = drifting.run.show(drifting.cases[case], sample)
+        assert shown is not None
+        assert shown.chain.links[0].kind == mapping.split("-")[0]
+        assert tuple(shown.marks) == GENERATIONS[mapping]
+        assert list(shown.marks.values()) == pytest.approx(_curves(drifting, mapping)[sample])
+
+
+DRIFT = """\
+[metrics.mcd]
+"""
+
+
+def _vectors(staged: Staged) -> dict[str, list[npt.NDArray[np.float64]]]:
+    """The unit vectors of every sample's start and generations 2 and 4."""
+    chain_data = staged.run.chain_data
+    similarities = {}
+    for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
+        rows = [vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4)]
+        similarities[name] = [row / np.linalg.norm(row) for row in rows]
+    return similarities
+
+
+def _by_hand(
+    vectors: dict[str, list[npt.NDArray[np.float64]]],
+    members: Sequence[str],
+    weights: Sequence[float],
+) -> float:
+    """The mean over all ordered pairs of different samples, none of which start alike here."""
+    scores = [
+        float(sum(w * (vectors[i][0] @ vectors[j][t + 1]) for t, w in enumerate(weights)))
+        for i in members
+        for j in members
+        if i != j
+    ]
+    return float(np.mean(scores))
+
+
+@pytest.mark.parametrize(
+    ("metric", "weights"), [("gc", (1 / 3, 2 / 3)), ("s", (0, 1)), ("sim", (1, 0))]
+)
+def test_the_floor_is_the_score_of_others(
+    tmp_path: Path, store: Store, metric: str, weights: tuple[float, ...]
+) -> None:
+    """Of a category: all pairs of its samples; of a group and all of GC: the categories' mean."""
+    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
+    vectors = _vectors(staged)
+    floors = {c: _by_hand(vectors, _members(staged, c), weights) for c in ("a", "b")}
+    for category, floor in floors.items():
+        measured = staged.measure(f"{category}-{metric}")
+        assert measured.floor == pytest.approx(floor, abs=1e-6)
+        assert measured.floor is not None
+        assert measured.floor < measured.value
+    if metric != "sim":
+        for part in ("all", "overall"):
+            mean = np.mean(list(floors.values()))
+            assert staged.measure(f"{part}-{metric}").floor == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_whole_of_samples_is_exchanged_within_first_categories(
+    tmp_path: Path, store: Store
+) -> None:
+    """SIM counts every sample once: against those that share its first category."""
+    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
+    vectors = _vectors(staged)
+    homes: dict[str, list[str]] = {}
+    for sample in staged.run.dataset.samples:
+        homes.setdefault(sample.categories[0], []).append(sample.id)
+    total = sum(_by_hand(vectors, own, (1, 0)) * len(own) for own in homes.values())
+    measured = staged.measure("overall-sim")
+    assert measured.floor == pytest.approx(total / 12, abs=1e-6)
+
+
+def test_mappings_have_floors_and_their_mean(tmp_path: Path, store: Store) -> None:
+    """Each mapping by its own encoder and chains; the whole is the mean, as its value is."""
+    text = SUITE.replace('start = "image"', 'start = "both"') + DRIFT
+    text = text.replace('encoder = "shapes:"', 'encoder = "python:tests.suites.world:namer"')
+    text = text.replace("python:tests.suites.world:overlapping", "shapes") + (
+        "[data.options]\nsamples_per_category = 2\n"
+    )
+    staged = stage(tmp_path / "suite", text, store)
+    parts = ("text-to-text", "text-to-image", "image-to-image", "image-to-text")
+    floors = []
+    for part in parts:
+        measured = staged.measure(f"{part}-mcd")
+        assert measured.floor is not None
+        floors.append(measured.floor)
+    assert staged.measure("overall-mcd").floor == pytest.approx(np.mean(floors), abs=1e-6)
+
+
+def test_one_sample_has_no_floor(tmp_path: Path, store: Store) -> None:
+    """Which is said; it has its score all the same."""
+    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
+    measured = staged.run.measure(staged.cases["a-gc"], 1)
+    assert measured.floor is None
+    assert measured.n == 1
+    assert any("no two samples start differently" in note for note in measured.notes)
+
+
+class Blind(ShapesEncoder):
+    """One direction for all images, of a length that depends on the image."""
+
+    fingerprint = "blind/1"
+    noise = 0.0
+
+    def encode_images(self, images: Sequence[Any]) -> npt.NDArray[np.float64]:
+        """(n, 8)."""
+        rng = np.random.default_rng(0)
+        rows = np.ones((len(images), 8)) + self.noise * rng.normal(size=(len(images), 8))
+        return rows * np.arange(1, len(images) + 1)[:, None]
+
+
+class NearlyBlind(Blind):
+    """The same, up to the rounding of its numbers."""
+
+    fingerprint = "nearly blind/1"
+    noise = 1e-6
+
+
+def blind() -> Blind:
+    """An encoder that sees nothing."""
+    return Blind()
+
+
+def nearly_blind() -> Blind:
+    """An encoder that sees rounding."""
+    return NearlyBlind()
+
+
+def _with_encoder(name: str) -> str:
+    return SUITE.replace('encoder = "shapes:"', f'encoder = "python:{__name__}:{name}"')
+
+
+@pytest.mark.parametrize("name", ["blind", "nearly_blind"])
+@pytest.mark.parametrize("case", ["a-gc", "overall-sim", "overall-s"])
+def test_an_encoder_of_one_vector_measures_nothing(
+    tmp_path: Path, store: Store, name: str, case: str
+) -> None:
+    """It would give every checkpoint a perfect score: an error that says who sees nothing."""
+    staged = stage(tmp_path / "suite", _with_encoder(name) + METRICS, store)
+    with pytest.raises(
+        MeasurementError, match=rf"{name} gives one vector for \d+ images that differ"
+    ):
+        staged.measure(case)
+
+
+def test_equal_pictures_may_have_equal_vectors(tmp_path: Path, store: Store) -> None:
+    """Samples of one picture are one picture: an encoder that tells it so is right."""
+    staged = stage(tmp_path / "suite", _with_encoder("blind") + METRICS, store)
+    measured = staged.run.measure(staged.cases["a-gc"], 1)
+    assert measured.value == pytest.approx(1.0)
+    chains: dict[str, Chain] = staged.run.chain_data.chains("image", measured_samples(staged))
+    assert len({chain.links[0].digest for chain in chains.values()}) == 1
+
+
+def measured_samples(staged: Staged) -> tuple[Any, ...]:
+    """The one sample of the look."""
+    return staged.run.looked_at(staged.cases["a-gc"], 1)
+
+
+@pytest.mark.parametrize("part", ["text-to-image", "image-to-text", "overall"])
+def test_each_modality_is_looked_at_apart(tmp_path: Path, store: Store, part: str) -> None:
+    """Texts that are told apart do not hide that images are not."""
+    text = _with_encoder("half_blind").replace('start = "image"', 'start = "both"') + DRIFT
+    text = text.replace("python:tests.suites.world:overlapping", "shapes") + (
+        "[data.options]\nsamples_per_category = 2\n"
+    )
+    staged = stage(tmp_path / "suite", text, store)
+    with pytest.raises(MeasurementError, match=r"half_blind gives one vector for \d+ images"):
+        staged.measure(f"{part}-mcd")
+    assert staged.measure("text-to-text-mcd").floor is not None
+
+
+class HalfBlind(ShapesEncoder):
+    """Texts are told apart, images are not."""
+
+    fingerprint = "half blind/1"
+
+    def encode_images(self, images: Sequence[Any]) -> npt.NDArray[np.float64]:
+        """(n, D)."""
+        return np.ones((len(images), super().encode_texts(["nothing"]).shape[1]))
+
+
+def half_blind() -> HalfBlind:
+    """An encoder of which one half sees."""
+    return HalfBlind()

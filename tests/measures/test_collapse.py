@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.store import Store
 from tests.gate.build import replace
@@ -77,12 +77,6 @@ def once() -> Dataset:
 def four_times() -> Dataset:
     """The same, each with four seeds."""
     return once().repeated(4)
-
-
-def single() -> Dataset:
-    """One sample."""
-    chosen = load_shapes(samples_per_category=1, seed=3).samples[0]
-    return Dataset("single", {}, (replace(chosen, categories=("all",)),))
 
 
 def _copies(scenes: int) -> Dataset:
@@ -222,18 +216,6 @@ def test_scores_do_not_depend_on_the_part_that_a_look_takes(tmp_path: Path, stor
         assert scores.items() <= whole.scores[part].items()
 
 
-def test_one_sample_is_an_error_of_both(tmp_path: Path, store: Store) -> None:
-    """Nothing to confuse it with, nothing to differ from; the messages say what is needed."""
-    text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
-    begin, end = text.index("[data]"), text.index("[chain]")
-    source = '[data]\nloader = "python:tests.measures.test_collapse:single"\n'
-    suite = stage(tmp_path / "single", text[:begin] + source + text[end:], store)
-    with pytest.raises(MeasurementError, match="1 samples have 1: use more samples"):
-        suite.measure("overall-retrieval")
-    with pytest.raises(MeasurementError, match="needs at least 2 artifacts in every set"):
-        suite.measure("overall-diversity")
-
-
 def test_hybrid_chains_are_looked_up_among_all_starts(tmp_path: Path, store: Store) -> None:
     """Attribution grows some samples again: a smaller gallery would make them look better."""
     suite = staged(tmp_path, store, samples=2)
@@ -246,10 +228,3 @@ def test_hybrid_chains_are_looked_up_among_all_starts(tmp_path: Path, store: Sto
     measured = measure.measure(replace(case, categories=present), again)
     assert measured.floor == pytest.approx(1 / 16)
     assert measured.identity == measure.measure(case, data).identity
-
-
-def test_iterations_that_chains_do_not_reach_are_refused(tmp_path: Path, store: Store) -> None:
-    """By suite, metric and number."""
-    text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
-    with pytest.raises(SuiteError, match="at = 3, and the chains have 2 iterations"):
-        stage(tmp_path / "a", text + "[metrics.late]\nkind = 'diversity'\nat = 3\n", store)

@@ -218,8 +218,3 @@ def test_length_is_kept_alike_in_both_directions(first: list[str], later: list[s
     assert 0.0 <= kept_length(one, other) <= 1.0
     assert kept_length("a b", "a b c d") == 0.5
     assert kept_length("a b", "") == 0.0
-
-
-def text_of(words: int) -> str:
-    """A text of so many words."""
-    return " ".join(["word"] * words)

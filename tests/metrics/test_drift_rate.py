@@ -90,11 +90,6 @@ def test_the_average_weighs_every_mapping_the_same(scores: Array) -> None:
     np.testing.assert_allclose(result.mean(), np.mean([m.mean() for m in scores]), atol=1e-14)
 
 
-def test_no_samples_have_no_scores() -> None:
-    """An empty batch is allowed and gives an empty array."""
-    assert mcd_of_mapping(np.empty((0, 10))).shape == (0,)
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 0), (1, 2, 3), ()])
 def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
     """A mapping without a generation has no mean, and nothing is broadcast."""
@@ -254,10 +249,3 @@ def test_what_is_no_curve_is_refused(
     """A mistake of the caller is not a curve without a rate."""
     with pytest.raises(ValueError, match=message):
         fit_drift_rate(generations, similarities)
-
-
-def test_the_start_itself_can_be_fitted() -> None:
-    """Generation 0 is a generation, and its similarity is a + c."""
-    start = np.arange(0.0, 8.0)
-    fit = fit_drift_rate(start.tolist(), curve(start, 0.4, 0.3, 0.5).tolist())
-    assert (fit.a, fit.b, fit.c) == pytest.approx((0.4, 0.3, 0.5), rel=1e-6)

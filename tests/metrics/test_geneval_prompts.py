@@ -61,13 +61,6 @@ def test_counting_is_exact_among_the_sure(scores: tuple[float, ...], expected: b
     assert right(counting(2), {"dog": many("dog", *scores)}) is expected
 
 
-def test_the_counting_threshold_is_for_counting_alone() -> None:
-    """The same clauses under another task are judged above 0.3."""
-    prompt = Prompt("two_object", (Clause("dog", 2),), (Exclusion("dog", 3),))
-    assert right(prompt, {"dog": many("dog", 0.5, 0.4)})
-    assert not right(prompt, {"dog": many("dog", 0.5, 0.4, 0.31)})
-
-
 def test_no_more_than_sixteen_are_looked_at() -> None:
     """Seventeen sure dogs are sixteen: a limit of the rules that is kept."""
     crowd = {"dog": many("dog", *[0.95] * 17)}
@@ -256,13 +249,6 @@ def test_what_is_excluded_is_looked_for() -> None:
         "counting", (Clause("dog", 1, color="red"),), (Exclusion("cat", 1), Exclusion("dog", 2))
     )
     assert list(queries(prompt, "class")) == ["dog", "cat"]
-
-
-def test_a_color_that_the_detector_tells_is_kept() -> None:
-    """A query without a color takes none away."""
-    result = Detections((Detection("dog", 0.9, BOX, color="red"),))
-    objects = objects_by_class(result, queries(RED_DOG_AND_TV, "class"))
-    assert [detection.color for detection in objects["dog"]] == ["red"]
 
 
 def test_an_answer_to_nothing_is_an_error() -> None:

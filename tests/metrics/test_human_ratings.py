@@ -37,13 +37,6 @@ def test_the_margin_is_exact_on_printed_scores(first: int, second: int) -> None:
     assert predicted_choice(first / 1000, second / 1000) == expected
 
 
-def test_without_a_margin_only_equals_are_comparable() -> None:
-    """The margin is the caller's."""
-    assert predicted_choice(0.5, 0.5, margin=0.0) == "B"
-    assert predicted_choice(0.5, 0.49, margin=0.0) == "C1"
-    assert predicted_choice(0.5, 0.4, margin=0.1) == "B"
-
-
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
@@ -97,14 +90,6 @@ def test_agreement_is_counted_vote_by_vote_and_item_by_item(
     halves = [(Counter(votes)[choice] * 2 > len(votes)) for choice, votes in items]
     assert agreement.majorities.right == sum(halves)
     assert agreement.majorities.total + agreement.without_majority == len(items)
-
-
-def test_no_decision_has_no_share() -> None:
-    """Nothing of nothing is not perfect agreement."""
-    agreement = alignment([], [])
-    assert agreement.votes.share is None
-    assert agreement.majorities.share is None
-    assert HumanAgreement(7944, 9000).share == 7944 / 9000
 
 
 @pytest.mark.parametrize(

@@ -156,15 +156,6 @@ def test_readings(reading: Reading, right: int, total: int) -> None:
     assert (agreed.seen.total, agreed.unseen.total) == (total - 2, 2)
 
 
-def test_no_battles() -> None:
-    """No share, no kappa, no harmonic mean, no counts; the interval knows nothing."""
-    agreed = agreement([], "fdt")
-
-    assert agreed.overall == Share(0, 0, 0.0, 1.0)
-    assert (agreed.overall.value, agreed.kappa, agreed.chance, agreed.harmonic_mean) == (None,) * 4
-    assert (grades_of([]).shape, confusion([]).tolist()) == ((2, 0), [[0] * 4] * 4)
-
-
 def test_wilson_interval() -> None:
     """Eight of ten; bounds from Brown, Cai and DasGupta's formula by hand."""
     shared = [(JudgedBattle(f"q{i}", "a", "b", "A"), WINNERS[0 if i < 8 else 3]) for i in range(10)]
@@ -226,34 +217,3 @@ def test_harmonic_mean() -> None:
     assert agreement(shared, "fdt", ["a"]).harmonic_mean is None
     wrong = [(battle, WINNERS[3]) for battle, _ in shared]
     assert agreement(wrong, "fdt", ["c"]).harmonic_mean == 0
-
-
-@given(
-    st.integers(2, 4).flatmap(
-        lambda raters: st.lists(
-            st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, nan]), min_size=raters, max_size=raters),
-            min_size=2,
-            max_size=12,
-        )
-    ),
-    st.sampled_from(["nominal", "ordinal"]),
-)
-def test_alpha_is_that_of_the_krippendorff_package(
-    items: list[list[float]], distance: Distance
-) -> None:
-    """For any number of raters, with gaps."""
-    ratings = np.array(items).T
-    comparable = ratings[:, np.isfinite(ratings).sum(axis=0) > 1]
-    values = np.unique(comparable[np.isfinite(comparable)])
-    alpha = krippendorff_alpha(ratings, distance)
-    if len(values) < 2:
-        assert alpha is None
-    else:
-        expected = krippendorff.alpha(reliability_data=ratings, level_of_measurement=distance)
-        assert alpha == pytest.approx(expected, abs=1e-12)
-
-
-def test_alpha_of_a_wrong_shape() -> None:
-    """One row per rater is expected."""
-    with pytest.raises(ValueError, match=r"shape \(raters, items\), got \(3,\)"):
-        krippendorff_alpha(np.zeros(3))

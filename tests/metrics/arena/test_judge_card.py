@@ -141,26 +141,6 @@ def test_a_favourite_is_found() -> None:
     )
 
 
-def test_both_orders() -> None:
-    """Counted by hand: two consistent pairs, two to the first place, one to the second."""
-    people = [JudgedBattle(f"q{i}", "a", "b", "A") for i in range(5)] + [
-        JudgedBattle("q9", "b", "c", "A")
-    ]
-    verdicts = [("A", "B"), ("Tie(B)", "Tie(A)"), ("A", "A"), ("Tie(A)", "A"), ("B", "Tie(B)")]
-    judge = [JudgedBattle("q9", "b", "c", "B")]
-    for i, (here, there) in enumerate(verdicts):
-        judge += [
-            JudgedBattle(f"q{i}", "a", "b", here),  # type: ignore[arg-type] # of the four
-            JudgedBattle(f"q{i}", "b", "a", there),  # type: ignore[arg-type]
-        ]
-    both = judge_card(judge, people).both_orders
-
-    assert both is not None
-    assert (both.pairs, both.consistent.right, both.first, both.second) == (5, 2, 2, 1)
-    assert both.fairness == pytest.approx(-0.2)
-    assert judge_card(people, people).both_orders is None
-
-
 def test_nothing_in_common() -> None:
     """There is no card of no battles."""
     with pytest.raises(ValueError, match="no battle in common"):

@@ -1,7 +1,9 @@
-"""Frechet distances: values, accuracy, and the influence of each sample."""
+"""Distances of sets: Frechet with the influence of each sample, and kernel distances."""
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,58 +14,10 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.gc import gc_at_t
-from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t
-from tests.metrics.feature_sets import frechet_distance, pair
+from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
+from tests.metrics.feature_sets import frechet_distance, kernel_distance, pair
 
 SEEDS = st.integers(0, 2**32 - 1)
-FEW = settings(max_examples=40)
-
-
-@FEW
-@given(seed=SEEDS, n=st.sampled_from([2, 5, 8, 9, 300]))
-def test_a_set_has_no_distance_to_itself_in_any_order(seed: int, n: int) -> None:
-    """Zero within the rounding of the variances, never below; the order of samples is no matter."""
-    x, _ = pair(n, n, 8, seed)
-    shuffled = np.random.default_rng(seed).permutation(x)
-    size = float(x.var(axis=0, ddof=1).sum())
-
-    for other in (x, shuffled):
-        scaled = frechet_distance(x, other)
-        assert 0 <= scaled <= 1e-12 * size
-
-
-def test_sets_of_unlike_scale_have_a_distance() -> None:
-    """Beside a set 2^300 times as large the smaller one is a point."""
-    x, y = pair(300, 300, 8)
-    scaled = frechet_distance(x * 2.0**300, y)
-    alone = frechet_distance(x, np.zeros_like(x))
-
-    assert scaled / 2.0**600 == pytest.approx(alone, rel=1e-12)
-
-
-@pytest.mark.parametrize("n", [3, 300])
-def test_sets_without_any_spread_are_two_points(n: int) -> None:
-    """A generator that always draws the same image still has a distance."""
-    x, y = np.full((n, 4), 1.1), np.full((n, 4), 3.1)
-    assert frechet_distance(x, y) == pytest.approx(16)
-    assert frechet_distance(x, x) == 0
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_less_than_two_samples_have_no_covariance(n: int) -> None:
-    """Not NaN: the number of samples that came and that are needed is said."""
-    x, y = pair(5, 5, 3)
-    for sides in ((x[:n], y), (x, y[:n])):
-        with pytest.raises(ValueError, match=rf"at least 2 samples in each, got sets of .*\b{n}\b"):
-            frechet_distance(*sides)
-
-
-def test_features_of_two_encoders_have_no_distance() -> None:
-    """Other dimensions, and arrays that are no features, are refused by their shapes."""
-    with pytest.raises(ValueError, match="dimension 3 and of dimension 4 have no distance"):
-        frechet_distance(np.ones((5, 3)), np.ones((5, 4)))
-    with pytest.raises(ValueError, match=r"expected features \(n, D\).*twice, got \(5,\)"):
-        frechet_distance(np.ones(5), np.ones((5, 1)))
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=12))
@@ -148,19 +102,6 @@ def test_twelve_digits_are_right(n_x: int, n_y: int, spoiled: str) -> None:
     assert frechet_distance(x, y) == pytest.approx(by_definition(x, y), rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("n", [41, 80, 400])
-def test_it_is_the_formula_of_the_papers(n: int) -> None:
-    """With more samples than dimensions scipy's matrix square root gives the same number."""
-    from scipy import linalg
-
-    x, y = pair(n, n, 40)
-    sx, sy = np.cov(x.T), np.cov(y.T)
-    apart = ((x.mean(axis=0) - y.mean(axis=0)) ** 2).sum()
-    expected = apart + np.trace(sx + sy - 2 * linalg.sqrtm(sx @ sy).real)
-
-    assert frechet_distance(x, y) == pytest.approx(expected, rel=1e-9)
-
-
 SLOW = settings(max_examples=25, deadline=None)
 SIZES = st.sampled_from(
     [(8, 8, 20), (12, 30, 20), (40, 40, 6), (60, 25, 12), (21, 21, 20), (2100, 30, 6)]
@@ -225,23 +166,6 @@ def test_they_sum_to_nothing_and_come_with_the_distance(
         assert float(influences.sum()) == pytest.approx(0, abs=1e-9 * np.abs(influences).sum())
 
 
-def test_wide_features_of_many_samples_have_them_too() -> None:
-    """With more samples than dimensions they are those of all products of two samples."""
-    x, y = (rows.astype(np.float32) for rows in pair(700, 640, 520))
-    result = frechet_influences(x, y)
-    assert result.distance == pytest.approx(frechet_distance(x, y), rel=1e-10)
-    cross = (x - x.mean(0)).astype(float) @ (y - y.mean(0)).astype(float).T
-    u, roots, _ = np.linalg.svd(cross)
-    size = np.sqrt((len(x) - 1) * (len(y) - 1))
-    centred = np.asarray(x, float) - np.asarray(x, float).mean(0)
-    squares = (centred**2).sum(axis=1) * len(x) / (len(x) - 1)
-    carried = len(x) * ((u**2)[:, : len(roots)] @ roots) / size
-    apart = np.asarray(x, float).mean(0) - np.asarray(y, float).mean(0)
-    expected = squares - carried + 2 * centred @ apart
-    expected -= expected.mean()
-    assert result.x == pytest.approx(expected, abs=1e-5 * float(np.abs(expected).max()))
-
-
 @pytest.mark.parametrize("kind", ["equal", "constant", "two"])
 def test_degenerate_sets_give_finite_numbers(kind: str) -> None:
     """Equal sets are no distance apart and no sample moves them; constants have no spread."""
@@ -271,3 +195,118 @@ def test_what_has_no_distance_has_no_influences() -> None:
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         frechet_influences(broken, y)
+
+
+COUNTS = st.integers(2, 13)
+KERNEL = settings(max_examples=40, deadline=None)
+
+
+def normal_pair(n_x: int, n_y: int, seed: int = 0, dimension: int = 3) -> tuple[Array, Array]:
+    """Two sets with different laws."""
+    random = np.random.default_rng(seed)
+    return random.standard_normal((n_x, dimension)), random.standard_normal((n_y, dimension)) + 0.5
+
+
+def mmd_by_definition(x: Array, y: Array) -> float:
+    """Unbiased squared MMD, one pair of samples after the other."""
+
+    def kernel(a: Array, b: Array) -> float:
+        base = math.fsum(p * q for p, q in zip(a.tolist(), b.tolist(), strict=True)) / len(a) + 1
+        return base * base * base
+
+    def others(rows: Array) -> float:
+        n = len(rows)
+        pairs = [kernel(rows[i], rows[j]) for i in range(n) for j in range(n) if i != j]
+        return sum(pairs) / (n * (n - 1))
+
+    across = [kernel(a, b) for a in x for b in y]
+    return others(x) + others(y) - 2 * sum(across) / len(across)
+
+
+@KERNEL
+@given(seed=SEEDS, n_x=COUNTS, n_y=COUNTS)
+def test_one_block_is_the_unbiased_estimate(seed: int, n_x: int, n_y: int) -> None:
+    """Every pair of different samples counts once, a sample with itself never."""
+    x, y = normal_pair(n_x, n_y, seed)
+    assert kernel_distance(x, y) == pytest.approx(mmd_by_definition(x, y), rel=1e-11, abs=1e-11)
+
+
+@KERNEL
+@given(seed=SEEDS, n=st.integers(2, 23), block=st.integers(2, 9))
+def test_blocks_are_consecutive_near_equal_and_lose_no_sample(
+    seed: int, n: int, block: int
+) -> None:
+    """ceil(n / block) blocks, or as many as have two samples; sizes differ by at most one."""
+    x, y = normal_pair(n, n, seed)
+    count = min(-(-n // block), n // 2)
+    bounds = [part * n // count for part in range(count + 1)]
+    sizes = [high - low for low, high in pairwise(bounds)]
+    parts = [mmd_by_definition(x[low:high], y[low:high]) for low, high in pairwise(bounds)]
+
+    assert min(sizes) >= 2
+    assert max(sizes) - min(sizes) <= 1
+    result = kernel_distance(x, y, block=block)
+    assert result == pytest.approx(sum(parts) / count, rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize(("n_x", "n_y"), [(1, 5), (5, 1)])
+def test_less_than_two_samples_are_refused(n_x: int, n_y: int) -> None:
+    """The unbiased estimate needs two different samples in each set and block."""
+    with pytest.raises(TooFewError, match=f"at least 2 .*got sets of {n_x} and {n_y}"):
+        kernel_distance(*normal_pair(n_x, n_y))
+    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
+        kernel_distance(*normal_pair(5, 5), block=1)
+
+
+def test_features_that_do_not_fit_are_refused() -> None:
+    """Other dimensions, other shapes and values without a kernel are each named."""
+    x, y = normal_pair(4, 4)
+    with pytest.raises(ValueError, match="dimension 3 and of dimension 2 have no distance"):
+        kernel_distance(x, y[:, :2])
+    with pytest.raises(ValueError, match=r"expected features \(n, D\) twice, got \(4, 3\) and"):
+        kernel_distance(x, y[0])
+    with pytest.raises(ValueError, match="count them as failed"):
+        kernel_distance(x, np.where(np.eye(4, 3) > 0, np.nan, y))
+    with pytest.raises(ValueError, match="leaves the range of float64"):
+        kernel_distance(x, y * 1e80)
+
+
+@KERNEL
+@given(
+    seed=SEEDS,
+    n_x=st.integers(8, 30),
+    n_y=st.integers(8, 30),
+    count=st.sampled_from([2, 3, 4]),
+)
+def test_within_one_block_it_is_the_distance_of_what_is_left(
+    seed: int, n_x: int, n_y: int, count: int
+) -> None:
+    """Nothing is computed again, and nothing differs from computing it again."""
+    x, y = pair(n_x, n_y, 5, seed)
+    of_x, of_y = (np.random.default_rng(seed).permutation(np.arange(n) % count) for n in (n_x, n_y))
+    whole, without = kernel_distances(x, y, of_x, of_y, count)
+
+    assert whole == kernel_distance(x, y)
+    for part in range(count):
+        rest = kernel_distance(x[of_x != part], y[of_y != part])
+        size = float(np.abs(x).max() + np.abs(y).max()) ** 6
+        assert without[part] == pytest.approx(rest, rel=1e-10, abs=1e-13 * size)
+
+
+def test_a_block_that_keeps_one_sample_is_refused() -> None:
+    """The unbiased estimate needs two; which part it was, and what is left, is said."""
+    x, y = pair(8, 8, 5)
+    parts = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+    with pytest.raises(TooFewError, match=r"without part 0 a block .* keeps 1 and 2 samples"):
+        kernel_distances(x, y, parts, np.arange(8) % 2, 3, block=4)
+    assert np.isfinite(kernel_distances(x, y, parts % 2, parts % 2, 2)[1]).all()
+
+
+def test_labels_that_do_not_fit_are_refused() -> None:
+    """One per row, from 0 to count - 1."""
+    x, y = pair(8, 8, 5)
+    parts = np.arange(8) % 2
+    for wrong in (parts[1:], parts - 1, parts + 1):
+        for of_x, of_y in ((wrong, parts), (parts, wrong)):
+            with pytest.raises(ValueError, match="a part from 0 to 1 for each of 8 rows"):
+                kernel_distances(x, y, of_x, of_y, 2)
