@@ -49,7 +49,6 @@ from pytest_cepbench.metrics.facts import (
     Fact,
     FactAnswers,
     chance_f1,
-    check_kinds,
     fact_f1,
     summarize_facts,
 )
@@ -63,12 +62,10 @@ _NAMED = 4  # lost facts of a sample, in its remark
 class FactsTable(MetricTable, frozen=True, kw_only=True):
     """facts: F1 of a generated scene's atomic facts over the texts and pictures of its chain.
 
-    kinds: of facts that count; all when left out.
     at: the last iteration that counts; the chain's when left out.
     start: which chains, where the suite plays both.
     """
 
-    kinds: list[str] | None = None
     at: int | None = None
     start: Modality | None = None
 
@@ -96,7 +93,7 @@ def _claims(scene: Scene) -> frozenset[Fact]:
 class CheckedChain:
     """The facts of one sample, and what was found of them in its chain.
 
-    facts: those that count.
+    facts: of its scene.
     answers: on them, at each generation.
     claims: what each artifact claims; empty for one that is not there.
     f1: the score of each artifact.
@@ -114,38 +111,26 @@ class FactsMeasure(Measure):
     """The mean macro-F1 of a sample's facts over the artifacts of its chain, all counted alike."""
 
     def __init__(self, kind: str, name: str, table: FactsTable, context: SuiteContext) -> None:
-        """Raises SuiteError for an unknown kind of fact, or iterations beyond the chains."""
+        """Raises SuiteError for iterations beyond the chains."""
         super().__init__(kind, name, table, context)
         self.plan = context.plan(name, table.start)
-        try:
-            check_kinds(table.kinds or ())
-        except ValueError as error:
-            raise context.error(name, error) from error
         whole = self.plan.generations
         last = whole if table.at is None else 2 * table.at
-        if table.kinds == []:
-            raise context.error(name, "kinds = [] leaves no facts")
         if not 1 <= last <= whole:
             raise context.error(
                 name, f"at = {table.at}, and the chains have {whole // 2} iterations"
             )
-        self.kinds = tuple(dict.fromkeys(table.kinds or ()))
         self.generations = tuple(range(1, last + 1))
         self.label = f"{name} F1"
         self.identity = (
-            f"facts/1 of {SCENE_FACTS}, texts by {_READER}, pictures by {_READER}, "
-            f"{', '.join(self.kinds) or 'all kinds'}, to generation {last}, over {self.pool}"
+            f"facts/1 of {SCENE_FACTS}, texts by {_READER}, pictures by {_READER}, all kinds, "
+            f"to generation {last}, over {self.pool}"
         )
 
     def check_data(self, samples: Sequence[Sample]) -> None:
-        """Raise MeasurementError where the first sample has none, or none has one of a kind."""
-        absent = set(self.kinds)
-        for sample in samples:
-            absent -= {fact.kind for fact in facts_of_scene(sample)}
-            if not absent:
-                return
-        kinds = ", ".join(kind for kind in self.kinds if kind in absent)
-        raise MeasurementError(f"no sample has a fact of the kinds {kinds}")
+        """Raise MeasurementError where the first sample has none."""
+        for sample in samples[:1]:
+            facts_of_scene(sample)
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The artifacts of the chains; no model reads them."""
@@ -175,7 +160,7 @@ class FactsMeasure(Measure):
                 [checked[name].facts for name in ids], [checked[name].claims for name in ids], homes
             ),
         )
-        facts = [[s.id, *map(str, self._facts(s))] for s in population(case, data)]
+        facts = [[s.id, *map(str, facts_of_scene(s))] for s in population(case, data)]
         describes = [self.plan.describes(generation) for generation in self.generations]
         return Measured(
             scores=by_part(parts, {name: float(c.f1.mean()) for name, c in checked.items()}),
@@ -210,17 +195,6 @@ class FactsMeasure(Measure):
                 break
         return ChainExcerpt(chain, marks, checked.outcome.failure, chain.failed_at, remark)
 
-    def _facts(self, sample: Sample) -> tuple[Fact, ...]:
-        """The facts of a sample that count. Raises MeasurementError where there is none."""
-        facts = facts_of_scene(sample)
-        counted = tuple(f for f in facts if not self.kinds or f.kind in self.kinds)
-        if not counted:
-            raise MeasurementError(
-                f"{self.name}: sample {sample.id!r} has no facts of the kinds "
-                f"{', '.join(self.kinds)}"
-            )
-        return counted
-
     def _check(self, chains: Sequence[Chain], store: Store) -> dict[str, CheckedChain]:
         """The answers on each chain: 0 where it stopped."""
         claims: dict[str, list[frozenset[Fact]]] = {chain.sample.id: [] for chain in chains}
@@ -230,13 +204,10 @@ class FactsMeasure(Measure):
                 scenes = _scenes(able, generation, store)
             claimed = {c.sample.id: _claims(s) for c, s in zip(able, scenes, strict=True)}
             for name, own in claims.items():
-                counted = (
-                    f for f in claimed.get(name, ()) if not self.kinds or f.kind in self.kinds
-                )
-                own.append(frozenset(counted))
+                own.append(claimed.get(name, frozenset()))
         checked = {}
         for chain in chains:
-            facts, own = self._facts(chain.sample), claims[chain.sample.id]
+            facts, own = facts_of_scene(chain.sample), claims[chain.sample.id]
             added = [claimed.difference(facts) for claimed in own]
             answers = FactAnswers(
                 tuple(fact.kind for fact in facts),

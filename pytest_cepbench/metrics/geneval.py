@@ -16,7 +16,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection
-from pytest_cepbench.metrics.gc import mean_of_categories
+from pytest_cepbench.metrics.gc import directed, mean_of_categories, unit_vectors
 from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     Box,
@@ -81,8 +81,9 @@ def zero_shot_color(image_vectors: FloatArray, text_vectors: FloatArray) -> list
             f"expected (n, d) and ({shape[0]}, {shape[1]}, d), "
             f"got {image_vectors.shape} and {text_vectors.shape}"
         )
-    names = _unit(_unit(text_vectors).mean(axis=1))
-    return [COLORS[index] for index in np.argmax(_unit(image_vectors) @ names.T, axis=1)]
+    names = unit_vectors(directed(unit_vectors(directed(text_vectors)).mean(axis=1)))
+    cosines = unit_vectors(directed(image_vectors)) @ names.T
+    return [COLORS[index] for index in np.argmax(cosines, axis=1)]
 
 
 def crop_object(image: Image.Image, detection: Detection) -> Image.Image:
@@ -109,15 +110,6 @@ def crop_object(image: Image.Image, detection: Detection) -> Image.Image:
     right = max(min(round(box[2]), whole.width), left + 1)
     bottom = max(min(round(box[3]), whole.height), top + 1)
     return whole.crop((left, top, right, bottom))
-
-
-def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:
-    wide = vectors.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
-    if not np.isfinite(lengths).all() or (lengths == 0.0).any():
-        raise ValueError("a vector is zero or not finite: it has no direction and names no color")
-    unit: npt.NDArray[np.float64] = wide / lengths
-    return unit
 
 
 _NOWHERE = 1e-3

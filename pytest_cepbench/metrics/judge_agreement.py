@@ -306,21 +306,3 @@ def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> 
     there = np.flatnonzero(total)
     right, total = right[there], total[there]
     return estimate_by_items(lambda w: _ratio(w, right, total), len(there), draws=draws)
-
-
-def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = DRAWS) -> Estimate:
-    """The median of values that lie in clusters, the lower one of two in the middle.
-
-    values: finite. items: of each value, the number of its item.
-    """
-    _, places = np.unique(np.array(items, int), return_inverse=True)
-    order = np.argsort(np.array(values, float), kind="stable")
-    ordered, owners = np.array(values, float)[order], places[order]
-
-    def median(weights: FloatArray) -> float | None:
-        reached = np.cumsum(weights[owners])
-        if not len(reached) or not reached[-1]:
-            return None
-        return float(ordered[np.searchsorted(reached, reached[-1] / 2)])
-
-    return estimate_by_items(median, int(places.max()) + 1 if len(places) else 0, draws=draws)

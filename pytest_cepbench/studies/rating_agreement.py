@@ -5,7 +5,7 @@ answers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,6 @@ from pytest_cepbench.metrics.judge_agreement import (
     Reading,
     alpha_estimate,
     equal_votes_estimate,
-    median_estimate,
     ratio_estimate,
 )
 from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
@@ -84,7 +83,7 @@ def measure_agreement(ratings: Ratings, votes: Votes, draws: int = DRAWS) -> Rat
     names = [name for name in ratings.study.annotators if name in answered]
     tables = [vote_table(scale, answers, names) for scale in SCALES[ratings.study.kind]]
     coefficients = [each for table in tables for each in _coefficients(table, draws)]
-    coefficients += _of_annotators(ratings, votes, answers, draws)
+    coefficients += _of_annotators(ratings, votes, draws)
     judged = Counter(vote.item for vote in answers)
     return RatingAgreement(
         ratings=str(ratings.path),
@@ -121,10 +120,8 @@ def _coefficients(table: VoteTable, draws: int) -> Iterator[Coefficient]:
         yield Coefficient(name, scale.name, equal_votes_estimate(read, draws))
 
 
-def _of_annotators(
-    ratings: Ratings, votes: Votes, answers: Sequence[Vote], draws: int
-) -> Iterator[Coefficient]:
-    """Agreement with oneself and with known answers, and the time of an answer."""
+def _of_annotators(ratings: Ratings, votes: Votes, draws: int) -> Iterator[Coefficient]:
+    """Agreement with oneself and with known answers."""
     number = {item: place for place, item in enumerate(ratings.items)}
 
     def share(name: str, results: Iterable[tuple[Vote, bool]], note: str = "") -> Coefficient:
@@ -136,7 +133,3 @@ def _of_annotators(
 
     yield share("the same answer again", repeat_results(votes), "items that came twice")
     yield share("attention checks passed", attention_results(ratings, votes), "hidden checks")
-    seconds = median_estimate(
-        [vote.seconds for vote in answers], [number[vote.item] for vote in answers], draws
-    )
-    yield Coefficient("median seconds of an answer", "votes", seconds)

@@ -147,25 +147,9 @@ def test_a_chain_that_stopped_has_no_facts_left(tmp_path: Path, store: Store) ->
     assert sum(measured.failures.values()) == sum(c.failure is not None for c in chains.values())
 
 
-def test_only_the_kinds_that_are_named_count(tmp_path: Path, store: Store) -> None:
-    """Colors are lost, counts are not; which kinds count is part of the identity."""
-    text = SUITE.replace(LOSSY, "shapes:?recolor=0.8")
-    metrics = '[metrics.facts]\nkinds = ["color"]\n[metrics.n]\nkind = "facts"\nkinds = ["count"]\n'
-    staged = stage(tmp_path / "suite", text + metrics, store)
-    colors, counts = staged.measure("overall-facts"), staged.measure("overall-n")
-    assert colors.value < 0.6
-    assert counts.value == 1.0
-    assert "color, to generation 4" in colors.identity["metric"]
-    assert colors.identity["facts"] != counts.identity["facts"]
-    assert counts.label == "n F1"
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ('kinds = ["colour"]', r"unknown kind of fact 'colour'\. Did you mean 'color'"),
-        ('kinds = ["color", "attribute"]', "no sample has a fact of the kinds attribute"),
-        ("kinds = []", r"kinds = \[\] leaves no facts"),
         ("at = 3", "at = 3, and the chains have 2 iterations"),
         ('start = "text"', "there are no text-first chains"),
     ],
@@ -190,14 +174,6 @@ def test_samples_without_facts_are_an_error(tmp_path: Path, store: Store) -> Non
     text = SUITE.replace("suites.world:overlapping", "measures.test_fact_score:without_scenes")
     with pytest.raises(SuiteError, match=r"'facts': .*holds no generated scene"):
         stage(tmp_path / "suite", text + "[metrics.facts]\n", store)
-
-
-def test_a_kind_that_a_sample_lacks_leaves_it_without_facts(tmp_path: Path, store: Store) -> None:
-    """A scene of one object has no relation: it cannot be scored by relations alone."""
-    text = SUITE + '[metrics.facts]\nkinds = ["relation"]\n'
-    staged = stage(tmp_path / "suite", text, store)
-    with pytest.raises(MeasurementError, match="has no facts of the kinds relation"):
-        staged.measure("overall-facts")
 
 
 def test_a_sample_is_shown_with_the_facts_it_lost(staged: Staged) -> None:

@@ -64,7 +64,6 @@ def test_verdicts_are_compared_in_the_items_order(judged: Ratings) -> None:
     assert of(agreed, "equal votes, ties one verdict").estimate.value == pytest.approx(4 / 6)
     alpha = of(agreed, "Krippendorff's alpha, ordinal").estimate
     assert alpha.value == pytest.approx(krippendorff_alpha(table))
-    assert of(agreed, "median seconds of an answer").estimate.value == 3
     assert [each.votes for each in agreed.annotators] == [6, 6]
 
 
