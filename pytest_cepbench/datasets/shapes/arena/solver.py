@@ -284,51 +284,66 @@ def solve(question: ArenaQuestion) -> Solution:
     Raises DatasetError where its images are not as many as its task needs, or do not show what its
     text names.
     """
-    instruction, scenes = question.instruction, question.scenes
-    expected = IMAGES[instruction.task]
+    asked, scenes = question.instruction, question.scenes
+    expected = {"build": 0, "own": 0, "continue": 2}.get(asked.task, 1)
     if len(scenes) != expected:
         raise DatasetError(
-            f"{instruction.task} asks about {expected} images, the question has {len(scenes)}"
+            f"{asked.task} asks about {expected} images, the question has {len(scenes)}"
         )
     start = scenes[-1] if scenes else Scene()
-    objects = instruction.objects
-    if instruction.task in ("remove", "restore", "move", "recolor", "swap"):
-        for what in objects:
+    taken = {what.cell for what in start.objects}
+    if asked.task in ("remove", "restore", "move", "recolor", "swap"):
+        for what in asked.objects:
             if what not in start.objects:
                 raise DatasetError(
                     f"the question names the {phrase(what)}, which its image does not show"
                 )
-    named = [what.cell for what in objects]
-    targets: Mapping[str, list[int | None]] = {"move": [instruction.cell], "add": [*named]}
-    if {what.cell for what in start.objects}.intersection(targets.get(instruction.task, ())):
-        raise DatasetError(
-            f"the question puts a shape where one is: {phrase_instruction(instruction)}"
-        )
-    if instruction.task == "restore" and len(objects) < 2:
+    added = {what.cell for what in asked.objects} if asked.task == "add" else {asked.cell}
+    if taken & added:
+        raise DatasetError(f"the question puts a shape where one is: {phrase_instruction(asked)}")
+    if asked.task == "restore" and len(asked.objects) < 2:
         raise DatasetError(
             "the question brings back what was removed two steps before, and removes one shape"
         )
-    if instruction.task == "count" and not start.objects:
+    if asked.task == "count" and not start.objects:
         raise DatasetError("the question takes shapes away from an image that shows none")
-    if instruction.request is not None:
-        seed = derived_seed(0, phrase_instruction(instruction))
-        start = choose(instruction.request, seed)
-    return Solution(start, _changes(question), instruction.request)
+    if asked.request is not None:
+        start = choose(asked.request, derived_seed(0, phrase_instruction(asked)))
+    return Solution(start, _changes(question), asked.request)
 
 
-IMAGES: dict[Task, int] = {
-    "build": 0,
-    "add": 1,
-    "remove": 1,
-    "move": 1,
-    "recolor": 1,
-    "swap": 1,
-    "continue": 2,
-    "count": 1,
-    "own": 0,
-    "restore": 1,
-}
-"""How many images a question of each task has."""
+def _changes(question: ArenaQuestion) -> tuple[Change, ...]:
+    """The change of each step of the right answer, by what the question asks."""
+    asked = question.instruction
+    objects = asked.objects
+    changes: tuple[Change, ...]
+    match asked.task:
+        case "build" | "add":
+            changes = tuple(partial(_put, what=what) for what in objects)
+        case "remove":
+            changes = tuple(partial(_remove, cell=what.cell) for what in objects)
+        case "restore":
+            removals = (partial(_remove, cell=what.cell) for what in objects)
+            changes = (*removals, partial(_put, what=objects[-2]))
+        case "move":
+            target = cast("int", asked.cell)
+            changes = keep_scene, partial(_move, source=objects[0].cell, target=target)
+        case "recolor":
+            cell, color = objects[0].cell, cast("Color", asked.color)
+            changes = (
+                partial(_edit, edit=lambda w: replace(w, color=color) if w.cell == cell else w),
+            )
+        case "swap":
+            first, second = (what.cell for what in objects)
+            places = {first: second, second: first}
+            changes = (partial(_edit, edit=lambda w: replace(w, cell=places.get(w.cell, w.cell))),)
+        case "continue":
+            changes = (_next_step(*question.scenes),)
+        case "count":
+            changes = (partial(_remove_end, end="first"),) * len(question.scenes[0].objects)
+        case "own":
+            changes = keep_scene, partial(_remove_end, end=cast("End", asked.end))
+    return changes
 
 
 def choose(request: Request, seed: int) -> Scene:
@@ -376,17 +391,8 @@ def _move(scene: Scene, source: int, target: int) -> Scene:
     return Scene((*kept.objects, *moved))
 
 
-def _recolor(scene: Scene, cell: int, color: Color) -> Scene:
-    return Scene(
-        tuple(replace(what, color=color) if what.cell == cell else what for what in scene.objects)
-    )
-
-
-def _swap(scene: Scene, first: int, second: int) -> Scene:
-    exchanged = {first: second, second: first}
-    return Scene(
-        tuple(replace(what, cell=exchanged.get(what.cell, what.cell)) for what in scene.objects)
-    )
+def _edit(scene: Scene, edit: Callable[[SceneObject], SceneObject]) -> Scene:
+    return Scene(tuple(map(edit, scene.objects)))
 
 
 def _next_step(before: Scene, after: Scene) -> Change:
@@ -400,32 +406,3 @@ def _next_step(before: Scene, after: Scene) -> Change:
         if walker.look == there.look and walker.row == there.row and inside:
             return partial(_move, source=there.cell, target=there.cell + stride)
     raise DatasetError("the question's two images do not show one shape on its way along its row")
-
-
-def _changes(question: ArenaQuestion) -> tuple[Change, ...]:
-    """The change of each step of the right answer, by what the question asks."""
-    asked = question.instruction
-    objects = asked.objects
-    removals = tuple(partial(_remove, cell=what.cell) for what in objects)
-    changes: tuple[Change, ...]
-    match asked.task:
-        case "build" | "add":
-            changes = tuple(partial(_put, what=what) for what in objects)
-        case "remove":
-            changes = removals
-        case "restore":
-            changes = (*removals, partial(_put, what=objects[-2]))
-        case "move":
-            target = cast("int", asked.cell)
-            changes = keep_scene, partial(_move, source=objects[0].cell, target=target)
-        case "recolor":
-            changes = (partial(_recolor, cell=objects[0].cell, color=cast("Color", asked.color)),)
-        case "swap":
-            changes = (partial(_swap, first=objects[0].cell, second=objects[1].cell),)
-        case "continue":
-            changes = (_next_step(*question.scenes),)
-        case "count":
-            changes = (partial(_remove_end, end="first"),) * len(question.scenes[0].objects)
-        case "own":
-            changes = keep_scene, partial(_remove_end, end=cast("End", asked.end))
-    return changes
