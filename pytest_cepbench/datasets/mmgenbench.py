@@ -26,8 +26,6 @@ VERSION = 1
 UNLABELLED = "unlabelled"
 """Category of images that a label index does not name: they count overall, in no pattern."""
 
-_DIGITS = 6
-
 
 def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None = None) -> Dataset:
     """The images of a table, whose rows are looked through once and read when they are needed.
@@ -47,7 +45,7 @@ def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None =
     patterns = {} if labels is None else _patterns(table.parent / labels, images)
     fallback = ROOT_CATEGORY if labels is None else UNLABELLED
     samples = [
-        Sample(sample_id(index), tuple(patterns.get(index, ())) or (fallback,), image=image)
+        Sample(f"{index:06}", tuple(patterns.get(index, ())) or (fallback,), image=image)
         for index, image in images.items()
     ]
     return Dataset(
@@ -72,20 +70,10 @@ def embedded_images(table: Path) -> dict[int, EmbeddedImage]:
     return images
 
 
-def is_index(text: str) -> bool:
-    """Whether a text is one of the table's indices, a whole number."""
-    return re.fullmatch(r"[0-9]{1,18}", text) is not None
-
-
-def sample_id(index: int) -> str:
-    """The id of the image of an index."""
-    return f"{index:0{_DIGITS}}"
-
-
 def row_index(row: TableRow, taken: Collection[int]) -> int:
     """The whole number in a row's `index`. Raises DatasetError when it is none or taken already."""
     text = row.text("index").strip()
-    if not is_index(text):
+    if re.fullmatch(r"[0-9]{1,18}", text) is None:
         row.refuse("index", f"a whole number is expected, got {text[:80]!r}")
     index = int(text)
     if index in taken:
@@ -106,29 +94,19 @@ def _table(path: Path, file: str | None) -> Path:
 
 
 def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
-    """The patterns of each image. Raises DatasetError where one of these is not there."""
-    patterns = read_patterns(path)
-    nowhere = patterns.keys() - images.keys()
-    if nowhere:
-        pattern = min(name for index in nowhere for name in patterns[index])
-        absent = [index for index in nowhere if pattern in patterns[index]]
-        raise DatasetError(
-            f"{path}, pattern {pattern!r}: no row has index {some_of(map(str, absent))}"
-        )
-    return patterns
+    """The patterns of each image in alphabetical order, as a label index has them.
 
-
-def read_patterns(path: Path) -> dict[int, list[str]]:
-    """Index of an image -> its patterns in alphabetical order, as a label index has them.
-
-    Raises DatasetError when it cannot be read or understood.
+    Raises DatasetError when it cannot be read or understood, or an image is not there.
     """
-    index = convert_record(str(path), read_json(path), dict[str, Any])
-    if not all(map(str.strip, index)):
+    labels = convert_record(str(path), read_json(path), dict[str, Any])
+    if not all(map(str.strip, labels)):
         raise DatasetError(f"{path}: a pattern without a name")
     patterns: dict[int, list[str]] = {}
-    for pattern in sorted(index):
+    for pattern in sorted(labels):
         place = f"{path}, pattern {pattern!r}"
-        for member in convert_record(place, index[pattern], set[int]):
+        members = convert_record(place, labels[pattern], set[int])
+        if absent := members - images.keys():
+            raise DatasetError(f"{place}: no row has index {some_of(map(str, absent))}")
+        for member in members:
             patterns.setdefault(member, []).append(pattern)
     return patterns

@@ -163,12 +163,6 @@ def _listed(table: Path) -> Iterator[tuple[str, str, str]]:
         yield place, entry.source.strip().lower(), str(entry.id).strip()
 
 
-def _inside(place: str, folder: Path, name: str) -> Path:
-    if reason := unsafe(name):
-        raise DatasetError(f"{place}: {reason}")
-    return folder / name
-
-
 def _docci(folder: Path) -> dict[str, _Pair]:
     """Every described image of a copy of DOCCI, by example id."""
     pairs: dict[str, _Pair] = {}
@@ -176,8 +170,9 @@ def _docci(folder: Path) -> dict[str, _Pair]:
         entry = convert_record(place, value, _Described)
         if entry.id in pairs:
             raise DatasetError(f"{place}: example_id {entry.id!r} is there twice")
-        image = _inside(f"{place}, image_file", folder / "images", entry.file)
-        pairs[entry.id] = image, entry.caption.strip()
+        if reason := unsafe(entry.file):
+            raise DatasetError(f"{place}, image_file: {reason}")
+        pairs[entry.id] = folder / "images" / entry.file, entry.caption.strip()
     return pairs
 
 
@@ -192,10 +187,12 @@ def _nocaps(folder: Path) -> dict[str, _Pair]:
     by_stem: dict[str, _Pair] = {}
     for number, image in enumerate(tables.images):
         place = f"{file}, images[{number}]"
-        path = _inside(f"{place}.file_name", folder / "images", image.file)
+        if reason := unsafe(image.file):
+            raise DatasetError(f"{place}.file_name: {reason}")
         if str(image.id) in by_id or stem(image.file) in by_stem:
             raise DatasetError(f"{place}: image {image.id} ({image.file!r}) is there twice")
-        by_id[str(image.id)] = by_stem[stem(image.file)] = path, captions.get(image.id, "")
+        pair = folder / "images" / image.file, captions.get(image.id, "")
+        by_id[str(image.id)] = by_stem[stem(image.file)] = pair
     return by_stem | by_id
 
 

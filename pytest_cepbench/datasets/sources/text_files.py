@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -158,24 +158,21 @@ def read_rows(path: Path, delimiter: str, needed: Sequence[str] = ()) -> Iterato
     Raises DatasetError when the file cannot be read, has no such columns, or has a row with more or
     fewer fields than the header, with an unclosed quote, or with text behind a closing quote.
     """
-    columns: list[str] = []
-    for number, (line, offset, length, cells) in enumerate(_table(path, delimiter)):
-        if number == 0:
-            columns = _column_names(path, cells, needed)
-        elif len(cells) != len(columns):
+    records = _records(path, delimiter)
+    columns = _column_names(path, next(records)[3], needed)
+    for number, (line, offset, length, cells) in enumerate(records, 1):
+        if len(cells) != len(columns):
             raise DatasetError(
                 f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
                 f"{len(columns)}: was the file cut short, or is a quote missing?"
             )
-        else:
-            row = dict(zip(columns, cells, strict=True))
-            yield TableRow(path, number, line, offset, length, row)
+        row = dict(zip(columns, cells, strict=True))
+        yield TableRow(path, number, line, offset, length, row)
 
 
-def read_columns(path: Path, delimiter: str) -> tuple[str, ...]:
+def read_columns(path: Path, delimiter: str) -> list[str]:
     """The names in the first row. Raises DatasetError."""
-    _, _, _, cells = next(_table(path, delimiter))
-    return tuple(_column_names(path, cells, ()))
+    return _column_names(path, next(_records(path, delimiter))[3], ())
 
 
 def split_row(
@@ -208,52 +205,45 @@ def _column_names(path: Path, cells: Sequence[bytes], needed: Sequence[str]) -> 
     return names
 
 
-def _table(path: Path, delimiter: str) -> Iterator[tuple[int, int, int, list[bytes]]]:
-    """As `_records`, with the header at least."""
-    empty = True
+def _records(path: Path, delimiter: str) -> Iterator[tuple[int, int, int, list[bytes]]]:
+    """First line, offset, length and fields of each row, the header at least; one that holds quotes
+    may go over several lines.
+    """
+    number, offset, empty = 0, len(codecs.BOM_UTF8), True
     try:
         with open_regular(path) as stream:
-            for record in _records(stream, path, delimiter):
-                empty = False
-                yield record
+            if stream.read(offset) != codecs.BOM_UTF8:
+                offset = stream.seek(0)
+            while line := stream.readline(MAX_ROW + 1):
+                lines, length = 1, len(line)
+                if length > MAX_ROW:
+                    raise DatasetError(
+                        f"{path}, line {number + 1}: it is longer than {MAX_ROW // 2**20} MiB: is "
+                        "a quote not closed?"
+                    )
+
+                def row(first: bytes = line) -> Iterator[str]:
+                    """The line, and those that the reader asks for behind it."""
+                    nonlocal lines, length
+                    yield first.decode("latin-1")
+                    while length <= MAX_ROW and (more := stream.readline(MAX_ROW + 1)):
+                        lines, length = lines + 1, length + len(more)
+                        yield more.decode("latin-1")
+
+                try:
+                    cells = split_row(line, delimiter, row)
+                except ValueError as error:
+                    raise DatasetError(
+                        f"{path}, line {number + 1}: {error}: is a quote not closed, or not "
+                        "doubled inside a quoted field?"
+                    ) from error
+                if cells not in ([], [b""]):
+                    empty = False
+                    yield number + 1, offset, length, cells
+                number, offset = number + lines, offset + length
     except OSError as error:
         raise DatasetError(f"table {str(path)!r} cannot be read: {error.strerror}") from error
     if empty:
         raise DatasetError(
             f"table {str(path)!r} is empty: a first row with the columns' names is expected"
         )
-
-
-def _records(
-    stream: BinaryIO, path: Path, delimiter: str
-) -> Iterator[tuple[int, int, int, list[bytes]]]:
-    """First line, offset, length and fields of each row; one that holds quotes may go over several
-    lines.
-    """
-    number, offset = 0, len(codecs.BOM_UTF8)
-    if stream.read(offset) != codecs.BOM_UTF8:
-        offset = stream.seek(0)
-    while line := stream.readline(MAX_ROW + 1):
-        lines, length = 1, len(line)
-        if length > MAX_ROW:
-            why = f"it is longer than {MAX_ROW // 2**20} MiB"
-            raise DatasetError(f"{path}, line {number + 1}: {why}: is a quote not closed?")
-
-        def row(first: bytes = line) -> Iterator[str]:
-            """The line, and those that the reader asks for behind it."""
-            nonlocal lines, length
-            yield first.decode("latin-1")
-            while length <= MAX_ROW and (more := stream.readline(MAX_ROW + 1)):
-                lines, length = lines + 1, length + len(more)
-                yield more.decode("latin-1")
-
-        try:
-            cells = split_row(line, delimiter, row)
-        except ValueError as error:
-            raise DatasetError(
-                f"{path}, line {number + 1}: {error}: is a quote not closed, or not doubled inside "
-                "a quoted field?"
-            ) from error
-        if cells not in ([], [b""]):
-            yield number + 1, offset, length, cells
-        number, offset = number + lines, offset + length

@@ -120,7 +120,7 @@ def test_a_written_table_is_read(
         path = Path(folder) / "t"
         path.write_bytes(data)
         result = list(read_rows(path, delimiter, ("a", "b")))
-        assert read_columns(path, delimiter) == ("a", "b")
+        assert read_columns(path, delimiter) == ["a", "b"]
     assert [[row.text("a"), row.text("b")] for row in result] == rows
     assert [row.number for row in result] == list(range(1, len(rows) + 1))
     for row in result:
