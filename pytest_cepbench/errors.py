@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,7 +320,7 @@ def public_names(module: object) -> list[str]:
     return sorted(name for name in vars(module) if not name.startswith("_"))
 
 
-def few_of(names: Collection[str]) -> str:
+def few_of(names: Iterable[str]) -> str:
     """The first five of some names, for a message, and how many more there are."""
     shown = sorted(names)
     more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""

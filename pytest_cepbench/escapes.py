@@ -55,6 +55,19 @@ def one_line(text: str, most: int = 200) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
+def plain_line(text: str, most: int = 200) -> str:
+    """A model's words on one line, without control characters and those without width, cut.
+
+    most: characters.
+    """
+    spaced = "".join(
+        " " if char.isspace() else char
+        for char in text[: 4 * most]
+        if char.isspace() or not unicodedata.category(char).startswith("C")
+    )
+    return " ".join(spaced.split())[:most].rstrip()
+
+
 HIDDEN = "[key]"
 """Shown in the place of a key."""
 

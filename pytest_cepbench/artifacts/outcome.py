@@ -7,7 +7,6 @@ of range, is never a 0.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.escapes import plain_line
 from pytest_cepbench.files import canonical_json
 
 FailureKind = Literal[
@@ -219,14 +219,7 @@ class CriterionScore:
             raise ValueError(
                 f"an expected score lies in [0, {HIGHEST_SCORE}], got {expected!r:.40}"
             )
-        most = _LONGEST_JUSTIFICATION
-        spaced = "".join(
-            " " if char.isspace() else char
-            for char in self.justification[: 4 * most]
-            if char.isspace() or not unicodedata.category(char).startswith("C")
-        )
-        line = " ".join(spaced.split())
-        line = line if len(line) <= most else f"{line[: most - 3]}..."
+        line = plain_line(self.justification, _LONGEST_JUSTIFICATION)
         object.__setattr__(self, "justification", line)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from pytest_cepbench.artifacts.answer import Repeated, after_reasoning, parse_reply, read_objects
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_toml
 from pytest_cepbench.errors import DatasetError, UnreadableReplyError
-from pytest_cepbench.escapes import quote_toml, visible
+from pytest_cepbench.escapes import plain_line, quote_toml, visible
 
 MOST_PATTERNS = 32
 """Patterns of a list, and those that a model may name for one image."""
@@ -252,13 +251,3 @@ def read_pattern_reply(text: str) -> PatternReply:
     return PatternReply(
         plain_line(read.description, LONGEST_DESCRIPTION), tuple(patterns.values())[:MOST_PATTERNS]
     )
-
-
-def plain_line(text: str, most: int = LONGEST_NAME) -> str:
-    """A model's words on one line, without control characters and those without width, cut."""
-    spaced = "".join(
-        " " if char.isspace() else char
-        for char in text[: 4 * most]
-        if char.isspace() or not unicodedata.category(char).startswith("C")
-    )
-    return " ".join(spaced.split())[:most].rstrip()

@@ -28,7 +28,6 @@ from pytest_cepbench.construction.patterns import (
     annotation_prompt,
     fold_name,
     pattern_schema,
-    plain_line,
     read_pattern_reply,
     read_patterns,
     repair_prompt,
@@ -37,6 +36,7 @@ from pytest_cepbench.construction.patterns import (
     write_patterns,
 )
 from pytest_cepbench.errors import DatasetError, MeasurementError, SpecError, UnreadableReplyError
+from pytest_cepbench.escapes import plain_line
 from pytest_cepbench.store import Result
 
 Stage = Literal["count", "summary", "sample"]
@@ -123,14 +123,6 @@ class Construction:
         names: Sequence[str] | None = None,
     ) -> list[files.Annotation]:
         """Ask about all images, and write the answers into the file of the stage."""
-        before, bound = self.asked.get(stage), describer.bound
-        if before is not None and before.fingerprint != bound.fingerprint:
-            self.announce(
-                f"{stage}: the {bound.role} is {bound.spec} now and was {before.spec}: all is "
-                "asked anew, so that labels are of one model"
-            )
-        elif before is not None and before.prompt_digest != digest_text(prompt):
-            self.announce(f"{stage}: the prompt has changed: all is asked anew")
         annotations = annotate_images(describer, self.source, stage, prompt, names, self.announce)
         file = {"extract": files.EXTRACT, "annotate": files.ANNOTATE}[stage]
         # Also where all failed: it has their replies.
@@ -139,8 +131,8 @@ class Construction:
             first = annotations[0]
             reply = f" (its reply: {first.reply[:80]!r})" if first.reply else ""
             raise MeasurementError(
-                f"{stage}: the describer {bound.spec} annotated none of {len(annotations)} images; "
-                f"the first: {first.failure}: {first.detail}{reply}"
+                f"{stage}: the describer {describer.bound.spec} annotated none of "
+                f"{len(annotations)} images; the first: {first.failure}: {first.detail}{reply}"
             )
         return annotations
 

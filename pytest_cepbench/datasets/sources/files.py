@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.artifacts.image import AVIF
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, few_of
 from pytest_cepbench.files import FileStamp, open_regular
 
 SUFFIXES = frozenset(
@@ -74,10 +74,7 @@ def unsafe(name: str) -> str | None:
 
 def some_of(names: Iterable[str]) -> str:
     """The first few names and how many there are, for a message."""
-    ordered = sorted(names)
-    shown = ", ".join(map(repr, ordered[:5]))
-    more = len(ordered) - 5
-    return f"{shown} and {more} more" if more > 0 else shown
+    return few_of(map(repr, names))
 
 
 def require_folder(path: Path, expected: str, what: str = "") -> None:
