@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from pytest_cepbench import GateResult
+from pytest_cepbench.evaluation.run_provenance import (
+    ci_address,
+    gather_provenance,
+    redacted_command,
+)
 from pytest_cepbench.gate import Judgement, Verdict
-from pytest_cepbench.report import CaseResult
-from tests.report.results import replace
+from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
+from tests.report.results import case_of, replace
 
 
 def case(verdict: str, *, primary: bool = True, accepted: bool = False) -> CaseResult:
@@ -74,3 +82,155 @@ def test_an_informational_case_that_was_not_measured_says_why() -> None:
         in str(result).splitlines()
     )
     assert "was not measured" not in str(GateResult((HELD, INFORMATIONAL, ERROR)))
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *author, *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a model and a folder of baselines in its only commit."""
+    root = tmp_path / "repository"
+    for name in ("model/config.json", "baselines/toy/overall.toml"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("{}")
+    _git(tmp_path, "init", "-q", str(root))
+    _git(root, "add", ".")
+    _git(root, "commit", "-qm", "first")
+    return root
+
+
+def _case(spec: str) -> CaseResult:
+    """A measured case whose model under test has this spec, with a baseline."""
+    return case_of(
+        nodeid="test_x.py::test_drift[gc]",
+        suite="toy",
+        part="overall",
+        metric="gc",
+        label="GC@2",
+        verdict="regressed",
+        tolerance=0.01,
+        n=3,
+        value=0.5,
+        model={"role": "describer", "spec": spec},
+        identity={
+            "samples": "3 abc", "data": "loader=folder", "describe prompt": "tell", "chain": "x",
+        },
+        models=[
+            ModelShown("describer", spec, "f" * 64, "a model"),
+            ModelShown("encoder", "clip", "e" * 64, "an encoder"),
+        ],
+        baseline_model=BaselineModel("describer", "old", "another", "d" * 64, "it was better"),
+    )  # fmt: skip
+
+
+def test_a_suite_says_what_was_compared_on_what(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Candidate, baseline, other models, prompts and data of a suite, with commits and times.
+
+    A hook of git sets GIT_DIR; the commit is that of the folder all the same.
+    """
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("GIT_DIR", str(repository / "elsewhere"))
+    provenance = gather_provenance(
+        [_case("model?dtype=float32")],
+        started=0.0,
+        command=["pytest", "x"],
+        baselines=repository / "baselines",
+        environment={},
+    )
+    monkeypatch.delenv("GIT_DIR")
+    commit = _git(repository, "rev-parse", "HEAD")
+    assert (provenance.started, provenance.command) == ("1970-01-01T00:00:00+00:00", "pytest x")
+    assert (provenance.commit, provenance.modified, provenance.ci) == (commit, False, "")
+    (suite,) = provenance.suites
+    assert [model.seat for model in suite.candidate] == ["describer"]
+    assert [model.seat for model in suite.fixed] == ["encoder"]
+    assert suite.baselines[0].reason == "it was better"
+    assert (suite.prompts, suite.data) == ({"describe prompt": "tell"}, "loader=folder")
+    assert suite.samples == "3 abc"
+    assert suite.accepted == _git(repository, "log", "-1", "--format=%cI")
+    assert suite.accepted_commit == commit
+    assert not suite.uncommitted
+
+
+def test_changes_that_are_not_committed_are_said(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit does not describe changed files, nor does its time say when they were accepted."""
+    monkeypatch.chdir(repository)
+    (repository / "baselines/toy/overall.toml").write_text("changed")
+    provenance = gather_provenance(
+        [_case("model")],
+        started=0.0,
+        command=[],
+        baselines=repository / "baselines",
+        environment={},
+    )
+    assert provenance.modified is True
+    assert provenance.suites[0].uncommitted
+    assert provenance.suites[0].accepted_commit == ""
+    assert provenance.suites[0].accepted.endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        (
+            {
+                "GITHUB_SERVER_URL": "https://github.com",
+                "GITHUB_REPOSITORY": "a/b",
+                "GITHUB_RUN_ID": "7",
+                "GITHUB_RUN_ATTEMPT": "2",
+            },
+            "https://github.com/a/b/actions/runs/7/attempts/2",
+        ),
+        ({"CI_JOB_URL": "https://gitlab.com/a/-/jobs/1"}, "https://gitlab.com/a/-/jobs/1"),
+        ({"BUILD_URL": "http://user:secret@ci/job/a/1/"}, "http://ci/job/a/1"),
+        ({"BUILDKITE_BUILD_URL": "https://buildkite.com/a/b"}, "https://buildkite.com/a/b"),
+        ({"BUILD_URL": "javascript:alert(1)"}, ""),
+        ({"GITHUB_REPOSITORY": "a/b"}, ""),
+        ({}, ""),
+    ],
+)
+def test_jobs_of_ci_systems(environment: dict[str, str], address: str) -> None:
+    """Only addresses of the web are links, and they carry no password."""
+    assert ci_address(environment) == address
+
+
+KEY = "a1b2c3d4e5f6a7b8"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [f"--api-key={KEY}"],
+        ["--api-key", KEY],
+        ["--hub-token", KEY],
+        [f"--cep-shared=https://user:{KEY}@host/store"],
+        [f"--cep-shared=https://host/store?X-Amz-Signature={KEY}&part=1"],
+        [f"--cep-shared=https://host/store?sig={KEY}"],
+        [f"--model=openai:gpt?api_key={KEY}"],
+        [f"-oheader={KEY}"],
+        [f"--model=sk-{KEY}"],
+    ],
+)
+def test_keys_are_not_shown(arguments: list[str]) -> None:
+    """Wherever a key is: an option named like one, a URL, a variable's value, the look of one."""
+    command = redacted_command(["pytest", *arguments, "suites"], {"SERVICE_TOKEN": KEY})
+    assert KEY not in command
+    assert command.startswith("pytest ")
+    assert command.endswith(" suites")
+
+
+def test_what_is_no_key_stays() -> None:
+    """Parameters of models that sound alike, short values of variables, and quotes for a shell."""
+    arguments = ["pytest", "--model=dir?max_new_tokens=32&dtype=bfloat16", "-k", "a or b"]
+    command = redacted_command(arguments, {"TOKENIZERS_PARALLELISM": "false", "A_TOKEN": "32"})
+    assert command == "pytest '--model=dir?max_new_tokens=32&dtype=bfloat16' -k 'a or b'"

@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from syrupy.exceptions import SnapshotDoesNotExist
 
-from pytest_cepbench.gate import CaseKey, Measurement, Noise, dump_baseline, load_baseline
+from pytest_cepbench.gate import (
+    CaseKey,
+    Measurement,
+    Noise,
+    dump_baseline,
+    load_baseline,
+    record_of,
+)
 from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
+from pytest_cepbench.gate.snapshot import BaselineExtension
 from tests.gate.build import KEY, accepted, measured
 from tests.plugin.project import contents
 
@@ -45,30 +54,23 @@ def test_a_new_case_has_a_file_and_no_anchor(tmp_path: Path) -> None:
     }
 
 
-def test_an_anchor_is_moved_on_request(tmp_path: Path) -> None:
-    """Also where the baseline itself stays: then the anchor is what changes."""
-    for k in (1, 2, 3):
-        _accept(tmp_path, _model(k))
-    change = _accept(tmp_path, _model(3), move_anchor=True)
-    assert change is not None
-    assert change.anchor == "moved"
-    assert _lies(anchor_path(tmp_path, KEY)) == _lies(baseline_path(tmp_path, KEY)) == _model(3)
-    change = _accept(tmp_path, _model(4), move_anchor=True)
-    assert change is not None
-    assert _lies(anchor_path(tmp_path, KEY)) == _model(4)
-
-
-def test_without_an_anchor_there_is_none_to_move(tmp_path: Path) -> None:
-    """A request to start again from here freezes nothing of what was before."""
+def test_an_anchor_is_frozen_kept_or_moved_on_request(tmp_path: Path) -> None:
+    """The first acceptance after the first freezes that one, byte for byte, unless a request starts
+    again from there. It moves also where the baseline itself stays.
+    """
     _accept(tmp_path, _model(1))
-    change = _accept(tmp_path, _model(2), move_anchor=True)
-    assert change is not None
-    assert change.anchor == "none"
-    assert not anchor_path(tmp_path, KEY).exists()
-    change = _accept(tmp_path, _model(3))
-    assert change is not None
-    assert change.anchor == "frozen"
-    assert _lies(anchor_path(tmp_path, KEY)) == _model(2)
+    first = baseline_path(tmp_path, KEY).read_bytes()
+    steps = []
+    for k, move in [(2, True), (3, False), (4, False), (4, True)]:
+        frozen = baseline_path(tmp_path, KEY).read_bytes()
+        change = _accept(tmp_path, _model(k), move_anchor=move)
+        assert change is not None
+        assert change.after == _model(k)
+        steps.append(change.anchor)
+        if change.anchor == "frozen":
+            assert anchor_path(tmp_path, KEY).read_bytes() == frozen != first
+    assert steps == ["none", "frozen", "kept", "moved"]
+    assert _lies(anchor_path(tmp_path, KEY)) == _lies(baseline_path(tmp_path, KEY)) == _model(4)
 
 
 def test_what_has_not_changed_is_not_written(tmp_path: Path) -> None:
@@ -135,28 +137,21 @@ def test_a_baseline_that_cannot_be_read_is_replaced(tmp_path: Path, damage: byte
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_an_anchor_that_cannot_be_read_is_replaced(tmp_path: Path, k: int) -> None:
-    """By the baseline before it, also where that one stays: accepting is the remedy named."""
-    _accept(tmp_path, _model(1))
-    anchor = anchor_path(tmp_path, KEY)
-    anchor.parent.mkdir(parents=True)
-    anchor.write_text("<<<<<<< HEAD\n")
-    change = _accept(tmp_path, _model(k))
-    assert change is not None
-    assert _lies(anchor) == _model(1)
-    assert _lies(baseline_path(tmp_path, KEY)) == _model(k)
+def test_an_anchor_that_cannot_be_used_is_replaced(tmp_path: Path, k: int) -> None:
+    """By the baseline before it, also where that one stays: accepting is the remedy named.
 
-
-def test_an_anchor_of_something_else_moves_where_the_baseline_stays(tmp_path: Path) -> None:
-    """As a merge can leave it: the case is incomparable, and accepting is the remedy named."""
-    _accept(tmp_path, _model(1))
-    anchor = anchor_path(tmp_path, KEY)
-    anchor.parent.mkdir(parents=True)
-    anchor.write_text(dump_baseline(_model(0, identity={"suite": "shapes/0"})), encoding="utf-8")
-    change = _accept(tmp_path, _model(1))
-    assert change is not None
-    assert change.anchor == "moved"
-    assert _lies(anchor) == _lies(baseline_path(tmp_path, KEY)) == _model(1)
+    It cannot be read, or, as a merge can leave it, is of something else.
+    """
+    other = dump_baseline(_model(0, identity={"suite": "shapes/0"}))
+    for number, text in enumerate(["<<<<<<< HEAD\n", other]):
+        root = tmp_path / str(number)
+        _accept(root, _model(1))
+        anchor = anchor_path(root, KEY)
+        anchor.parent.mkdir(parents=True)
+        anchor.write_text(text, encoding="utf-8")
+        assert _accept(root, _model(k)) is not None
+        assert _lies(anchor) == _model(1)
+        assert _lies(baseline_path(root, KEY)) == _model(k)
 
 
 def test_many_cases_are_written_each_at_once(tmp_path: Path) -> None:
@@ -170,3 +165,56 @@ def test_many_cases_are_written_each_at_once(tmp_path: Path) -> None:
     assert set(contents(tmp_path)) == {
         "shapes/mine.toml", *(f"shapes/{key.file_stem}.toml" for key in keys)
     }  # fmt: skip
+
+
+def _extension(location: Path, *, passes: bool | None = None) -> BaselineExtension:
+    return BaselineExtension.bind(location, passes=passes)()
+
+
+def test_syrupy_writes_nothing(tmp_path: Path) -> None:
+    """Under --snapshot-update it counts, and the controller writes what the run is accepted for."""
+    location = tmp_path / "suite" / "accepted.toml"
+    extension = _extension(location)
+    text = extension.serialize(measured())
+    extension.write_snapshot(snapshot_location=str(location), snapshots=[(text, None, 0)])
+    assert load_baseline(text, KEY, location.name) == record_of(measured())
+    assert not location.parent.exists()
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_the_gate_decides_whether_a_snapshot_matches(tmp_path: Path, *, passes: bool) -> None:
+    """Equal text is no condition, and no proof: neither text is made, however large it would be."""
+    location = tmp_path / "x.toml"
+    extension = _extension(location, passes=passes)
+    with pytest.raises(SnapshotDoesNotExist):
+        extension.read_snapshot()
+    location.write_text("any")
+    texts = extension.serialize(measured()), extension.read_snapshot()
+    assert texts == ("", "")
+    assert extension.matches(serialized_data=texts[0], snapshot_data=texts[1]) is passes
+
+
+def test_while_updating_only_equal_text_matches(tmp_path: Path) -> None:
+    """Then syrupy counts as updated what differs, however little."""
+    extension = _extension(tmp_path)
+    assert extension.matches(serialized_data="a", snapshot_data="a")
+    assert not extension.matches(serialized_data="a", snapshot_data="a ")
+
+
+def test_a_baseline_is_found_whatever_the_test_is_called(tmp_path: Path) -> None:
+    """Its place is the case's; bytes that are no text are read as other text, not as an error."""
+    location = tmp_path / "x.toml"
+    extension = _extension(location)
+    with pytest.raises(SnapshotDoesNotExist):
+        extension.read_snapshot()
+    location.write_bytes("é\xff".encode("latin-1"))
+    assert extension.read_snapshot() == "\ufffd\ufffd"
+    place: Any = None  # the extension looks at no test
+    assert extension.get_location(test_location=place, index=0) == str(location)
+
+
+def test_syrupy_finds_nothing_that_it_could_delete() -> None:
+    """Syrupy may call unused what it discovers: it discovers nothing, and deletes nothing."""
+    extension = BaselineExtension()
+    assert list(extension.discover_snapshots()) == []
+    extension.delete_snapshots(snapshot_location="x", snapshot_names=set())

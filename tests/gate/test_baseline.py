@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.gate import CaseKey, load_baseline
+from pytest_cepbench.gate import (
+    CaseKey,
+    Noise,
+    dump_baseline,
+    load_baseline,
+    record_of,
+)
 from tests.gate.build import KEY, NAMES, SCORES, Scores, accepted, measured, text_of
 
 TEXT = text_of(measured(model={"spec": "shapes:"}))
@@ -138,3 +146,211 @@ def test_nonsense_is_refused(what: str) -> None:
     assert message.endswith(
         "restore it from version control, or accept a new one with --snapshot-update"
     )
+
+
+FIRST_FORMAT = """\
+# Accepted baseline of one case, written by `pytest --snapshot-update`. Review it as a diff.
+format = 1
+case = "shapes/color/gc"
+metric = "GC@3"
+value = 0.625
+n = 2
+higher_is_better = true
+
+[model]
+"role" = "describer"
+"spec" = "shapes:"
+"identity" = "the shapes world's own describer shapes/1 c0ff9ee56746fbc7"
+
+[identity]
+"suite" = "shapes/2"
+"metric" = "gc/1 at 3, over categories"
+"samples" = "2 eb045c246d47e46e"
+"data" = "loader=shapes samples_per_category=24 seed=0 version=shapes/1"
+
+[failures]
+"empty-text" = 1
+
+[scores."color"]
+"color/0000" = 0.5
+"color/0001" = 0.75
+"""
+"""As the first release wrote it: without shares, sizes, blocks, clusters and calibration."""
+
+NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031, effective=18.5, degrees=14.0)
+
+FINITE = st.floats(-1e6, 1e6).map(lambda x: round(x, 6))
+
+SET = measured(
+    {"color": {"all": 12.5}},
+    higher_is_better=False,
+    sizes={"color": 24},
+    blocks={"color": {str(i): 12.0 + i / 10 for i in range(12)}},
+)
+
+
+@given(
+    blocks=st.dictionaries(NAMES, st.dictionaries(NAMES, FINITE, max_size=4), max_size=3),
+    clusters=st.dictionaries(NAMES, NAMES, max_size=4),
+    sizes=st.dictionaries(NAMES, st.integers(1, 10**6), max_size=3),
+    shares=st.booleans(),
+)
+def test_what_format_2_added_comes_back(
+    blocks: dict[str, dict[str, float]],
+    clusters: dict[str, str],
+    sizes: dict[str, int],
+    shares: bool,
+) -> None:
+    """Blocks, clusters, sizes and the kind of score, whatever they are called."""
+    measurement = measured(blocks=blocks, clusters=clusters, sizes=sizes, shares=shares)
+    baseline = accepted(measurement)
+    assert baseline.blocks == measurement.blocks
+    assert (baseline.clusters, baseline.sizes, baseline.shares) == (clusters, sizes, shares)
+    assert baseline.n == measurement.n
+
+
+def test_calibration_and_acceptance_come_back() -> None:
+    """What commands added to a baseline stays in it, and gives the same text again."""
+    baseline = replace(accepted(SET), noise=NOISE, accepted={"reason": "new\ndata", "by": "me"})
+    text = dump_baseline(baseline)
+    again = load_baseline(text, KEY, "x")
+    assert again == baseline
+    assert dump_baseline(again) == text
+    noise = '"sd" = 0.0125\n"value_sd" = 0.0031\n"effective" = 18.5\n"degrees" = 14.0\n'
+    assert noise in text
+    earlier = load_baseline(text.replace(noise, noise.partition('"effective"')[0]), KEY, "x")
+    assert earlier.noise == replace(NOISE, effective=None, degrees=None)
+
+
+def test_a_file_of_format_1_is_read() -> None:
+    """As far as it goes; what it does not say is what was usual then."""
+    baseline = load_baseline(FIRST_FORMAT, KEY, "x")
+    assert (baseline.format, baseline.value, baseline.n) == (1, 0.625, 2)
+    assert baseline.scores == {"color": {"color/0000": 0.5, "color/0001": 0.75}}
+    assert baseline.failures == {"empty-text": 1}
+    assert (baseline.shares, baseline.sizes, baseline.blocks) == (False, {}, {})
+    assert (baseline.clusters, baseline.accepted, baseline.noise) == ({}, {}, None)
+
+
+@pytest.mark.parametrize("extra", ["", "rounds = 7\n", "sizes = 3\n"])
+def test_a_newer_format_is_named_with_the_remedy(extra: str) -> None:
+    """Before any field is complained of: the reader needs a newer version, not another file."""
+    text = text_of(measured()).replace("format = 2\n", f"format = 3\n{extra}")
+    with pytest.raises(BaselineError) as caught:
+        load_baseline(text, KEY, "baselines/shapes/color.toml")
+    message = str(caught.value)
+    assert message.startswith("baseline baselines/shapes/color.toml has format 3, this version ")
+    assert "reads up to 2" in message
+    assert "install that one, or restore an earlier file from version control" in message
+
+
+DAMAGE = {
+    "a block that is none": ('"3" = 12.3', '"3" = nan'),
+    "an infinite block": ('"3" = 12.3', '"3" = inf'),
+    "a block beyond all numbers": ('"3" = 12.3', '"3" = -1e999'),
+    "a block twice": ('"3" = 12.3', '"3" = 12.3\n"3" = 12.4'),
+    "a block of text": ('"3" = 12.3', '"3" = "12.3"'),
+    "a size that is none": ('"color" = 24', '"color" = nan'),
+    "another size": ('"color" = 24', '"color" = 23'),
+    "noise that is none": ('"sd" = 0.0125', '"sd" = nan'),
+    "infinite noise": ('"sd" = 0.0125', '"sd" = inf'),
+    "noise below nothing": ('"sd" = 0.0125', '"sd" = -0.0125'),
+    "a value's noise that is none": ('"value_sd" = 0.0031', '"value_sd" = nan'),
+    "a value's noise below nothing": ('"value_sd" = 0.0031', '"value_sd" = -1.0'),
+    "no effective units": ('"effective" = 18.5', '"effective" = 0.0'),
+    "degrees of freedom that are none": ('"degrees" = 14.0', '"degrees" = nan'),
+    "half a calibration": ('"units" = 24\n', ""),
+    "more than a calibration": ('"units" = 24', '"units" = 24\n"looks" = 3'),
+    "a set twice": ("$", '\n[scores."color"]\n"all" = 12.5\n'),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_to_what_format_2_added_is_refused(what: str) -> None:
+    """A bound made from nonsense would let a checkpoint pass as well as a score would."""
+    whole = dump_baseline(replace(accepted(SET), noise=NOISE))
+    pattern, replacement = DAMAGE[what]
+    text = re.sub(pattern, lambda _: replacement, whole, count=1)
+    assert text != whole
+    with pytest.raises(BaselineError, match=r"baseline set\.toml .*restore it from version"):
+        load_baseline(text, KEY, "set.toml")
+
+
+def test_the_record_of_a_measurement_is_what_its_file_gives() -> None:
+    """Reports carry the one, folders the other: accepting from either must be the same."""
+    record = record_of(SET)
+    assert record == accepted(SET)
+    assert (record.case, record.metric, record.value, record.n) == (str(KEY), "GC@3", 12.5, 24)
+    assert record.blocks["color"]["11"] == 13.1
+
+
+FILE_NAME = re.compile(r"[a-z0-9-]{1,80}")
+
+
+def test_file_names_never_collide() -> None:
+    """Names that a careless slug makes equal, or that differ only in case: a file each."""
+    parts = [
+        "org/sdxl",
+        "orgsdxl",
+        "org sdxl",
+        "org-sdxl",
+        "ORG/SDXL",
+        "org/SDXL",
+        "org\\sdxl",
+        "org_sdxl",
+    ]
+    parts += [
+        "x" * 300,
+        "x" * 301,
+        "X" * 300,
+        "x" * 60,
+        "猫",
+        "犬",
+        "é",
+        "e\u0301",
+        "",
+        "..",
+        "/",
+        "con",
+    ]
+    keys = [
+        CaseKey("suite", part, metric) for part, metric in itertools.product(parts, ("gc", "s"))
+    ]
+    stems = [key.file_stem for key in keys]
+    assert len({stem.casefold() for stem in stems}) == len(keys)
+    assert all(FILE_NAME.fullmatch(stem) for stem in stems)
+
+
+@given(st.text(max_size=20), st.sampled_from(["gc", "s"]))
+def test_a_key_is_read_from_its_text(part: str, metric: str) -> None:
+    """Whatever a category is called; suites and metrics have no slash in their names."""
+    key = CaseKey("suite", part, metric)
+    assert CaseKey.parse(str(key)) == key
+
+
+def test_a_file_name_never_changes() -> None:
+    """Accepted baselines are found by it; and it tells a reader what is in the file."""
+    assert CaseKey("mmeception", "OCR", "gc").file_stem == "ocr-gc-27fe13e8f0"
+
+
+def test_scores_are_rounded_where_they_are_made() -> None:
+    """What is judged is what a baseline file can hold, so that equal stays equal."""
+    measurement = measured({"color": {"a": 1 / 3, "b": 0.1 + 0.2, "c": 2 / 3}})
+    assert measurement.scores == {"color": {"a": 0.333333, "b": 0.3, "c": 0.666667}}
+    assert (measurement.value, measurement.n) == (0.433333, 3)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [{"a": {}}, {"a": {"x": 1.0}, "b": {}}, {"a": {"x": float("nan")}}, {"a": {"x": float("inf")}}],
+)
+def test_no_score_is_no_measurement(scores: dict[str, dict[str, float]]) -> None:
+    """A case without a finite score for each sample cannot exist, so it cannot pass."""
+    with pytest.raises(ValueError, match=f"{KEY}: a measurement needs a finite score"):
+        measured(scores)
+
+
+def test_a_score_of_a_set_stands_for_its_samples() -> None:
+    """One score each, and all the images behind it are counted."""
+    measurement = measured({"a": {"all": 2.0}, "b": {"all": 4.0}}, sizes={"a": 20, "b": 30})
+    assert (measurement.value, measurement.n) == (3.0, 50)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.gate import (
     FreshMeasurement,
@@ -19,7 +20,9 @@ from pytest_cepbench.gate import (
 )
 from pytest_cepbench.gate.acceptance import apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
-from tests.gate.build import KEY, accepted, bell, measured, scored
+from pytest_cepbench.gate.policy import SeriesShares
+from pytest_cepbench.gate.statistics import GAFFKE
+from tests.gate.build import KEY, accepted, bell, drifted, measured, scored
 
 N = 200
 
@@ -84,7 +87,9 @@ def test_alpha_is_halved_only_where_an_anchor_says_something_else() -> None:
     """Two comparisons share the error; an anchor that is the baseline itself is no second one."""
     baseline = accepted(_step(1))
     alone = judge(_step(2), baseline, Policy())
-    same = judge(_step(2), baseline, Policy(), anchor=replace(baseline, model={"spec": "x"}))
+    same = judge(
+        _step(2), baseline, Policy(), anchor=msgspec.structs.replace(baseline, model={"spec": "x"})
+    )
     assert same == alone
     assert (alone.alpha, alone.since_anchor) == (0.05, None)
     both = judge(_step(2), baseline, Policy(), anchor=accepted(_step(0)))
@@ -136,3 +141,61 @@ def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
         "a drop since the anchor that is larger than tolerated is not excluded",
     )
     assert judge(now, last, Policy(gate="noninferiority")).verdict is Verdict.HELD
+
+
+ALONE = Policy(tolerance=0.01, alpha=0.05)
+
+SERIES = replace(ALONE, series=SeriesShares(baseline=0.01, anchor=0.02))
+
+
+def test_the_lower_bound_is_that_of_a_single_gate() -> None:
+    """A series divides the error of saying regressed: what holds, holds as ever."""
+    candidate, baseline = drifted(bell(N, 0.0, 0.02))
+    single, serial = judge(candidate, baseline, ALONE), judge(candidate, baseline, SERIES)
+    assert serial.verdict is single.verdict is Verdict.HELD
+    assert (serial.low, serial.alpha) == (single.low, single.alpha)
+    assert serial.high is not None
+    assert single.high is not None
+    assert serial.high > single.high
+    assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * 0.01)
+
+
+def test_few_losses_beside_ties_are_no_proof_in_a_series() -> None:
+    """What a single gate may take for symmetric, a series may not: Gaffke's bound decides."""
+    candidate, baseline = drifted([0.0] * 49 + [-0.2 - i / 100 for i in range(9)])
+    shares = SeriesShares(baseline=0.2, anchor=0.2)
+    single = judge(candidate, baseline, replace(ALONE, alpha=0.01))
+    serial = judge(candidate, baseline, replace(ALONE, series=shares))
+    assert single.verdict is Verdict.REGRESSED
+    assert (serial.method, serial.p) == (GAFFKE, None)
+    assert serial.upper_alpha == pytest.approx(0.01)
+    assert serial.verdict is Verdict.INCONCLUSIVE
+    assert single.p == 2**-9
+    assert serial.high is not None
+    assert serial.high > 0
+
+
+def test_a_drop_beyond_the_bound_is() -> None:
+    """What the visible drop says is found is found."""
+    candidate, baseline = drifted(bell(N, -0.012, 0.02))
+    visible = judge(candidate, baseline, SERIES).visible
+    single = judge(candidate, baseline, ALONE).visible
+    assert visible is not None
+    assert single is not None
+    assert visible > single > 0.01
+    candidate, baseline = drifted(bell(N, -visible, 0.02))
+    judgement = judge(candidate, baseline, SERIES)
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.high is not None
+    assert judgement.high < -0.01
+
+
+def test_baseline_and_anchor_have_shares_of_their_own() -> None:
+    """Both of alpha before it is halved; the lower bounds have a half each, as ever."""
+    candidate, baseline = drifted(bell(N, -0.004, 0.02))
+    anchor = accepted(measured({"color": {f"s{i:04d}": 0.9 for i in range(N)}}))
+    judgement = judge(candidate, baseline, SERIES, anchor=anchor)
+    assert judgement.since_anchor is not None
+    assert judgement.alpha == judgement.since_anchor.alpha == 0.025
+    assert judgement.upper_alpha == pytest.approx(0.05 * 0.01)
+    assert judgement.since_anchor.upper_alpha == pytest.approx(0.05 * 0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.shared import MARKER, artifact_names, result_name
+from tests.disk import small_disk
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
 
@@ -99,3 +101,42 @@ def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
                 act()
         assert store.put([StoredResult("b", "text")]) == {"b": "text"}
         assert store.get(["b"]) == {"b": "text"}
+
+
+OnDisk = Callable[[str, str], list[str]]
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> OnDisk:
+    """Run small_disk.py on a tmpfs mounted with these options; skip where none may be mounted."""
+
+    def run(options: str, what: str) -> list[str]:
+        with small_disk(tmp_path / "disk", options) as disk:
+            done = disk.run(sys.executable, "-m", "tests.store.small_disk", str(disk.place), what)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
+    """Writing stops with StoreFullError; what was confirmed stays; with room the store goes on."""
+    assert on_disk("size=2m", "full") == [
+        "full: StoreFullError True",
+        "image: StoreFullError True",
+        "half an image: None []",
+        "big: StoreFullError True",
+        "all or none: {}",
+        "confirmed: True True",
+        "images: True",
+        "nothing left",
+        "a new store: StoreFullError True",
+        "room again: {'late': 'fits'}",
+        "after all: True",
+        "damage: []",
+    ]
+
+
+def test_a_read_only_disk_is_explained(on_disk: OnDisk) -> None:
+    """A store that cannot be made is an error that names the option, not a traceback."""
+    assert on_disk("size=1m,ro", "read-only") == ["a new store: StoreError True"]

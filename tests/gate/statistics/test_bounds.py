@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import inf, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import GAFFKE, HALL, Bounds, Differences, mean_bounds
-from pytest_cepbench.gate.statistics.bounds import find_lump, hall_step, hall_steps
+from pytest_cepbench.gate.statistics.bounds import (
+    _numbers,
+    find_lump,
+    flip_p_value,
+    gaffke_lower,
+    hall_step,
+    hall_steps,
+)
+from pytest_cepbench.gate.statistics.constants import ALL_UNITS
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from tests.gate.statistics.build import SCORE, Array, raised, sample
 
@@ -199,3 +209,169 @@ def test_beyond_the_turning_point_the_bound_stays_where_it_was_farthest(t: float
     assert hall_step(t, -c) == pytest.approx(4.5 / c)
     assert hall_step(t, -0.99 * c) < hall_step(t, -c) == hall_step(t, -50 * c)
     assert hall_step(400.0, -1.0) == pytest.approx(1600, rel=1e-4)
+
+
+ALPHAS = [1e-9, 1e-5, 0.05 / 40, 0.05, 0.3, 0.5]
+VALUES = st.lists(st.integers(0, 16).map(lambda i: i / 16), min_size=1, max_size=30)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("n", [2, 5, 60, 1284, 20000])
+def test_on_right_and_wrong_it_is_clopper_and_pearsons(n: int, alpha: float) -> None:
+    """The probability at the bound is alpha, to 8 digits, from one right answer to all but one."""
+    from scipy import stats
+
+    for right in sorted({1, n // 3 or 1, n // 2, n - 1}):
+        values = np.repeat([0.0, 1.0], [n - right, right])
+        low, high = gaffke_lower(values, 0.0, alpha), -gaffke_lower(-values, -1.0, alpha)
+        assert stats.beta.cdf(low, right, n - right + 1) == pytest.approx(alpha, rel=1e-8)
+        assert stats.beta.sf(high, right + 1, n - right) == pytest.approx(alpha, rel=1e-8)
+
+
+@pytest.mark.parametrize("n", [1, 3, 60, 1284])
+def test_equal_values_have_the_rule_of_three(n: int) -> None:
+    """All right: the lower bound is alpha^(1/n), about 1 - 3/n; all worst: the worst itself."""
+    low = gaffke_lower(np.ones(n), 0.0, 0.05)
+    assert low == pytest.approx(0.05 ** (1 / n))
+    assert n < 60 or low == pytest.approx(1 - 3 / n, abs=0.002)
+    assert gaffke_lower(np.full(n, 0.25), -1.0, 0.05) == pytest.approx(1.25 * 0.05 ** (1 / n) - 1)
+    assert gaffke_lower(np.full(n, -1.0), -1.0, 0.05) == -1.0
+
+
+def outlier(n: int) -> Array:
+    """Many small values and one that lost all: the integrand that turns most often."""
+    values = np.random.default_rng(n).normal(size=n) / 50
+    values[0] = -0.9
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("few", np.array([0.1, -0.4, 0.7])),
+        ("forty steps", np.random.default_rng(1).integers(-20, 21, 400) / 40),
+        ("outlier", outlier(60)),
+        ("many zeros", np.repeat([0.0, -0.5, -0.6], [200, 12, 1])),
+        ("lone gain", np.append(np.full(100, -0.01), 0.9)),
+    ],
+)
+def test_it_is_the_quantile_of_random_mixtures(name: str, values: Array) -> None:
+    """A share alpha of Dirichlet-weighted sums lies below it: 200,000 draws, four errors."""
+    rng = np.random.default_rng(len(name))
+    extended = np.append(values, -1.0)
+    points, counts = np.unique(extended, return_counts=True)
+    draws = rng.gamma(counts, size=(200_000, len(points)))
+    for alpha in (0.001, 0.05, 0.5):
+        low = gaffke_lower(values, -1.0, alpha)
+        below = float((draws @ (points - low) <= 0).mean())
+        assert abs(below - alpha) < 4 * sqrt(alpha * (1 - alpha) / len(draws))
+
+
+@pytest.mark.parametrize(
+    ("values", "worst", "alpha", "message"),
+    [
+        ([], 0.0, 0.05, "finite values"),
+        ([float("nan")], 0.0, 0.05, "finite values"),
+        ([0.5], 0.0, 0.0, r"alpha in \(0, 0.5\]"),
+        ([0.5], 0.0, 0.6, r"alpha in \(0, 0.5\]"),
+        ([0.5, -0.25], 0.0, 0.05, "-0.25 is below the worst"),
+    ],
+)
+def test_other_numbers_are_refused(
+    values: list[float], worst: float, alpha: float, message: str
+) -> None:
+    """No values, no numbers, no level, or a value below what was said to be the worst."""
+    with pytest.raises(ValueError, match=message):
+        gaffke_lower(np.array(values), worst, alpha)
+
+
+LEVELS = (0.3, 0.05, 0.05 / 14, 0.05 / 40)
+
+
+def statistic(flipped: Array) -> Array:
+    """(n, K) -> (n,): the mean over the root of the sum of squares, after Hall, as documented."""
+    square = (flipped**2).sum(axis=1)
+    mean, skewness = flipped.sum(axis=1) / square**0.5, (flipped**3).sum(axis=1) / square**1.5
+    return np.asarray(mean + skewness * mean**2 / 3 + skewness**2 * mean**3 / 27 + skewness / 6)
+
+
+def share(parts: Array, signs: Array) -> float:
+    """Share of flips with a statistic as low as that of no flip; what rounds alike ties."""
+    observed = statistic(parts[None])
+    return float(np.mean(statistic(signs * parts) <= observed + 1e-9 * (1 + abs(observed))))
+
+
+@given(st.lists(SCORE.filter(bool), min_size=1, max_size=10), st.sampled_from(LEVELS))
+def test_of_few_units_it_is_the_share_of_all_flips(values: list[float], alpha: float) -> None:
+    """Every sign of every unit, one by one; units that do not differ change nothing."""
+    parts = np.array(values)
+    signs = np.array(list(product([1.0, -1.0], repeat=len(values))))
+    expected = pytest.approx(share(parts, signs), abs=1e-12)
+    assert flip_p_value(parts, alpha) == expected
+    assert flip_p_value(np.append(np.zeros(30), parts), alpha) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_more_units_it_is_right_within_a_tenth(seed: int) -> None:
+    """Beside random flips: three of the errors of a hundred in the tail, or both tiny."""
+    rng = np.random.default_rng(seed)
+    parts = rng.gamma(0.7, size=24) * rng.choice([1, -1], size=24, p=[0.25, 0.75])
+    parts[rng.random(24) < 0.1] = 0.0
+    signs = rng.choice([1.0, -1.0], size=(200_000, 24))
+    exact = share(parts, signs)
+    for alpha in LEVELS:
+        p = flip_p_value(parts, alpha)
+        assert abs(p / max(exact, 1e-9) - 1) < 0.3 or max(p, exact) < alpha / 2
+
+
+@pytest.mark.parametrize(("units", "bits"), [(5, 5), (30, 11), (400, 15)])
+def test_flips_are_a_group_that_can_turn_every_unit(units: int, bits: int) -> None:
+    """Two flips in a row are a flip, and no unit stays as it is in all of them."""
+    flips = np.random.default_rng(0).integers(0, 1 << bits, size=40)
+
+    def signs(flip: Any) -> Array:
+        shared = np.bitwise_and.outer(flip, _numbers(units, bits))
+        return np.asarray((-1.0) ** np.array([[int(c).bit_count() for c in row] for row in shared]))
+
+    first, second = signs(flips), signs(flips[::-1])
+    assert (first * second == signs(flips ^ flips[::-1])).all()
+    assert ((first == 1).any(axis=0) & (first == -1).any(axis=0)).all()
+
+
+@pytest.mark.parametrize("ties", [0, 10, 53, 993])
+def test_seven_losses_beside_any_number_of_ties_are_evidence_at_a_hundredth(ties: int) -> None:
+    """Six are none; seeds that cancel out but for their last bits are ties too."""
+    for rest in (np.zeros(ties), np.full(ties, (0.1 + 0.2 - 0.3) / 9)):
+        losses = -0.2 - np.arange(7) / 100
+        assert flip_p_value(np.append(rest, losses), 0.01) == 2**-7
+        assert flip_p_value(np.append(losses[:6], rest), 0.01) == 2**-6
+
+
+@given(st.lists(SCORE, min_size=1, max_size=40), st.sampled_from(LEVELS), st.integers(-9, 9))
+def test_the_unit_of_a_score_has_no_say(values: list[float], alpha: float, power: int) -> None:
+    """From 1e-9 to 1e9; nor has the order of few, and asked again the answer is the same."""
+    parts = np.array(values)
+    p = flip_p_value(parts, alpha)
+    assert 0 < p <= 1
+    assert flip_p_value(parts, alpha) == p
+    assert flip_p_value(parts * 10.0**power, alpha) == p
+    if len(values) <= ALL_UNITS:
+        assert flip_p_value(parts[::-1], alpha) == p
+
+
+def test_units_are_flipped_whole() -> None:
+    """Ten images of four prompts are four losses, whatever else they would be on their own."""
+    values, category = np.full(40, -0.25), np.zeros(40, np.int64)
+    assert mean_bounds(Differences(values, category, np.arange(40) % 4), 0.05).p == 2**-4
+    both = Differences.of({c: {f"s{i}": -0.1 for i in range(6)} for c in "ab"})
+    assert mean_bounds(both, 0.05).p == 2**-6
+
+
+@given(st.integers(0, 2**32), st.floats(1e-5, 0.5), st.floats(1e-5, 0.5))
+def test_what_one_level_rejects_every_higher_one_does(seed: int, less: float, more: float) -> None:
+    """However few flips a level asks for: stopping early says nothing that going on would not."""
+    rng = np.random.default_rng(seed)
+    parts = rng.normal(rng.uniform(-1, 0), 1, 20)
+    less, more = sorted((less, more))
+    if flip_p_value(parts, less) <= less:
+        assert flip_p_value(parts, more) <= more
