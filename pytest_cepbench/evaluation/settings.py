@@ -74,41 +74,21 @@ def _text(given: GivenValue) -> str:
     return given.last
 
 
-def _texts(given: GivenValue) -> tuple[str, ...]:
-    return tuple(given.texts)
-
-
 def _path(given: GivenValue) -> Path:
     return given.path(given.last)
 
 
-def _history(given: GivenValue) -> Path | None:
-    return None if given.last == "off" else _path(given)
-
-
-def _place_of(text: str, given: GivenValue) -> Path | str:
-    return text if is_url(text) else given.path(text)
-
-
-def _place(given: GivenValue) -> Path | str | None:
-    return _place_of(given.last, given) if given.last else None
-
-
 def _places(given: GivenValue) -> tuple[Path | str, ...]:
-    return tuple(_place_of(text, given) for text in given.texts)
+    return tuple(text if is_url(text) else given.path(text) for text in given.texts)
 
 
 def _data(given: GivenValue) -> dict[str, Path | str]:
-    pairs = [split_pair(text, given.source) for text in given.texts]
-    return {name: _place_of(path, given) for name, path in pairs}
+    names, texts = zip(*(split_pair(text, given.source) for text in given.texts), strict=True)
+    return dict(zip(names, _places(given._replace(texts=texts)), strict=True))
 
 
 def _at_least_one(given: GivenValue) -> int:
     return at_least_one(given.last, given.source)
-
-
-def _attributed(given: GivenValue) -> int:
-    return 0 if given.last == "0" else _at_least_one(given)
 
 
 def _number(text: str) -> float:
@@ -145,12 +125,12 @@ def _series_length(given: GivenValue) -> int:
     return value
 
 
-def _count(given: GivenValue, least: int, what: str) -> int | None:
-    """A number of at least so much; None for `auto`."""
+def _devices(given: GivenValue) -> int | None:
+    """A number of at least 1; None for `auto`."""
     if given.last == "auto":
         return None
-    if not given.last.isdecimal() or int(given.last) < least:
-        raise ValueError(f"{given}: auto or a number of {what}")
+    if not given.last.isdecimal() or int(given.last) < 1:
+        raise ValueError(f"{given}: auto or a number of devices of at least 1 is expected")
     return int(given.last)
 
 
@@ -177,32 +157,31 @@ def _budget(given: GivenValue) -> SampleBudget:
 
 
 def _pools(given: GivenValue) -> dict[str, dict[str, float]]:
-    return dict(_read_pool(text, given.source) for text in given.texts)
+    """Role -> what is asked for its pool."""
+    pools: dict[str, dict[str, float]] = {}
+    for text in given.texts:
+        role, _, rest = text.partition(":")
+        if role not in ROLE_NAMES:
+            from pytest_cepbench.errors import did_you_mean
 
-
-def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
-    """A role, and what is asked for its pool. Raises ValueError naming what is wrong."""
-    role, _, rest = text.partition(":")
-    if role not in ROLE_NAMES:
-        from pytest_cepbench.errors import did_you_mean
-
-        raise ValueError(
-            f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in "
-            f"{_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
-        )
-    pool: dict[str, float] = {}
-    for part in rest.split(","):
-        key, _, value = part.strip().partition("=")
-        number = _number(value)
-        whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
-        wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
-        if wrong or (key == "actors" and number < 1) or (whole and number % 1):
             raise ValueError(
-                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more) and "
-                f"gpus (a part of one, or a whole number) are expected, as in {_POOL_EXAMPLE}"
+                f"{given.source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as "
+                f"in {_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
             )
-        pool[key] = int(number) if key == "actors" else number
-    return role, pool
+        pool = pools[role] = {}
+        for part in rest.split(","):
+            key, _, value = part.strip().partition("=")
+            number = _number(value)
+            whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole
+            wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
+            if wrong or (key == "actors" and number < 1) or (whole and number % 1):
+                raise ValueError(
+                    f"{given.source} {text!r}: {part.strip()!r} is not understood; actors (1 or "
+                    "more) and gpus (a part of one, or a whole number) are expected, as in "
+                    f"{_POOL_EXAMPLE}"
+                )
+            pool[key] = int(number) if key == "actors" else number
+    return pools
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -400,7 +379,7 @@ class RunSettings:
     publish: Path | str | None = _option(
         "[data] publish URL|DIR: Store that is read, and to which this run uploads its results: "
         "s3://BUCKET/PREFIX, gs://..., or a folder that machines mount",
-        _place,
+        lambda given: _places(given)[-1] if given.last else None,
     )
     engine: str = _option(
         "[workers] engine ENGINE: Where models run: local, in pytest's own processes (default), or "
@@ -417,7 +396,7 @@ class RunSettings:
     devices_per_worker: int | None = _option(
         "[workers] devices-per-worker N|auto: Accelerators of each worker of -n: auto (default) "
         "gives as many as its models need",
-        partial(_count, least=1, what="devices of at least 1 is expected"),
+        _devices,
     )
     report: Path = _option(
         "[reports] report FILE: Report to write, as .json, .html and .md (default: "
@@ -428,13 +407,13 @@ class RunSettings:
     history: Path | None = _option(
         "[reports] history DIR|off: Folder to which each run adds a line with its verdicts "
         "(default: .cepbench/history)",
-        _history,
+        lambda given: None if given.last == "off" else _path(given),
         below=".cepbench/history",
     )
     show: tuple[str, ...] = _option(
         "[reports] show SAMPLE: Sample whose chain or answer the report shows as well, in every "
         "case that has it (several allowed)",
-        _texts,
+        lambda given: tuple(given.texts),
         default=(),
         multiple=True,
     )
@@ -462,7 +441,7 @@ class RunSettings:
     attribute: int = _option(
         "[advanced] attribute N: Samples on which a regression is followed through the chain "
         "(default: 16; 0: none)",
-        _attributed,
+        lambda given: 0 if given.last == "0" else _at_least_one(given),
         default=16,
     )
     ray_address: str | None = _option(
@@ -552,34 +531,4 @@ def _check_series(given: Mapping[str, GivenValue]) -> None:
         raise ValueError(
             f"{series} divides the error of the gate over a series, and {gate} makes none that is "
             "known: leave one of the two out"
-        )
-
-
-def check_engine(
-    values: Mapping[str, Sequence[str]], sources: Mapping[str, str], *, workers: bool
-) -> None:
-    """Raise ValueError for settings that the chosen engine makes no use of.
-
-    values: setting -> the texts given for it.
-    sources: setting -> where its texts came from.
-    workers: whether xdist's workers are asked for.
-    """
-    if "ray" not in values.get("engine", [])[-1:]:
-        for name in ("ray-address", "ray-pool"):
-            # In an ini file they may stay for the runs that are on a cluster.
-            if sources.get(name, "").startswith("--"):
-                text = values[name][-1]
-                raise ValueError(
-                    f"{sources[name]} {text!r} is for --cep-engine=ray: "
-                    "give that as well, or drop it"
-                )
-        return
-    if "swap" in values.get("residency", [])[-1:]:
-        raise ValueError(
-            f"{sources['residency']} 'swap': with --cep-engine=ray models stay where they are; "
-            "give each role a device of its own instead, with --cep-ray-pool"
-        )
-    if workers:
-        raise ValueError(
-            "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
         )

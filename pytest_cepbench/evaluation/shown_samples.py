@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import EVEN, Winner
+from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
 from pytest_cepbench.datasets.sample import Dataset, Seed
@@ -50,17 +50,14 @@ def scores_of(evaluated: EvaluatedCase, sample: str) -> tuple[float, float | Non
     """The score of a sample, and that of the baseline (or of the anchor, where that is the
     reference), None where it was not compared; None where the case has no score of it.
     """
-    reference = evaluated.reference
-    if evaluated.measurement.sizes:  # one score of a set
-        return None
-    score = _score(evaluated.paired_scores, sample)
-    compared = reference is not None and sample in evaluated.differences
-    before = _score(reference.scores, sample) if compared and reference is not None else None
+
+    def score_in(scores: Scores) -> float | None:
+        return next((part[sample] for part in scores.values() if sample in part), None)
+
+    reference = evaluated.reference if sample in evaluated.differences else None
+    score = None if evaluated.measurement.sizes else score_in(evaluated.paired_scores)
+    before = None if reference is None else score_in(reference.scores)
     return None if score is None else (score, before)
-
-
-def _score(scores: Scores, sample: str) -> float | None:
-    return next((part[sample] for part in scores.values() if sample in part), None)
 
 
 def keep_seed(source: Seed, digest: str, store: Store) -> None:
@@ -119,7 +116,17 @@ def shown_chains(
         elif whole and stored is not None and sample in known:
             with suppress(CepError):  # the verdict stands without it
                 before = stored.excerpt(case, sample, excerpt.chain.links[0].kind)
-        return chain_shown(sample, scores, excerpt, before, store, whole=whole)
+        return ChainShown(
+            sample=sample,
+            score=scores[0],
+            baseline=scores[1],
+            links=_links(excerpt, store) if whole else [],
+            failure=_failure(excerpt),
+            remark=excerpt.remark,
+            baseline_links=_links(before, store),
+            baseline_failure=_failure(before),
+            first_difference=None if before is None else _first(excerpt.chain, before.chain),
+        )
 
     shown: list[ChainShown] = []
     for sample in list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:MOST_SAMPLES]:
@@ -159,39 +166,11 @@ def _why_missing(name: str, run: ChainRun, reference: Measurement, known: int, s
     )
 
 
-def chain_shown(
-    sample: str,
-    scores: tuple[float, float | None],
-    now: ChainExcerpt | None,
-    before: ChainExcerpt | None,
-    store: Store,
-    *,
-    whole: bool = True,
-) -> ChainShown:
-    """A sample's chain beside the reference's, each as far as it is there.
-
-    scores: now and before.
-    whole: whether the artifacts are shown, or only the scores.
-    Images of the data set are put into the store.
-    """
-    score, baseline = scores
-    first = None
-    if now is not None and before is not None:
-        own, other = now.chain, before.chain
-        if other.failure is None and len(other.links) < len(own.links):
-            own = Chain(own.sample, own.links[: len(other.links)])  # as far as stores have both
-        first = first_difference(own, other)
-    return ChainShown(
-        sample=sample,
-        score=score,
-        baseline=baseline,
-        links=_links(now, store) if whole else [],
-        failure=_failure(now),
-        remark="" if now is None else now.remark,
-        baseline_links=_links(before, store),
-        baseline_failure=_failure(before),
-        first_difference=first,
-    )
+def _first(own: Chain, other: Chain) -> int | None:
+    """The first generation in which two chains differ, as far as stores have both."""
+    if other.failure is None and len(other.links) < len(own.links):
+        own = Chain(own.sample, own.links[: len(other.links)])
+    return first_difference(own, other)
 
 
 def _failure(excerpt: ChainExcerpt | None) -> str | None:
@@ -362,17 +341,14 @@ def _verdicts(excerpt: AnswerExcerpt) -> list[str]:
     return [f"the {other if excerpt.steps else 'new answer'} is missing: no judge was asked"]
 
 
-_FIRST: Mapping[Winner, bool] = {"A": True, "Tie(A)": True, "Tie(B)": False, "B": False}
-"""Whether a verdict is for the answer that was shown first."""
-
-
 def _verdict(verdict: OrderedVerdict, other: str) -> str:
     """A verdict in words. other: the opponent's answer."""
     order = ["new answer", other] if verdict.candidate_first else [other, "new answer"]
-    if isinstance(verdict.winner, Failure):
-        words = f"no verdict ({verdict.winner.kind}: {verdict.winner.detail})"
+    winner = verdict.winner
+    if isinstance(winner, Failure):
+        words = f"no verdict ({winner.kind}: {winner.detail})"
     else:
-        preferred = order[0] if _FIRST[verdict.winner] else order[1]
-        tie = verdict.winner.startswith("Tie")
+        preferred = order[0] if winner in ("A", "Tie(A)") else order[1]
+        tie = winner.startswith("Tie")
         words = f"a tie that leans to the {preferred}" if tie else f"the {preferred} is better"
     return f"{order[0]} shown first: {words}"

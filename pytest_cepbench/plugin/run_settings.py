@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench.errors import CepError, name_errors
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.settings import OPTIONS, RunSettings, check_engine, read_settings
+from pytest_cepbench.evaluation.settings import OPTIONS, RunSettings, read_settings
 from pytest_cepbench.plugin.versions import accepts_new_only
 
 _ENV_LIST_SEPARATOR = ";"
@@ -58,9 +58,12 @@ def settings_of(config: pytest.Config) -> RunSettings:
                 resolve=resolve,
                 listing=any(config.getoption(name, default=False) for name in _LISTINGS),
             )
-        check_engine(values, sources, workers=bool(xdist) or hasattr(config, "workerinput"))
     except ValueError as error:
         raise pytest.UsageError(visible(str(error))) from None
+    if settings.engine == "ray" and (xdist or hasattr(config, "workerinput")):
+        raise pytest.UsageError(
+            "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
+        )
     return settings
 
 

@@ -19,7 +19,7 @@ from pytest_cepbench.evaluation.run_context import (
     identities_of,
     write_message,
 )
-from pytest_cepbench.evaluation.settings import RunSettings, check_engine, read_settings
+from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 
 
 @pytest.fixture
@@ -103,34 +103,6 @@ def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) ->
     with pytest.raises(ValueError, match="from here") as raised:
         read_settings(values, dict.fromkeys(values, "from here"), Path())
     assert message in str(raised.value)
-
-
-ENGINE: dict[str, list[str]] = {"engine": ["ray"]}
-
-
-@pytest.mark.parametrize(
-    ("values", "source", "workers", "message"),
-    [
-        ({"ray-address": ["a:1"]}, "--cep-ray-address", False, "--cep-ray-address 'a:1' is for"),
-        ({"ray-pool": ["encoder:gpus=1"]}, "--cep-ray-pool", True, "'encoder:gpus=1' is for"),
-        (ENGINE | {"residency": ["swap"]}, "ini", False, "ini 'swap': with --cep-engine=ray"),
-        (ENGINE, "ini", True, "drop -n"),
-    ],
-)
-def test_settings_that_an_engine_has_no_use_for_are_refused(
-    values: dict[str, list[str]], source: str, workers: bool, message: str
-) -> None:
-    """A pool without a cluster, and xdist's workers or models in turns with one."""
-    with pytest.raises(ValueError, match="cep-engine=ray") as raised:
-        check_engine(values, dict.fromkeys(values, source), workers=workers)
-    assert message in str(raised.value)
-
-
-def test_the_ini_file_may_name_a_cluster_for_other_runs() -> None:
-    """It is used by the runs that choose the engine; so are workers without it."""
-    values = {"ray-address": ["a:1"], "engine": ["ray", "local"], "residency": ["swap"]}
-    check_engine(values, dict.fromkeys(values, "ini"), workers=True)
-    check_engine({**values, **ENGINE, "residency": ["all"]}, {}, workers=False)
 
 
 def test_settings_are_read_from_texts(tmp_path: Path) -> None:

@@ -109,6 +109,13 @@ def test_an_encoder_that_grew_dull_holds_nothing(gate: Any, rise: float) -> None
     assert reason.startswith(
         f"the baseline of 0.95 can lose {most:g} down to what chance gives now"
     )
+    few = accepted(_at(0.95, n=3, floor=0.21))  # undecided anyway, and fallen to chance
+    fallen = judge(_at(0.22, n=3, sd=0.2, model=OTHER, floor=0.22), few, Policy(alpha=1e-4))
+    assert (fallen.verdict, fallen.reasons) == (Verdict.INCONCLUSIVE, ())
+    near = judge(
+        _at(0.2152, n=3, sd=0.2, model=OTHER), accepted(_at(0.2152, n=3, floor=0.21)), Policy()
+    )
+    assert (near.verdict, near.needed) == (Verdict.INCONCLUSIVE, None)
     seeing = _at(0.95, model=OTHER, floor=0.9)
     assert judge(seeing, before, Policy(gate=gate)).verdict is Verdict.HELD
 

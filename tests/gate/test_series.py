@@ -209,12 +209,14 @@ def test_a_look_with_hardly_any_alpha_is_an_error(tmp_path: Path) -> None:
     assert judge(series, "step-3").look == 3
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "file above"])
 def test_what_is_no_file_is_refused(series: SeriesFile, kind: str, tmp_path: Path) -> None:
     """Without waiting for it, or writing to what it leads to."""
-    series.path.parent.mkdir(parents=True)
+    series.path.parents[kind == "file above"].mkdir(parents=True)
     target = tmp_path / "elsewhere"
-    if kind == "pipe":
+    if kind == "file above":
+        series.path.parent.write_text("")
+    elif kind == "pipe":
         os.mkfifo(series.path)
     elif kind == "folder":
         series.path.mkdir()

@@ -26,6 +26,7 @@ def test_a_plain_sample_has_the_usual_spread(scores: list[float]) -> None:
     assert d.effective_units == pytest.approx(len(scores))
     assert (d.n, d.units, d.degrees) == (len(scores), len(scores), len(scores) - 1)
     assert d.weighted() == pytest.approx(scores)
+    assert sample([scores[0]] * 3).skewness == 0.0
 
 
 @given(st.lists(SCORES, min_size=2, max_size=4))

@@ -147,6 +147,8 @@ def test_without_any_difference_the_rule_of_three_decides() -> None:
     assert chance_to_hold(design.scaled(299), 0.05, 0.01) == 1.0
     assert chance_to_hold(design.scaled(298), 0.05, 0.01) == 0.0
     assert chance_to_fail(design, 0.5, 0.05, 0.01) == 0.0
+    with pytest.raises(ValueError, match=r"no number of units fails a drop of 0\.01"):
+        units_to_fail(Design.plain(1.0, 24), 0.01, 0.05, 0.01)
 
 
 @given(
