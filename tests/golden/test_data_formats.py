@@ -28,7 +28,7 @@ from pytest_cepbench.suites.data import load_data
 from tests.datasets.opening.files import put_answer, put_questions, question, step
 from tests.datasets.replay.files import coded, picture, put, put_table
 from tests.datasets.sources.hub_stub import REPO, write_cache
-from tests.datasets.sources.tables import load, png, suite_of, write_parquet
+from tests.datasets.sources.tables import load, png, suite_of, write_parquet, write_tar
 from tests.golden.frozen import assert_frozen
 
 FOLDER = 'loader = "folder"'
@@ -149,6 +149,13 @@ def _saved(root: Path) -> Path:
     _arrow(root / "held-out" / "data.arrow", table, stream=True)
     _arrow(root / "train" / "cache-1.arrow", table, stream=True)
     return root
+
+
+def _tar(root: Path) -> Path:
+    members: dict[str, bytes] = {}
+    for k in (2, 0, 1):
+        members |= {f"x/{k}.png": png(k), f"x/{k}.txt": b"text %d" % k, f"x/{k}.cls": b"c%d" % k}
+    return write_tar(root / "shard-000.tar", members)
 
 
 def _hub(files: Mapping[str, bytes]) -> str:
@@ -289,6 +296,8 @@ FORMATS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "arrow file": (lambda root: _arrow(root / "t.arrow", pa.table(ROWS), stream=False), NAMED),
     "saved to disk, train": (_saved, f'{FOLDER}\nsplit = "train"'),
     "saved to disk, held-out": (_saved, f'{FOLDER}\nsplit = "held-out"'),
+    "tar": (_tar, FOLDER),
+    "tar, members named": (_tar, f'{FOLDER}\ntext = "txt"\ncategory = "cls"'),
     "hub": (_hub_table, f'{FOLDER}\nconfig = "photos"'),
     "hub, in the location": (lambda root: f"{_hub_table(root)}?config=others", FOLDER),
     "hub, files of a loader": (

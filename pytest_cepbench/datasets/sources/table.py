@@ -1,4 +1,4 @@
-"""Tables in shards, Parquet and Arrow: rows are scanned without images, images read when needed.
+"""Tables in shards, Parquet, Arrow, tar: rows are scanned without images, images read when needed.
 
 Arrow files and streams are mapped into memory. Hugging Face `datasets` reads the same formats and
 is not used (tried with 5.2): `load_dataset` writes all of a set again, images included, before a
@@ -8,6 +8,7 @@ row is read, streaming gives no single row without all before it, and missing sh
 from __future__ import annotations
 
 import json
+import tarfile
 import threading
 from base64 import b64decode
 from bisect import bisect_left
@@ -22,13 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
 from pytest_cepbench.datasets.sources.files import DataFile
+from pytest_cepbench.datasets.sources.tar_shards import open_tar
 from pytest_cepbench.errors import DatasetError, ImageError, UnreadError
 from pytest_cepbench.files import tells_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHARDS = (".parquet", ".arrow")
+SHARDS = (".parquet", ".arrow", ".tar")
 """Suffixes of the files that are read, in the order in which they are preferred."""
 
 _SCANNED, _PICKED = 8192, 16
@@ -46,7 +48,7 @@ def _reading(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except (pa.ArrowException, tarfile.TarError, OSError, ValueError, MemoryError) as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:200]
         failed = isinstance(error, OSError) and error.errno is not None and not tells_of_file(error)
         if failed or isinstance(error, MemoryError):
@@ -76,6 +78,8 @@ class Shard:
         import pyarrow.parquet as pq
 
         with _reading(path):
+            if path.suffix == ".tar":
+                return cls(path, *open_tar(path))
             if path.suffix == ".parquet":
                 # A column is read a MiB at a time, so that a row group is never in memory whole.
                 file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)

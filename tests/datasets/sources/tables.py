@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,16 @@ def write_parquet(path: Path, table: pa.Table, group: int = 4) -> Path:
     """The table in row groups of a few rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, row_group_size=group)
+    return path
+
+
+def write_tar(path: Path, members: Mapping[str, bytes]) -> Path:
+    """A webdataset shard."""
+    with tarfile.open(path, "w") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
     return path
 
 
