@@ -18,10 +18,11 @@ from pytest_cepbench.cli.session import open_store, run_servers
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.evaluation.project_baselines import battle_baselines, verdict_failure_baselines
+from pytest_cepbench.evaluation.project_baselines import battle_baselines, suite_baselines
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
+from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
 from pytest_cepbench.metrics.battles import TiePolicy
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
@@ -174,9 +175,10 @@ def rejudge(arguments: Namespace) -> int:
             )
     judge = describe_role(bound, fixed=True)
     # Of answers against themselves no verdict was needed, so none is missing.
-    for path, failures in verdict_failure_baselines(folder):
-        scores = {name: dict.fromkeys(part, 0.0) for name, part in failures.scores.items()}
-        battles[path] = msgspec.structs.replace(failures, value=0.0, scores=scores)
+    for path, failures in suite_baselines(folder):
+        if failures.identity.get("metric") == VERDICT_FAILURES:
+            scores = {name: dict.fromkeys(part, 0.0) for name, part in failures.scores.items()}
+            battles[path] = msgspec.structs.replace(failures, value=0.0, scores=scores)
     judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
     changed = {
         path: msgspec.structs.replace(baseline, identity=baseline.identity | judged)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, tells_of_file
@@ -20,7 +20,6 @@ from pytest_cepbench.gate.baseline import (
     read_baseline,
 )
 from pytest_cepbench.gate.series import SERIES
-from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
 from pytest_cepbench.suites.judge_cards import JUDGE_CARDS
 
 _CONFIGURATIONS = (
@@ -93,15 +92,6 @@ def battle_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
     return ((path, own) for path, own in suite_baselines(folder) if own.answers)
 
 
-def verdict_failure_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
-    """The same of the share of verdicts that a judge did not give, of suites without scores."""
-    return (
-        (path, own)
-        for path, own in suite_baselines(folder)
-        if own.identity.get("metric") == VERDICT_FAILURES
-    )
-
-
 def suite_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
     """All baselines and anchors in a suite's folder. Raises as `battle_baselines`."""
     for place in (folder, folder / ANCHORS):
@@ -114,8 +104,7 @@ def suite_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
                 yield path, baseline
 
 
-@dataclass(frozen=True)
-class BaselineListing:
+class BaselineListing(NamedTuple):
     """Contents of a folder of baselines.
 
     unused: baselines and anchors of cases that are no more, with their cases.
@@ -123,45 +112,39 @@ class BaselineListing:
     elsewhere: folders of suites that nothing is known of.
     """
 
-    unused: tuple[tuple[Path, CaseKey], ...]
-    left: tuple[str, ...]
-    elsewhere: tuple[str, ...]
+    unused: list[tuple[Path, CaseKey]]
+    left: list[str]
+    elsewhere: list[str]
 
 
 def list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
     """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
-    unused: list[tuple[Path, CaseKey]] = []
-    left: list[str] = []
-    elsewhere = []
+    listing = BaselineListing([], [], [])
     for folder in sorted(root.iterdir()):
         if folder.name not in keys:
             if folder.name in (JUDGE_CARDS, SERIES):  # of no suite
                 continue
             if is_folder(folder) and any(folder.iterdir()):
-                elsewhere.append(folder.name)
+                listing.elsewhere.append(folder.name)
         elif not is_folder(folder):
-            left.append(f"{folder}: {kind_of(folder)}, not a folder")
+            listing.left.append(f"{folder}: {kind_of(folder)}, not a folder")
         else:
-            baselines = {baseline_path(root, key) for key in keys[folder.name]}
-            anchors = {anchor_path(root, key) for key in keys[folder.name]}
-            for path in _entries(folder):
-                if path in baselines | anchors:
+            entries: list[Path] = []
+            places = (baseline_path, anchor_path)
+            known = {place(root, key) for key in keys[folder.name] for place in places}
+            for path in sorted(folder.iterdir()):
+                # Nothing behind a symbolic link.
+                below = path.name == ANCHORS and is_folder(path)
+                entries += sorted(path.iterdir()) if below else [path]
+            for path in entries:
+                if path in known:
                     continue
                 key = case_of_file(path, folder.name)
                 if isinstance(key, str):
-                    left.append(f"{path}: {key}")
+                    listing.left.append(f"{path}: {key}")
                 else:
-                    unused.append((path, key))
-    return BaselineListing(tuple(unused), tuple(left), tuple(elsewhere))
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """Entries of a suite's folder and of that of its anchors; nothing behind a symbolic link."""
-    for path in sorted(folder.iterdir()):
-        if path.name == ANCHORS and is_folder(path):
-            yield from sorted(path.iterdir())
-        else:
-            yield path
+                    listing.unused.append((path, key))
+    return listing
 
 
 def is_folder(path: Path) -> bool:

@@ -13,9 +13,10 @@ import pytest
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
 from pytest_cepbench.errors import StoreError, UnreadError
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.answers import (
     _read,
+    answer_results,
     bundle_bytes,
     get_answers,
     put_answers,
@@ -53,6 +54,16 @@ def test_an_answer_without_one_of_its_images_is_not_there(tmp_path: Path) -> Non
         put_answers(store, [lacking, whole])
         store.artifact_path(lacking.images[1]).unlink()
         assert get_answers(store, [lacking.digest, whole.digest]) == {whole.digest: whole}
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '[["another text",null]]', '[["",null]]'])
+def test_an_answer_that_is_not_what_its_digest_says_is_not_there(tmp_path: Path, text: str) -> None:
+    """A damaged or forged row is no answer."""
+    with Store(tmp_path) as store:
+        answer = _answer(store, None)
+        (stored,) = answer_results(answer, {})
+        store.put([StoredResult(stored.key, text)])
+        assert get_answers(store, [answer.digest]) == {}
 
 
 def test_answers_come_from_a_shared_store(tmp_path: Path) -> None:

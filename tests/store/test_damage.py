@@ -116,6 +116,14 @@ def test_any_damaged_column_is_detected(root: Path, index: Path, damage: str) ->
         assert store.damage[0].startswith(f"result {FIRST[:12]}: ")
 
 
+def test_a_damaged_row_gives_way_to_a_new_result(root: Path, index: Path) -> None:
+    """A result that is stored can be read back, also where an unread damaged one lay."""
+    flip(index, index.read_bytes().index(b"text number 0") + 5)
+    with Store(root) as store:
+        assert store.put([StoredResult(FIRST, "anew")]) == {FIRST: "anew"}
+        assert len(store.damage) == 1
+
+
 def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> None:
     """The index is written anew with every row that can be read; the old one is kept aside."""
     text = index.read_bytes()

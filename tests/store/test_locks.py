@@ -151,7 +151,7 @@ def test_what_was_given_back_is_free_although_a_child_lives(locks: WorkLocks) ->
 
 
 def test_a_full_disk_does_not_take_crashes_back(
-    locks: WorkLocks, monkeypatch: pytest.MonkeyPatch
+    locks: WorkLocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Work over which a process was killed still counts that, when its lock cannot be written."""
 
@@ -161,8 +161,10 @@ def test_a_full_disk_does_not_take_crashes_back(
     die_with(locks, "a", "run")
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", refuse)
-        with pytest.raises(StoreFullError):
-            locks.acquire("a", "run")
+        for name in ("a", "b"):
+            with pytest.raises(StoreFullError):
+                locks.acquire(name, "run")
+    assert [path.stem for path in (tmp_path / "claims").iterdir()] == ["a"]  # no empty file
     lock = locks.acquire("a", "run")
     assert lock is not None
     with lock:

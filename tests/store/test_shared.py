@@ -26,7 +26,9 @@ from pytest_cepbench.errors import (
     StoreVersionError,
 )
 from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult, shared, uploads
+from pytest_cepbench.store.database import ReadonlyStore
 from pytest_cepbench.store.maintenance import inspect
+from pytest_cepbench.store.rows import packed
 from pytest_cepbench.store.shared import (
     AT_ONCE,
     MARKER,
@@ -38,9 +40,11 @@ from pytest_cepbench.store.shared import (
     failure_of,
     most_bytes,
     result_name,
+    to_object,
 )
+from pytest_cepbench.store.uploads import upload
 from tests.store.buckets import BUCKET, SECRET, Server, serving
-from tests.store.filling import contents, fill, key_of, picture, results_of
+from tests.store.filling import contents, database, fill, key_of, picture, results_of
 from tests.store.slow import SlowFileSystem
 from tests.store.strategies import same
 
@@ -126,7 +130,12 @@ def test_a_shared_store_is_only_added_to(tmp_path: Path) -> None:
         store.put([StoredResult("new", "mine")])
         store.get([TEXT])
     assert contents(place) == before
+    for name in ("old", "young"):  # half-written by killed processes; clocks of machines differ
+        (place / "new" / name).write_text("half")
+    os.utime(place / "new" / "old", (1_000_000_000, 1_000_000_000))
     published(tmp_path / "third", place, range(3))
+    assert [path.name for path in (place / "new").iterdir()] == ["young"]
+    (place / "new" / "young").unlink()
     after = contents(place)
     assert {name: after[name] for name in before} == before
     assert after.keys() - before.keys() == {
@@ -266,8 +275,11 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\x93\x01\x02\x03", b"{}", b"\x91" * 100_000, bytes(most_bytes("results/") + 1)],
-    ids=["empty", "short", "json", "deep", "huge"],
+    [
+        *(b"", b"\x93\x01\x02\x03", b"{}", b"\x91" * 100_000, bytes(most_bytes("results/") + 1)),
+        to_object(("k", "text", b"x", "{}", 1.5, b"s")).replace(b"\x96\x01", b"\x96\x02"),
+    ],
+    ids=["empty", "short", "json", "deep", "huge", "another format"],
 )
 def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
     """Nothing that lies under a key is more than bytes until it has proved to be a result."""
@@ -276,7 +288,23 @@ def test_what_is_no_result_is_damaged(tmp_path: Path, data: bytes) -> None:
     with Store(tmp_path / "second", (tmp_path / "lib",)) as store:
         assert store.get([TEXT]) == {}
         (note,) = store.damage
-    assert note.partition(":")[2].strip().startswith(("it cannot be read", "it has 9,437,185 byt"))
+    why = note.partition(":")[2].strip()
+    assert why.startswith(("it cannot be read", "it has 9,437,185 byt", "it has format 2"))
+
+
+def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
+    """The failure names the damage; the rest is uploaded."""
+    fill(tmp_path / "own", range(1))
+    with database(tmp_path / "own") as connection:
+        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (packed(TEXT),))
+    (tmp_path / "lib").mkdir()
+    folder = folder_store(tmp_path / "lib")
+    with ReadonlyStore(tmp_path / "own") as reader:
+        failed = upload(folder, reader.read, tmp_path / "own", [*results_of(range(1))])
+    assert {key: failure.message for key, failure in failed.items()} == {
+        TEXT: "the result is damaged in the local store"
+    }
+    assert len(list((tmp_path / "lib" / "results").rglob("*"))) == 4
 
 
 # -- folders ---------------------------------------------------------------------------------------
