@@ -302,31 +302,33 @@ class Evaluator:
             self.engine.offer(path, case, most)
 
     @property
+    def _cluster(self) -> RayEngine | None:
+        """The cluster, where one was connected."""
+        engine: RayEngine | None = self.opened.get("engine")
+        return engine
+
+    @property
     def cluster_progress(self) -> Progress | None:
         """How far the threads on a cluster are; None where there are none, or they do nothing."""
-        engine: RayEngine | None = self.opened.get("engine")
-        return None if engine is None else engine.progress
+        return None if self._cluster is None else self._cluster.progress
 
     @property
     def infrastructure(self) -> list[str]:
         """What happened to the cluster and was made good, a sentence each."""
-        engine: RayEngine | None = self.opened.get("engine")
-        return [] if engine is None else engine.messages()
+        return [] if self._cluster is None else self._cluster.messages()
 
     def leave_cluster(self) -> None:
         """End the threads and actors of a cluster."""
-        engine: RayEngine | None = self.opened.get("engine")
-        if engine is not None:
-            engine.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
     # -- what was done -----------------------------------------------------------------------------
 
     @property
     def runners(self) -> list[RoleRunner]:
         """The models that were bound so far; none where the store could not be opened."""
-        engine: RayEngine | None = self.opened.get("engine")
         own = list(self.models.runners.values()) if "models" in self.opened else []
-        return own if engine is None else own + engine.runners
+        return own if self._cluster is None else own + self._cluster.runners
 
     @property
     def usage(self) -> UsageTotals:
@@ -336,10 +338,9 @@ class Evaluator:
         seconds, loads = spent.seconds, Counter[str]()
         for role, tally in tallies:
             loads[role] += tally.loads
-        engine: RayEngine | None = self.opened.get("engine")
-        if engine is not None:
+        if self._cluster is not None:
             # Threads that share models on a cluster also wait for them, so they cannot count these.
-            loads, seconds = engine.pools.usage()
+            loads, seconds = self._cluster.pools.usage()
         return UsageTotals(
             loads.total(),
             spent.inputs,

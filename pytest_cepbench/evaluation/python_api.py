@@ -125,31 +125,24 @@ class GateResult:
         raise KeyError(case)
 
     def __str__(self) -> str:
-        """The table of verdicts, and why each failing case fails."""
-        return "\n".join(map(visible, self._lines()))
-
-    def _lines(self) -> Iterator[str]:
-        yield self.headline
+        """The table of verdicts, the run as a whole, and why each failing case fails."""
+        lines = [self.headline]
         if self.cases:
-            yield from map(text_of, summary_table(self.cases))
-            yield from promise_lines(self.cases)
-            yield from (f"warning: {line}" for line in warning_lines(self.cases))
-            yield from (f"refused: {line}" for line in refusal_lines(self.cases))
-            yield from (f"informational: {line}" for line in unmeasured_lines(self.cases))
-        yield from self._notes()
+            lines += [*map(text_of, summary_table(self.cases)), *promise_lines(self.cases)]
+            for kind, own in (
+                ("warning", warning_lines(self.cases)),
+                ("refused", refusal_lines(self.cases)),
+                ("informational", unmeasured_lines(self.cases)),
+            ):
+                lines += [f"{kind}: {line}" for line in own]
+        lines += [f"skipped: {suite}: {reason}" for suite, reason in self.skipped.items()]
+        lines += [f"infrastructure: {line}" for line in self.infrastructure]
+        lines += [*self.unshown, *(f"INCOMPLETE: {problem}" for problem in self.problems)]
+        lines.append(f"verdict: {self.verdict}")
         for result in self.cases:
             if not result.passes:
-                yield ""
-                yield from explain(result).splitlines()
-
-    def _notes(self) -> Iterator[str]:
-        """The run as a whole, below its table."""
-        for suite, reason in self.skipped.items():
-            yield f"skipped: {suite}: {reason}"
-        yield from (f"infrastructure: {line}" for line in self.infrastructure)
-        yield from self.unshown
-        yield from (f"INCOMPLETE: {problem}" for problem in self.problems)
-        yield f"verdict: {self.verdict}"
+                lines += ["", *explain(result).splitlines()]
+        return "\n".join(map(visible, lines))
 
 
 def gate_checkpoint(
@@ -250,31 +243,27 @@ def _texts(value: object) -> list[str]:
 
 def _suite_files(places: Iterable[str | Path]) -> Iterator[Path]:
     """The suite files of what was named. Raises SuiteError where there is none."""
+
+    def is_suite(path: Path) -> bool:
+        """One that cannot be read counts, so that it is reported."""
+        try:
+            return {"name", "metrics"} <= tomllib.loads(read_text(path)).keys()
+        except (OSError, ValueError):
+            return True
+
     for named in map(Path, places):
         place = find_shipped(str(named)) or named
         if not place.is_dir():
             yield place.resolve()
             continue
         folders = sorted({path.parent for path in place.rglob(FILE_NAME)} | {place})
-        files = [
-            file for folder in folders for file in sorted(folder.glob("*.toml")) if _is_suite(file)
-        ]
+        every = (file for folder in folders for file in sorted(folder.glob("*.toml")))
+        files = [file for file in every if file.name == FILE_NAME or is_suite(file)]
         if not files:
             raise SuiteError(
                 f"{place}: no suite file (*.toml) is in this folder, nor a {FILE_NAME} below it"
             )
         yield from (file.resolve() for file in files)
-
-
-def _is_suite(path: Path) -> bool:
-    """Whether a TOML file is a suite's; one that cannot be read counts, so that it is reported."""
-    if path.name == FILE_NAME:
-        return True
-    try:
-        table = tomllib.loads(read_text(path))
-    except (OSError, ValueError):
-        return True
-    return {"name", "metrics"} <= table.keys()
 
 
 def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: bool) -> GateResult:

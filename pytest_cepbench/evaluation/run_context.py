@@ -113,68 +113,48 @@ def write_message(folder: Path, name: str, text: str) -> None:
 
 def identities_of(bound_roles: Iterable[BoundRole]) -> dict[str, str]:
     """Role and spec -> adapter and fingerprint, of each model."""
-    return {_name(bound): _identity(bound) for bound in bound_roles}
+    return {f"{b.role} {b.spec}": f"{b.adapter} {b.fingerprint}" for b in bound_roles}
 
 
-class IdentityAgreement:
-    """The identities on which the processes of a run have to agree, as a worker sees them.
+def check_identity(context: RunContext, known: Mapping[str, str], bound: BoundRole) -> None:
+    """Raise IdentityError where another process of the run bound another model by this name.
 
     The first process that binds a model sets its identity. The controller binds the models that
     were named on the command line before any worker starts, and sends their identities to the
     workers; of the models of suites, the worker that binds one first leaves its identity in the
-    folder of the run.
+    folder of the run. Devices and precisions may differ between processes; files may not.
 
     context: the run, as the worker knows it.
     known: `identities_of` the controller's models.
     """
+    from pytest_cepbench.artifacts import digest_text
 
-    def __init__(self, context: RunContext, known: Mapping[str, str]) -> None:
-        self._context = context
-        self._known = known
-
-    def check(self, bound: BoundRole) -> None:
-        """Raise IdentityError where another process of the run bound another model by this name.
-
-        Devices and precisions may differ between processes; files may not.
-        """
-        from pytest_cepbench.artifacts import digest_text
-
-        name, own = _name(bound), _identity(bound)
-        if name in self._known:
-            first, process = self._known[name], "the controller"
-        else:
+    ((name, own),) = identities_of([bound]).items()
+    if name in known:
+        first, process = known[name], "the controller"
+    else:
+        try:
+            folder = context.make_folder() / "models"
+            folder.mkdir(exist_ok=True)
+            path, fresh = folder / digest_text(name), folder / f".{uuid4().hex}"
+            fresh.write_text(json.dumps([own, f"worker {context.worker}"]), encoding="utf-8")
             try:
-                folder = self._context.make_folder() / "models"
-                folder.mkdir(exist_ok=True)
-                path, fresh = folder / digest_text(name), folder / f".{uuid4().hex}"
-                said = json.dumps([own, f"worker {self._context.worker}"])
-                fresh.write_text(said, encoding="utf-8")
-                try:
-                    os.link(fresh, path)  # whole, and by one process only
-                except FileExistsError:
-                    pass
-                except OSError:  # no links here: two at once may both be first: the ledger finds it
-                    if not path.exists():
-                        fresh.replace(path)
-                fresh.unlink(missing_ok=True)
-                first, process = json.loads(path.read_text(encoding="utf-8"))
-            except OSError as error:
-                folder = self._context.folder
-                raise WriteError(
-                    f"the folder of the run, {folder}, cannot be written: {error}"
-                ) from error
-        if first != own:
-            raise IdentityError(
-                f"the {bound.role} {bound.spec} is {own} for worker {self._context.worker}, and "
-                f"was {first} when {process} bound it: it changed while the run started, and cases "
-                "of two models must not meet in one report. Copy the checkpoint to a folder of its "
-                "own and gate the copy, or gate it when the trainer has finished; then run again"
-            )
-
-
-def _name(bound: BoundRole) -> str:
-    return f"{bound.role} {bound.spec}"
-
-
-def _identity(bound: BoundRole) -> str:
-    return f"{bound.adapter} {bound.fingerprint}"
+                os.link(fresh, path)  # whole, and by one process only
+            except FileExistsError:
+                pass
+            except OSError:  # no links here: two at once may both be first: the ledger finds it
+                if not path.exists():
+                    fresh.replace(path)
+            fresh.unlink(missing_ok=True)
+            first, process = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise WriteError(
+                f"the folder of the run, {context.folder}, cannot be written: {error}"
+            ) from error
+    if first != own:
+        raise IdentityError(
+            f"the {bound.role} {bound.spec} is {own} for worker {context.worker}, and "
+            f"was {first} when {process} bound it: it changed while the run started, and cases "
+            "of two models must not meet in one report. Copy the checkpoint to a folder of its "
+            "own and gate the copy, or gate it when the trainer has finished; then run again"
+        )

@@ -78,7 +78,15 @@ def read_report(path: Path) -> RunReport:
     except OSError as error:
         raise SpecError(f"results {str(path)!r} cannot be read: {error.strerror}") from error
     try:
-        _check_schema(msgspec.json.decode(data, type=_Head).schema, path)
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema != SCHEMA:
+            remedy = "a newer pytest-cepbench, install that one"
+            if schema < SCHEMA:
+                remedy = "an earlier pytest-cepbench, run again with this one"
+            raise SpecError(
+                f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: it was "
+                f"written by {remedy}"
+            )
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SpecError(
@@ -109,19 +117,6 @@ def _is_measured(case: CaseResult) -> bool:
 def key_of(case: CaseResult) -> CaseKey:
     """Which case it is."""
     return CaseKey(case.suite, case.part, case.metric)
-
-
-def _check_schema(schema: int, path: Path) -> None:
-    if schema == SCHEMA:
-        return
-    remedy = (
-        "it was written by a newer pytest-cepbench, install that one"
-        if schema > SCHEMA
-        else "it was written by an earlier pytest-cepbench, run again with this one"
-    )
-    raise SpecError(
-        f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: {remedy}"
-    )
 
 
 # -- whether baselines may be accepted from it -----------------------------------------------------

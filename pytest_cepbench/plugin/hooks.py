@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,7 +86,7 @@ class Run:
         with self._making:
             if self.used_evaluator is None:
                 from pytest_cepbench.evaluation.evaluator import Evaluator
-                from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
+                from pytest_cepbench.evaluation.run_context import RunContext, check_identity
                 from pytest_cepbench.plugin.run_settings import settings_of
 
                 if self.controller is not None:
@@ -100,8 +101,8 @@ class Run:
                         worker=sent["workerid"],
                         unleased=sent.get("cepbench_unleased"),
                     )
-                    agreement = IdentityAgreement(context, sent["cepbench_models"])
-                    self.used_evaluator = Evaluator(context, agreement.check)
+                    agree = partial(check_identity, context, sent["cepbench_models"])
+                    self.used_evaluator = Evaluator(context, agree)
                 self.used_evaluator.say = self._say
         return self.used_evaluator
 

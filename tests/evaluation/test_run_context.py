@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.evaluation.run_context import (
     STOP,
-    IdentityAgreement,
     RunContext,
     StopFlag,
+    check_identity,
     identities_of,
     write_message,
 )
@@ -76,16 +77,16 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
     """By the controller, else by a worker; another model under the same name is refused."""
     known = identities_of([bound("one")])
     assert known == {"describer a": "toy/1 one"}
-    first = IdentityAgreement(context, known)
-    second = IdentityAgreement(replace(context, worker="gw1"), known)
+    first = partial(check_identity, context, known)
+    second = partial(check_identity, replace(context, worker="gw1"), known)
 
-    first.check(bound("one"))
+    first(bound("one"))
     with pytest.raises(IdentityError, match="worker gw1, and was toy/1 one when the controller"):
-        second.check(bound("two"))
-    first.check(bound("three", spec="b"))
-    second.check(bound("three", spec="b"))
+        second(bound("two"))
+    first(bound("three", spec="b"))
+    second(bound("three", spec="b"))
     with pytest.raises(IdentityError, match="toy/1 three when worker gw0 bound it"):
-        second.check(bound("four", spec="b"))
+        second(bound("four", spec="b"))
 
 
 @pytest.mark.parametrize(
