@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from tests.plugin.project import (
-    MODES,
     PHOTOS,
     SLOWLY_BOTH,
     TEST_MODULE,
@@ -143,23 +142,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     return project
 
 
-@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
-def test_alpha_is_divided_among_the_cases(many: ScoredProject, mode: str) -> None:
-    """Fourteen cases have a fourteenth each, and the run the whole; known to every process."""
-    ended = many.run(*MODES[mode], "--cep-alpha=0.07")
-    assert len(ended.cases) == 14
-    assert [case["alpha"] for case in ended.cases.values()] == pytest.approx([0.005] * 14)
-    assert ended.report["alpha"] == 0.07
-    ended.lines.fnmatch_lines(
-        [
-            (
-                "7 % false failures at most per run of checkpoints exchangeable with the baseline, "
-                "over 14 cases"
-            )
-        ]
-    )
-
-
 MORE = "--cep-inconclusive=more"
 
 
@@ -210,22 +192,6 @@ def changed(project: Project, eight: Path) -> Project:
     (photos / "b.png").rename(photos / "z.png")
     project.photos({"new.png": (10, 10, 200)})
     return project
-
-
-def test_other_samples_are_incomparable_and_the_way_out_is_named(changed: Project) -> None:
-    """By default: how many are only here or only there, which, and the option for the rest."""
-    result = changed.run("-vv", "-k", "gc")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert changed.verdicts() == {"overall-gc": "incomparable"}
-    result.stdout.fnmatch_lines(
-        [
-            "  samples: baseline 8 *, now 8 *",
-            (
-                "  samples of images: 2 only in the baseline, 2 only now (a.png, b.png, new.png); "
-                "*=common"
-            ),
-        ]
-    )
 
 
 @SLOWLY_BOTH

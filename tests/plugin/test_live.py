@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains.steps import Progress
-from pytest_cepbench.plugin.terminal.live import forget, progress_line, read_lines
+from pytest_cepbench.plugin.terminal.live import progress_line
 from tests.plugin.scored_project import ScoredProject, scored_suite
 
 SLOW = """\
@@ -110,14 +110,3 @@ def test_a_line_says_how_far_a_case_is() -> None:
     assert line(cost=1.2345).endswith("1 h 2 min left  cost 1.23")
     assert line("", case="\x1b[2J漢").startswith(r"\x1b[2J漢  5/100")
     assert line(case="") == progress_line(None) == ""
-
-
-def test_words_of_workers_are_read_as_they_come(tmp_path: Path) -> None:
-    """By number; that of the dead is left out."""
-    for worker in ("gw10", "gw2", "gw1"):
-        (tmp_path / f"{worker}.progress").write_text(worker)
-    assert read_lines(tmp_path) == ["gw1", "gw2", "gw10"]
-    forget(tmp_path, "gw2")
-    forget(tmp_path, "gw7")
-    assert read_lines(tmp_path) == ["gw1", "gw10"]
-    assert read_lines(tmp_path / "absent") == []

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.terminal.header import short_name
 from tests.plugin.project import Project
 
 # A value for the command line, one for the environment, one for the ini file; each is visible.
@@ -141,16 +140,6 @@ def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) ->
     assert _settings(project.pytester.parseconfig())["data"] == places
 
 
-@pytest.mark.parametrize(("name", "text"), [("MODEL", " "), ("ENCODER", " ; "), ("DATA", ";")])
-def test_a_blank_variable_is_not_set(
-    project: Project, monkeypatch: pytest.MonkeyPatch, name: str, text: str
-) -> None:
-    """So a job can clear what its pipeline sets, as with an empty text."""
-    unset = _settings(project.pytester.parseconfig())
-    monkeypatch.setenv(f"CEPBENCH_{name}", text)
-    assert _settings(project.pytester.parseconfig()) == unset
-
-
 def test_the_header_says_what_is_gated_against_what(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,26 +172,6 @@ def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch)
         ),
     ]
     assert any("miss=0.25&swap=0.125&move=0.5 (" in line for line in accepted.report()["setup"])
-
-
-@pytest.mark.parametrize(
-    ("spec", "short"),
-    [
-        ("shapes:?miss=0.1", "shapes:?miss=0.1"),
-        ("runs/step-8000", "runs/step-8000"),
-        ("reference/checkpoints/describer-step2000", "describer-step2000"),
-        ("reference/checkpoints/clip?dtype=float32", "clip?..."),
-        ("/a/folder/that/ends/with/a/slash/step-2/", "step-2"),
-        (
-            "python:package.of_ours.models:describer?mood=calm",
-            "python:package.of_ours.models:describer?...",
-        ),
-        ("openai:org/model?base_url=http://localhost:8000/v1", "model?..."),
-    ],
-)  # fmt: skip
-def test_short_names_of_specs(spec: str, short: str) -> None:
-    """A short spec is its own name; of a longer one the path's end, and a sign of parameters."""
-    assert short_name(spec) == short
 
 
 OWNER = """\

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.sensitivity import power_remark
-from pytest_cepbench.gate.statistics import Design
-from tests.models.files import VIT, safetensors_bytes, write_checkpoint
 from tests.models.smi import install_smi
 from tests.plugin.project import contents
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
@@ -139,53 +135,6 @@ def test_a_run_does_what_was_planned(accepted: ScoredProject, tmp_path: Path) ->
     done, lines = planned(changed, "-k", "a-gc")
     assert done == 0
     lines.fnmatch_lines(["everything is in the store: no model is loaded"])
-
-
-def test_a_plan_weighs_checkpoints_without_torch(accepted: ScoredProject, tmp_path: Path) -> None:
-    """What their weights take is told from the files; where they would run, from what is here."""
-    project = _fresh(accepted, tmp_path)
-    folder = write_checkpoint(project.path / "vit", VIT)
-    (folder / "model.safetensors").write_bytes(safetensors_bytes(bytes(3 << 20)))
-    (project.path / "conftest.py").write_text(
-        "import sys\n\ndef pytest_unconfigure(config):\n    print('torch' in sys.modules)\n"
-    )
-    cpu = "--encoder=vit?device=cpu&dtype=float32"
-    ended = project.run("--cep-plan", "-q", "-k", "a-gc", cpu)
-    ended.lines.fnmatch_lines(
-        [
-            "encoder vit?device=cpu&dtype=float32 * 0 *120 *4 *cpu *3.0 MiB *unknown",
-            "3 models to load, at least 3.0 MiB of weights",
-            "False",
-        ]
-    )
-
-
-def test_a_run_says_what_its_tolerance_cannot_see(accepted: ScoredProject) -> None:
-    """The calibration is remembered in the run itself: a note where it often leaves undecided."""
-    ended = accepted.run("-k", "overall-gc", "--cep-tolerance=0.003", model(spread=0.02))
-    measured, calibrated = [
-        note for note in ended.cases["overall-gc"]["notes"] if "tolerance" in note
-    ]
-    remark = power_remark(Design.plain(0.02, 120), Policy(tolerance=0.003, alpha=0.05))
-    assert calibrated == f"by this model's own noise, {remark}"
-    assert measured.startswith("with 120 independent samples and a tolerance of 0.003 a checkpoint")
-
-
-def test_looks_are_planned(accepted: ScoredProject) -> None:
-    """With more, and within the budget, as far as they may be needed."""
-    ended = accepted.run("--cep-plan", "-k", "overall", "--cep-inconclusive=more")
-    ended.lines.fnmatch_lines(
-        [
-            "overall GC@1 *  25, 50, 120",
-            "overall s(1) *  25",
-            "overall fail*  120",
-            "suite scored: * in the store, at the first look",
-        ]
-    )
-    short = accepted.run(
-        "--cep-plan", "-k", "overall-gc", "--cep-inconclusive=more", "--cep-budget=40"
-    )
-    short.lines.fnmatch_lines(["overall GC@1 *  25, 40"])
 
 
 @pytest.mark.parametrize("verbosity", ["-v", "-qq"])

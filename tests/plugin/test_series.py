@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.project import contents
 from tests.plugin.scored_project import Ended, ScoredProject, junit_properties, model, scored_suite
 
 CASE = "overall-gc"
@@ -128,21 +127,6 @@ def test_a_run_that_was_killed_has_spent_its_look(project: ScoredProject) -> Non
 def _look(ended: Ended) -> int:
     look: int = ended.cases[CASE]["series"]["look"]
     return look
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["run", "plan", "list"])
-def test_a_damaged_record_stops_the_run_before_it_begins(project: ScoredProject, mode: str) -> None:
-    """One line that says what to do; nothing is measured or written."""
-    path = project.path / "baselines" / "series" / "run-1.jsonl"
-    path.write_text(path.read_text()[:-20])
-    before = contents(project.path / "baselines")
-    more = {"run": [], "plan": ["--cep-plan"], "list": ["--collect-only"]}[mode]
-    ended = project.run(step(0.001, 2), SERIES, *more)
-    assert ended.code == pytest.ExitCode.USAGE_ERROR
-    assert "is cut off. A series goes on only with its whole record" in ended.errors
-    assert "Traceback" not in ended.output + ended.errors
-    assert contents(project.path / "baselines") == before
 
 
 @pytest.mark.parametrize(

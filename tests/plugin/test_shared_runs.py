@@ -10,7 +10,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.store import uploads
-from tests.plugin.project import Project, assert_one_message
+from tests.plugin.project import Project
 from tests.store.buckets import BUCKET, SECRET, Server, serving
 from tests.store.slow import SlowFileSystem
 
@@ -59,20 +59,6 @@ def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> No
     for path in (project.path / "two").rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
     assert SECRET not in json.dumps(project.report())
-
-
-@pytest.mark.slow
-def test_a_place_that_cannot_be_used_ends_the_run_at_once(toy: Project, owner: Server) -> None:
-    """One line before anything is collected."""
-    toy.write("pytest.ini", "[pytest]\ncepbench_publish = s3://no-such-bucket/lib\n")
-    assert_one_message(
-        toy.run_here("--model=shapes:"),
-        "--cep-publish s3://no-such-bucket/lib: there is no such bucket: create it",
-    )
-    assert_one_message(
-        toy.run_here("--model=shapes:", "--cep-shared=s3://a:b@c/d", "--cep-publish="),
-        "--cep-shared s3://c/d: a URL may hold no user, password or query",
-    )
 
 
 def test_a_place_that_fails_on_the_way_is_infrastructure(toy: Project) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, assert_one_message, contents
+from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, assert_one_message
 from tests.special_files import (
     a_folder,
     a_link_to_an_endless_device,
@@ -150,28 +150,3 @@ def test_photos_that_are_no_files(project: Project) -> None:
         ]
     )
     assert not list(project.baselines.rglob("*.toml"))
-
-
-def test_a_baseline_that_is_none(accepted: Project) -> None:
-    """Its case is an error with file, reason and remedy in one line; the others are judged.
-
-    Accepting is the remedy that its error names.
-    """
-    before = contents(accepted.baselines)
-    parts = ("color", "crowded", "existence", "position", "relation", "shape", "size")
-    names = dict(zip(KINDS, parts, strict=True))
-    for make, part in names.items():
-        (path,) = (accepted.baselines / "toy").glob(f"{part}-gc-*")
-        path.unlink()
-        make(path)
-    result = accepted.run_here("-vv", "-k", "gc and not overall")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert accepted.verdicts() == {f"{part}-gc": "error" for part in parts} | {"count-gc": "held"}
-    for make, part in names.items():
-        line = f"  baseline {part}-gc-* cannot be read: {KINDS[make]}*restore it from version *"
-        result.stdout.fnmatch_lines([line])
-    result.stdout.no_fnmatch_line("*Traceback*")
-    for folder in (path for path in accepted.baselines.glob("toy/*") if path.is_dir()):
-        folder.rmdir()
-    assert accepted.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    assert contents(accepted.baselines) == before

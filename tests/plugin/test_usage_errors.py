@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,18 +82,6 @@ def test_a_mistyped_variable_is_said_in_the_header(
         ]
     )
     result.stdout.no_fnmatch_line("*MODEL_CARDS*")
-
-
-def test_the_suite_says_which_role_has_no_model(project: Project) -> None:
-    """A suite that leaves a role open names the option that fills it."""
-    project.suite(PHOTOS.replace('encoder = "python:user_models:encoder"\n', ""))
-    project.photos({"red.png": (200, 0, 0)})
-    result = project.run_here()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(
-        ["*suite 'photos' needs an encoder: give one with --encoder=FOLDER_OR_HUB_ID *"]
-    )
-    result.stdout.no_fnmatch_line("*Traceback*")
 
 
 @pytest.mark.parametrize("where", ["option", "variable", "suite"])
@@ -211,33 +198,6 @@ def trained(project: Project) -> Project:
     project.suite(SHAPES.replace(DESCRIBER, 'describer = "./trained"'))
     (project.path / "trained").mkdir()
     return project
-
-
-def test_a_folder_that_is_not_there_ends_the_collection(trained: Project) -> None:
-    """One message for all cases, which names the suite's file and the folder."""
-    (trained.path / "trained").rmdir()
-    result = trained.run_here()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    lines = [line for line in result.outlines if "is not there" in line]
-    assert len(lines) == 1
-    assert "roles.describer = './trained'" in lines[0]
-    assert repr(str(trained.path / "suite.toml")) in lines[0]
-
-
-def test_libraries_that_are_not_there_end_the_collection(
-    trained: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One message for all cases, with the extra to install; what needs no model goes on as ever."""
-    monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
-    result = trained.run_here()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    lines = [line for line in result.outlines if "pytest-cepbench[models]" in line]
-    assert len(lines) == 1
-    assert lines[0].startswith(
-        "suite 'toy': describer trained: this model needs torch, which is not"
-    )
-    assert trained.run_here("--collect-only").ret == pytest.ExitCode.OK
-    assert trained.run_here("--describer=shapes:").ret == pytest.ExitCode.TESTS_FAILED
 
 
 PROBABILITY = "a probability over 0 and at most 0.5 is expected, such as 0.05"

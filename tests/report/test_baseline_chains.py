@@ -34,27 +34,6 @@ def test_missing_chains_are_said_to_be(accepted: Project) -> None:
     assert paired["chains"][0]["links"] == alone["chains"][0]["links"]
 
 
-def test_a_shared_store_has_the_chains(accepted: Project) -> None:
-    """A machine with a store of its own finds them in one that is only read."""
-    accepted.run_here("-k", "crowded", "--cep-store=other", "--cep-publish=team")
-    shutil.rmtree(accepted.path / ".cepbench" / "store")
-    accepted.run_here(*CROWDED, "--cep-shared=team")
-    case = _case(accepted)
-    assert case["reference_chains"] == ""
-    assert case["median"]["baseline_links"][0] == case["median"]["links"][0]
-
-
-def test_differences_are_those_of_the_verdict(accepted: Project) -> None:
-    """One for each sample; their mean is the case's, the median sample lies in their middle."""
-    accepted.run_here(*CROWDED)
-    case = _case(accepted)
-    differences = sorted(case["differences"].values())
-    assert len(differences) == case["n"]
-    assert abs(sum(differences) / len(differences) - case["difference"]) < 1e-6
-    assert case["differences"][case["median"]["sample"]] == differences[(len(differences) - 1) // 2]
-    assert case["curve_now"]["mean"] == [round(value, 6) for value in case["curve"]]
-
-
 def test_a_named_sample_is_shown_by_all_cases_that_have_it(accepted: Project) -> None:
     """Also where it did not lose, and by a case that holds; a name that none has is told."""
     held = "crowded/0001"

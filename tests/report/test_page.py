@@ -307,14 +307,6 @@ def test_answers_stand_side_by_side() -> None:
     assert "(image)" in _page(told)[0].text  # texts alone where nothing can fail
 
 
-def test_replaced_answers_are_open() -> None:
-    """After acceptance the reader sees old and new answers without a click."""
-    measured = replace(MEASURED, answers={"q1": "d" * 64})
-    page, html = _page(replace(ANSWERED, accepted=True, measured=measured))
-    assert "answers that become the accepted ones" in page.text
-    assert re.search(r"<details[^>]* open [^>]*>\s*<summary>\s*<span class=\"badge accepted", html)
-
-
 # -- images and sounds -----------------------------------------------------------------------------
 
 

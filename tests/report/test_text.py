@@ -12,7 +12,6 @@ from pytest_cepbench.metrics.facts import FactAnswers, Facts, Role, summarize_fa
 from pytest_cepbench.report import (
     CaseResult,
     ChainShown,
-    HopShown,
     LinkShown,
     SeriesShown,
     StepShown,
@@ -26,7 +25,7 @@ from pytest_cepbench.report.case_table import (
     sample_values,
 )
 from pytest_cepbench.report.headline import worst_samples
-from pytest_cepbench.report.number_format import number, p_value, printable, short
+from pytest_cepbench.report.number_format import p_value, printable
 from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import (
     cause_lines,
@@ -78,31 +77,6 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
 
   next: look at the samples in the HTML report; if the change is meant, accept
         it with --snapshot-update"""
-    )
-
-
-def test_a_case_of_little_in_full() -> None:
-    """Without bounds, anchor, attribution and looks nothing is said of them; None is a dash."""
-    little = replace(
-        REGRESSED, verdict="incomparable", baseline=None, difference=None, chains=[], curve=[],
-        reasons=["prompts: 'a' in the baseline, 'b' now", "n: 3\nin two lines"],
-    )  # fmt: skip
-    assert (
-        explain(little)
-        == """\
-incomparable: toy, color, GC@2 (the baseline was made from something else)
-
-  baseline              -
-  now              0.5000   higher is better
-  difference            -
-  tolerance       -0.0100   threshold gate
-  n                     2
-  prompts: 'a' in the baseline, 'b' now
-  n: 3
-  in two lines
-
-  next: run with what the baseline was made from, or accept a new one with
-        --snapshot-update"""
     )
 
 
@@ -243,17 +217,6 @@ def test_a_sample_is_told_in_words() -> None:
     ]
 
 
-def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
-    """Where chains start from images and texts, a hop says whose it is; gains have no share."""
-    hops = [HopShown("image", "describer", 1, -0.5), HopShown("text", "describer", 2, 0.25)]
-    lines = explain(replace(FULL, hops=hops)).splitlines()
-    shown = [line.split() for line in lines if "-first" in line]
-    assert shown == [
-        ["image-first", "describer,", "generation", "1", "-0.5000", "-"],
-        ["text-first", "describer,", "generation", "2", "+0.2500", "-"],
-    ]
-
-
 @pytest.mark.parametrize(
     ("p", "shown"),
     [(None, "-"), (1.0, "1"), (0.21875, "0.22"), (2**-11, "0.00049"), (2**-15, "3.1e-5"),
@@ -262,15 +225,6 @@ def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
 def test_a_p_value_has_two_digits(p: float | None, shown: str) -> None:
     """Down to what the fewest flips can tell."""
     assert p_value(p) == shown
-
-
-def test_numbers_have_four_decimals_and_those_of_sentences_three_digits() -> None:
-    """Signed where a change is meant; nothing known is a dash."""
-    assert [number(0.12345), number(0.5, signed=True), number(None)] == ["0.1235", "+0.5000", "-"]
-    values = (0.123456, -1.0, 123.4, 0.00001234, 0)
-    assert [short(value, signed=True) for value in values] == [
-        "+0.123", "-1.00", "+123", "+1.2e-05", "+0.00",
-    ]  # fmt: skip
 
 
 def test_figures_say_what_they_are() -> None:

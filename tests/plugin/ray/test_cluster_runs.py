@@ -16,10 +16,8 @@ import pytest
 # What a run in this process imports is forgotten after the test, and Ray can be imported only once.
 ray = pytest.importorskip("ray")
 
-from ray.util.placement_group import placement_group  # noqa: E402
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: E402, F401 - see above
-from pytest_cepbench.chains.ray import pools  # noqa: E402
 from pytest_cepbench.store import Store  # noqa: E402
 from tests.plugin.project import REGRESSED, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
@@ -121,67 +119,6 @@ def test_a_node_may_die_on_the_way(
     assert photos.report()["deaths"] == 0
 
 
-@pytest.mark.slow
-def test_a_batch_that_kills_twice_is_given_up(photos: Project, describing: Arguments) -> None:
-    """The case that needs it is an error that says why; the others are judged."""
-    _here(photos, "deadly")
-
-    photos.run_here(MODEL.format("deadly"), *describing)
-
-    verdicts = photos.verdicts()
-    assert {verdicts[f"{name}-gc"] for name in "abc"} == {"held"}
-    assert {verdicts["d-gc"], verdicts["overall-gc"]} == {"error"}
-    reason = next(c["reasons"][0] for c in photos.report()["cases"] if c["part"] == "d")
-    assert reason.startswith(
-        "infrastructure: 2 actors of the describer python:cluster_models:deadly"
-    )
-    lines = photos.report()["infrastructure"]
-    assert sum(int(re.findall(r"lost (\d+) describer actor", line)[0]) for line in lines) == 2
-
-
-def test_a_process_that_is_started_again_plays_no_other_model(
-    photos: Project, describing: Arguments
-) -> None:
-    """Its weights were overwritten meanwhile: it answers nothing, and the report says why."""
-    photos.write("weights", "A")
-
-    photos.run_here(MODEL.format("overwritten"), *describing, "--cep-ray-pool=describer:actors=1")
-
-    reasons = {
-        reason
-        for case in photos.report()["cases"]
-        if case["part"] in ("d", "overall")
-        for reason in case["reasons"]
-    }
-    (reason,) = reasons
-    assert reason.startswith(
-        "infrastructure: no actor of the describer python:cluster_models:overwritten is left, and "
-        "none can be started"
-    )
-    died, refusal = photos.report()["infrastructure"]
-    assert re.match(r"node \S+ lost 1 describer actor in the middle of a batch", died)
-    assert "overwritten: fingerprint weights B on node " in refusal
-    assert "weights A elsewhere" in refusal
-
-
-@pytest.mark.slow
-def test_the_first_failure_may_end_the_run(photos: Project, describing: Arguments) -> None:
-    """Under -x the run does not wait for helpers and actors, and nothing is left of them."""
-    _here(photos, "slow")
-    started = time.monotonic()
-
-    result = photos.run_here("-x", MODEL.format("slow?behaviour=raise"), *describing)
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
-    assert len(photos.report()["cases"]) == 1
-    assert time.monotonic() - started < 90  # seconds, of a busy machine too
-    assert not [
-        thread for thread in threading.enumerate() if thread.name.startswith("cepbench-ray")
-    ]
-    assert not ray.is_initialized()
-
-
 def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
     photos: Project, describing: Arguments
 ) -> None:
@@ -203,25 +140,3 @@ def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
         assert "let no trainer write there meanwhile" in reason
     with Store(photos.path / "far") as store:
         assert len(store) == 0
-
-
-def test_no_run_waits_for_actors_for_ever(
-    photos: Project, two_nodes: TwoNodes, describing: Arguments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where others have taken the cores, the error says so; an earlier connection stays."""
-    monkeypatch.setattr(pools, "PATIENCE", 0.5)
-    ray.init(address=two_nodes.address, log_to_driver=False, logging_level="ERROR")
-    taken = [placement_group([{"CPU": 0.9}]) for _ in range(2)]
-    try:
-        ray.get([actor.ready() for actor in taken])
-        photos.run_here(MODEL.format("slow"), *describing)
-        assert ray.is_initialized()
-    finally:
-        ray.shutdown()
-
-    (reason,) = {reason for case in photos.report()["cases"] for reason in case["reasons"]}
-    assert reason.startswith(
-        "infrastructure: no actor of the describer python:cluster_models:slow "
-    )
-    assert "could be placed within 0 s" in reason
-    assert not (photos.path / "asked").exists()

@@ -119,22 +119,6 @@ def test_a_dead_worker_spares_the_baselines(accepted: Project, how: str) -> None
     assert len(document["cases"]) == 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("args", [["--dist", "loadscope"], ["--max-worker-restart=0"]], ids=str)
-def test_where_it_cannot_be_judged_again(accepted: Project, args: list[str]) -> None:
-    """Schedulers of xdist deal a test once, and a worker may lack a successor: it fails closed."""
-    _dies(accepted, "killed")
-    result = accepted.run("-n", "2", *args)
-    assert result.ret not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    result.stdout.fnmatch_lines(
-        [
-            "infrastructure: worker gw* died *crowded-gc]; not judged again",
-            "INCOMPLETE: *crowded-gc]*",
-        ]
-    )
-    assert accepted.report()["verdict"] == "incomplete"
-
-
 NODEID = "test_a.py::test[0]"
 """The only test of the run."""
 

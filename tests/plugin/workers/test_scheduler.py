@@ -238,15 +238,6 @@ def test_a_worker_goes_on_with_its_models(deal: Deal) -> None:
     assert run.sent[0] == [0, 1, 2, 5]
 
 
-def test_plain_tests_come_last(deal: Deal) -> None:
-    """They need no model, and fill what gaps there are."""
-    run = deal(_unit("plain", 100, ()), _unit("x", 1), _unit("y", 1), workers=1).begin()
-
-    assert run.sent == [[1, 2]]
-    run.done(0, 1)
-    assert run.sent == [[1, 2, 0]]
-
-
 def test_nothing_is_dealt_before_all_have_collected(deal: Deal) -> None:
     """A worker of whom xdist knows nothing yet gets no test, and none is pending or done."""
     run = deal(_unit("x"), _unit("y"))
@@ -302,18 +293,6 @@ def test_a_worker_that_dies_while_others_collect_ends_no_other(deal: Deal) -> No
     run.sched.schedule()
 
     assert run.sent == [[0], [], [1]]
-
-
-def test_a_worker_that_dies_between_tests_had_begun_none(deal: Deal) -> None:
-    """No test is to blame, and all that it held is dealt again."""
-    run = deal(_unit("x"), _unit("y"), _unit("z"), _unit("w")).begin()
-    assert run.sent == [[0, 2], [1, 3]]
-
-    assert run.sched.remove_node(run.nodes[1]) is None
-    run.done(0, 0)
-    assert run.sent[0] == [0, 2, 1]
-    assert run.sched.remove_node(run.nodes[0]) is None
-    assert run.sched.has_pending
 
 
 def test_workers_that_collected_other_tests_are_an_error(deal: Deal) -> None:
