@@ -30,7 +30,6 @@ from pytest_cepbench.plugin.terminal.header import (
     shown_location,
     suite_lines,
 )
-from pytest_cepbench.plugin.versions import verbosity
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
@@ -167,8 +166,7 @@ class Controller:
 
     def pytest_report_header(self) -> list[str]:
         """What is gated against what; the device of each worker."""
-        verbose = verbosity(self.config) > 0
-        lines = [line.full if verbose else line.short for line in self.setup]
+        lines = [line.short for line in self.setup]
         counted = self.config.stash.get(COUNTED, "")
         leases = () if self.leases is None or self.settings.plan else self.leases.lines
         whole = [f"{_OWNER}{line}" for line in (counted, *leases) if line]
@@ -178,23 +176,20 @@ class Controller:
         """A line for each suite that is about to be gated, below that of a cluster's pools."""
         if not self.ledger.expected:
             return []
-        verbose, selected = verbosity(self.config) > 0, set(self.ledger.cases.values())
-        lines = suite_lines(self.settings, self.evaluator(), selected, verbose=verbose)
+        selected = set(self.ledger.cases.values())
+        lines = suite_lines(self.settings, self.evaluator(), selected)
         return self._headed([*filter(None, [self.pools]), *lines])
 
     def _headed(self, lines: Iterable[str]) -> list[str]:
-        """Lines as wide as the terminal, continued below their text.
-
-        With -v words that have no room on a line of their own are left whole.
-        """
+        """Lines as wide as the terminal, continued below their text."""
         lines = [f"{_OWNER}{line}" for line in lines]
         if not lines:  # a plain pytest run, which imports nothing more
             return []
         from pytest_cepbench.plugin.terminal.summary import SummaryOutput
 
         output = SummaryOutput(self.config.pluginmanager.getplugin("terminalreporter"))
-        indent, shortened = " " * len(_OWNER), verbosity(self.config) < 1
-        return [piece for line in lines for piece in output.wrap(line, indent, shortened=shortened)]
+        indent = " " * len(_OWNER)
+        return [piece for line in lines for piece in output.wrap(line, indent, shortened=True)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -457,7 +452,7 @@ class Controller:
             results=tuple(ledger.results),
             problems=tuple(ledger.problems()),
             skipped=dict(ledger.skipped),
-            remarks=tuple(ledger.remarks()),
+            remarks=tuple(ledger.remarks),
             infrastructure=tuple(dict.fromkeys(made_good)),
             usage=(*self.background_usage, *own),
             setup=tuple(line.full for line in self.setup),

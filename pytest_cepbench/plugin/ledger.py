@@ -107,6 +107,7 @@ class Ledger:
     results: the judged cases.
     failures: what else makes the run incomplete.
     repeated: tests that ran again after an error, a sentence each.
+    remarks: on how cases were judged, for the whole run.
     inputs: what processes read by themselves -> its digest -> who read it so.
     collected: ids by their place in the order of collection; all of them under xdist, the cases in
         a single process.
@@ -125,6 +126,7 @@ class Ledger:
     results: list[CaseResult] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     inputs: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     collected: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -235,7 +237,9 @@ class Ledger:
         Workers report in any order. The notes leave the run as complete as it is.
         """
         self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
-        tests = self._tests()
+        tests: dict[str, list[str]] = {}
+        for result in self.results:
+            tests.setdefault(case_of(result), []).append(result.nodeid)
         for place, result in enumerate(self.results):
             case, notes = case_of(result), []
             if len(tests[case]) > 1:
@@ -249,13 +253,9 @@ class Ledger:
 
                 shown = replace(result.shown, notes=[*result.shown.notes, *notes])
                 self.results[place] = replace(result, shown=shown)
-
-    def _tests(self) -> dict[str, list[str]]:
-        """The tests that judged each case."""
-        tests: dict[str, list[str]] = {}
-        for result in self.results:
-            tests.setdefault(case_of(result), []).append(result.nodeid)
-        return tests
+                self.remarks += (
+                    line for n in notes if (line := f"{case}: {n}") not in self.remarks
+                )
 
     def problems(self) -> list[str]:
         """Why the run is incomplete; empty when it is complete."""
@@ -327,16 +327,6 @@ class Ledger:
         return any(
             result.nodeid == nodeid and own in (None, case_of(result)) for result in self.results
         )
-
-    def remarks(self) -> list[str]:
-        """Notes on how cases were judged, for the whole run."""
-        tests = self._tests()
-        kinds = {
-            "judged more than once": [case for case, by in tests.items() if len(by) > 1],
-            "judged, and no test was collected for them": tests.keys() - self.cases.values(),
-        }
-        remarks = [f"{len(of)} cases {kind}: {_names(of)}" for kind, of in kinds.items() if of]
-        return [*remarks, *(f"{nodeid}: {note}" for nodeid, note in self._contradicted.items())]
 
     @property
     def judged(self) -> set[str]:

@@ -21,11 +21,6 @@ def names_in_ini(config: pytest.Config) -> Iterable[str]:
     return names
 
 
-def verbosity(config: pytest.Config) -> int:
-    """How often -v was given, less -q; pytest 8.2 fails where `-p no:terminal` took the option."""
-    return int(config.getoption("verbose", default=0))
-
-
 def colored(word: str, color: str) -> Any:
     """What `pytest_report_teststatus` gives: until pytest 8.2 the short summary shows no colors."""
     known = hasattr(pytest.TestReport, "_get_verbose_word_with_markup")

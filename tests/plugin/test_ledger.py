@@ -94,7 +94,7 @@ def test_what_became_of_earlier_attempts_is_told() -> None:
     contradicted = _ledger("regressed", "held")
     note = "regressed, then held when the test ran again: the first verdict counts"
     assert contradicted.results[0].notes == [note]
-    assert contradicted.remarks() == [f"{NODEID}: {note}"]
+    assert contradicted.remarks == [f"{CASE}: {note}"]
 
 
 def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
@@ -103,7 +103,8 @@ def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
     ledger.expect({NODEID: CASE})
     ledger.note_report(_report(("7.1", _result("regressed")), ("7.1", _result("held"))))
     assert run_verdict(ledger.results, ledger.problems()) == "failed"
-    assert ledger.remarks() == [f"1 cases judged more than once: {CASE}"]
+    ledger.close()
+    assert ledger.remarks == [f"{CASE}: judged more than once: by {NODEID}, {NODEID}"]
 
 
 def test_an_attempt_that_is_announced_again_is_waited_for() -> None:

@@ -140,25 +140,6 @@ def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) ->
     assert _settings(project.pytester.parseconfig())["data"] == places
 
 
-def test_the_header_says_what_is_gated_against_what(
-    toy: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `-v` whole specs and identities, the roles named, and where settings came from."""
-    monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.1")
-    toy.write("pytest.ini", "[pytest]\ncepbench_tolerance = 0.5\n")
-    result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only", "-q", "-q")
-    result.stdout.no_fnmatch_line("cepbench: *")
-    result = toy.run_here("--model=shapes:?miss=0.1", "--collect-only", "-v")
-    result.stdout.fnmatch_lines(
-        [
-            "cepbench: model under test: shapes:?miss=0.1 (*miss=0.1)",
-            "cepbench: generator: shapes:?move=0.1 (*move=0.1)",
-            "cepbench: baselines baselines, store .cepbench/store",
-            "cepbench: generator from CEPBENCH_GENERATOR, tolerance from ini cepbench_tolerance",
-        ]
-    )
-
-
 def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model under test, what it is compared with, a line for each suite; reports have all."""
     monkeypatch.setenv("CEPBENCH_GENERATOR", "shapes:?move=0.0")

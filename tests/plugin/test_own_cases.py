@@ -61,7 +61,7 @@ def test_a_case_that_was_not_judged_is_missed_by_its_name(
     assert accepted.report()["verdict"] == "incomplete"
     result.stdout.fnmatch_lines(
         [
-            "note: 1 cases judged more than once: toy/color/gc",
+            "note: toy/color/gc: judged more than once: by *",
             (
                 "INCOMPLETE: 1 tests judged another case than their own: "
                 "*?crowded-gc? (judged *color/gc)"
@@ -83,7 +83,7 @@ def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     assert accepted.verdicts() == {"color-gc": "held", "count-gc": "held"}
     result.stdout.fnmatch_lines(
-        ["note: 1 cases judged, and no test was collected for them: toy/count/gc"]
+        ["note: toy/count/gc: judged by *, and no test was collected for it"]
     )
     (note,) = accepted.report()["cases"][1]["notes"]
     assert note.endswith("and no test was collected for it")

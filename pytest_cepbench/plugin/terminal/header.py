@@ -1,6 +1,6 @@
 """The header of a run: which model is gated against what, and one line for each suite.
 
-Short names by default; full specs and identities with `-v`, and in every report.
+Short names; every report has full specs and identities.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _DIGITS = 8
 class HeaderLine(NamedTuple):
     """One line of the header.
 
-    full: with whole specs and identities, for `-v` and reports.
-    short: what is printed else; empty where the line is left out.
+    full: with whole specs and identities, for reports.
+    short: what is printed; empty where the line is left out.
     """
 
     full: str
@@ -146,13 +146,13 @@ def _identities(bound: BoundRole | None) -> tuple[str, str]:
 
 
 def suite_lines(
-    settings: RunSettings, evaluator: Evaluator, selected: Collection[str | None], *, verbose: bool
+    settings: RunSettings, evaluator: Evaluator, selected: Collection[str | None]
 ) -> Iterator[str]:
-    """One line for each suite that has selected cases, and one for each name that no suite has.
+    """What the suites with selected cases gate, and a line for each name that no suite has.
 
-    Below the line of a suite is what there is to say of its data, such as the commit that was read.
+    Below is what there is to say of their data, such as the commit that was read.
 
-    selected: names of the cases that were collected. verbose: whether specs are shown whole.
+    selected: names of the cases that were collected.
     """
     loaded_suites = evaluator.suites.loaded
     known = {
@@ -169,28 +169,22 @@ def suite_lines(
         for loaded in loaded_suites
         if any(str(case.key) in selected for case in loaded.cases)
     ]
-    if verbose or len(shown) == 1:
-        for loaded in shown:
-            location, own = shown_path(settings.baselines / loaded.suite.name), loaded.assignments
-            named = str if verbose else short_name
+    gated: dict[str, list[str]] = {}
+    for loaded in shown:
+        own = loaded.assignments
+        model = f"{own.under_test} {short_name(str(own.subject))}"
+        if len(shown) == 1:
             fixed = ", ".join(
-                f"{role} {named(str(assignment.spec))}"
+                f"{role} {short_name(str(assignment.spec))}"
                 for role, assignment in own.roles.items()
                 if role not in own.gated
             )
-            roles = f"{own.under_test} {named(own.subject)}{f' ({fixed})' if fixed else ''}"
-            yield f"suite {loaded.suite.name} gates {roles} against {location}"
-    else:
-        from pytest_cepbench.report.number_format import counted
-
-        gated: dict[str, list[str]] = {}
-        for loaded in shown:
-            own = loaded.assignments
-            model = f"{own.under_test} {short_name(str(own.subject))}"
-            gated.setdefault(model, []).append(loaded.suite.name)
-        for roles, names in gated.items():
-            verb = "gates" if len(names) == 1 else "gate"
-            yield f"{counted(len(names), 'suite')} {verb} {roles}: {', '.join(names)}"
+            location = shown_path(settings.baselines / loaded.suite.name)
+            model += f"{f' ({fixed})' if fixed else ''} against {location}"
+        gated.setdefault(model, []).append(loaded.suite.name)
+    for roles, names in gated.items():
+        verb = "suite {} gates {}" if len(names) == 1 else f"{len(names)} suites gate {{1}}: {{0}}"
+        yield verb.format(", ".join(names), roles)
     yield from dict.fromkeys(note for loaded in shown for note in loaded.dataset.notes)
 
 
