@@ -56,7 +56,6 @@ MUTUAL = {
     ): "scenes are samples, and battles and questions of any data set may be of scenes",
     ("plugin", "plugin.terminal"): "hooks are above the controller, and what they show beside it",
     ("plugin", "plugin.workers"): "as above, of worker processes",
-    ("plugin.workers", "plugin.terminal"): "workers mute the live screen, a plan shows leases",
 }
 """Imports of one folder from another that are left out where circles are looked for -> why the two
 import each other. Every other pair has an order."""

@@ -1,6 +1,11 @@
-"""What is a case among pytest's tests. Standard library and pytest only."""
+"""What is a case among pytest's tests, and where they are looked for. Needs nothing but pytest."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +27,35 @@ def stands_for(item: pytest.Item) -> str:
     params = getattr(getattr(item, "callspec", None), "params", {})
     absent = "cep_case" in params and params["cep_case"] is None
     return str(getattr(item, "stands_for", "nothing" if absent else "case"))
+
+
+def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders that the engineer has pytest look into, and the names of their files.
+
+    Those that a conftest.py ignores are among them.
+    """
+    here = config.invocation_params.dir
+    ignored = {here / path for path in config.getoption("ignore") or ()}
+    globs = [str(here / glob) for glob in config.getoption("ignore_glob") or ()]
+    unentered = ["__pycache__", *config.getini("norecursedirs")]
+    known = set()
+
+    def is_kept(path: Path) -> bool:
+        return path not in ignored and not any(fnmatch(str(path), glob) for glob in globs)
+
+    for place, below, names in os.walk(root, followlinks=True):
+        folder = Path(place)
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in known or "pyvenv.cfg" in names:
+            below.clear()  # a link back, or an environment
+            continue
+        known.add((status.st_dev, status.st_ino))
+        below[:] = sorted(
+            name
+            for name in below
+            if is_kept(folder / name)
+            and not any(
+                fnmatch(name, p) or fnmatch(f"{folder}/{name}", f"*/{p}") for p in unentered
+            )
+        )
+        yield folder, sorted(name for name in names if is_kept(folder / name))

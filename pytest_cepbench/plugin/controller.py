@@ -219,7 +219,7 @@ class Controller:
         Suite files are read before a worker reads them: they are to be those of the run's start.
         """
         from pytest_cepbench.files import MOST_TEXT, read_regular
-        from pytest_cepbench.plugin.empty_suites import walk
+        from pytest_cepbench.plugin.cases import walk
         from pytest_cepbench.plugin.workers.device_leases import concerns, places
 
         self._distributes = True
@@ -452,7 +452,7 @@ class Controller:
             results=tuple(ledger.results),
             problems=tuple(ledger.problems()),
             skipped=dict(ledger.skipped),
-            remarks=tuple(ledger.remarks),
+            remarks=tuple(dict.fromkeys(ledger.remarks)),
             infrastructure=tuple(dict.fromkeys(made_good)),
             usage=(*self.background_usage, *own),
             setup=tuple(line.full for line in self.setup),

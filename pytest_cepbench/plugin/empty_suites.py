@@ -9,7 +9,6 @@ Little is imported until there is such a suite: this looks through every run of 
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Generator, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for
+from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for, walk
 from pytest_cepbench.plugin.hooks import RUN, run_of
 
 _SUITE = "suite.toml"
@@ -233,38 +232,6 @@ class EmptySuites:
                     return
                 if keys >= _KEYS:
                     yield _Wanted(test, suite)
-
-
-def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders that the engineer has pytest look into, and the names of their files.
-
-    Those that a conftest.py ignores are among them.
-    """
-    here = config.invocation_params.dir
-    ignored = {here / path for path in config.getoption("ignore") or ()}
-    globs = [str(here / glob) for glob in config.getoption("ignore_glob") or ()]
-    unentered = ["__pycache__", *config.getini("norecursedirs")]
-    known = set()
-
-    def is_kept(path: Path) -> bool:
-        return path not in ignored and not any(fnmatch(str(path), glob) for glob in globs)
-
-    for place, below, names in os.walk(root, followlinks=True):
-        folder = Path(place)
-        status = folder.stat()
-        if (status.st_dev, status.st_ino) in known or "pyvenv.cfg" in names:
-            below.clear()  # a link back, or an environment
-            continue
-        known.add((status.st_dev, status.st_ino))
-        below[:] = sorted(
-            name
-            for name in below
-            if is_kept(folder / name)
-            and not any(
-                fnmatch(name, p) or fnmatch(f"{folder}/{name}", f"*/{p}") for p in unentered
-            )
-        )
-        yield folder, sorted(name for name in names if is_kept(folder / name))
 
 
 def _suite_of(item: pytest.Item) -> Path:

@@ -253,9 +253,7 @@ class Ledger:
 
                 shown = replace(result.shown, notes=[*result.shown.notes, *notes])
                 self.results[place] = replace(result, shown=shown)
-                self.remarks += (
-                    line for n in notes if (line := f"{case}: {n}") not in self.remarks
-                )
+                self.remarks += [f"{case}: {note}" for note in notes]
 
     def problems(self) -> list[str]:
         """Why the run is incomplete; empty when it is complete."""
