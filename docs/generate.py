@@ -31,7 +31,7 @@ _ADAPTERS = {
     "V": "models.text_model.parameters:ConversationParams",
     "J": "models.text_model.parameters:LocalJudgeParams",
     "X": "models.text_model.parameters:UnifiedParams",
-    "G": "models.pipelines.roles:GeneratorParams",
+    "G": "models.pipelines.pipeline:PipelineParams",
     "P": "models.pipelines.roles:EditorParams",
     "C": "models.sounds.feature_extractor:SoundModelParams",
     "A": "models.sounds.generators:SoundGeneratorParams",

@@ -342,14 +342,35 @@ class CoveredFiles:
         self._check(f"while {what}")
 
     def _check(self, when: str) -> None:
-        expected = self.fingerprint
+        expected, before = self.fingerprint, self._digests
+        cause: Exception | None = None
         try:
-            digest, seen = self._identify_files(self._digests)
+            digest, seen = self._identify_files(before)
+            if digest == expected:
+                self._digests = seen
+                return
+            again = {p for p in before.keys() & seen.keys() if before[p][1] != seen[p][1]}
+            changes = {
+                "written again": again,
+                "new": seen.keys() - before.keys(),
+                "gone": before.keys() - seen.keys(),
+            }
+            what = "; ".join(
+                f"{kind}: {few_of(sorted(map(self._name, paths)))}"
+                for kind, paths in changes.items()
+                if paths
+            )
         except (OSError, CheckpointError) as error:
-            raise IdentityError(self._describe(when, str(error))) from error
-        if digest != expected:
-            raise IdentityError(self._describe(when, self._differences(seen)))
-        self._digests = seen
+            what, cause = str(error), error
+        raise IdentityError(
+            f"{self._place}: the checkpoint changed after it was fingerprinted, {when} "
+            f"({what or 'its configuration is another one'}). {_REMEDY}"
+        ) from cause
+
+    def _name(self, path: Path) -> str:
+        place = Path(self._place)
+        inside = path != place and path.is_relative_to(place)
+        return str(path.relative_to(place)) if inside else path.name
 
     def _identify_files(self, known: _FileDigests) -> tuple[str, _FileDigests]:
         """The digest now, and each file's stamp and digest; known: those of the last time."""
@@ -367,26 +388,3 @@ class CoveredFiles:
             return digest
 
         return self._identify(digest_of), seen
-
-    def _differences(self, seen: _FileDigests) -> str:
-        place, before = Path(self._place), self._digests
-        again = {path for path in before.keys() & seen.keys() if before[path][1] != seen[path][1]}
-        changes = []
-        for kind, paths in (
-            ("written again", again),
-            ("new", seen.keys() - before.keys()),
-            ("gone", before.keys() - seen.keys()),
-        ):
-            inside = {path for path in paths if path != place and path.is_relative_to(place)}
-            names = [
-                str(path.relative_to(place)) if path in inside else path.name for path in paths
-            ]
-            if names:
-                changes.append(f"{kind}: {few_of(sorted(names))}")
-        return "; ".join(changes) or "its configuration is another one"
-
-    def _describe(self, when: str, what: str) -> str:
-        return (
-            f"{self._place}: the checkpoint changed after it was fingerprinted, {when} ({what}). "
-            f"{_REMEDY}"
-        )

@@ -158,9 +158,24 @@ def _chosen(tokens: Sequence[str], devices: Sequence[Device], variable: str) -> 
 
 @cache
 def _nvidia(tool: str | None) -> tuple[Device, ...]:
-    """The devices of nvidia-smi, MIG instances in place of their device."""
+    """The devices of nvidia-smi, MIG instances in place of their device.
+
+    None where it is missing or fails, as without a driver.
+    """
+
+    def ask(*arguments: str) -> list[str]:
+        if tool is None:
+            return []
+        try:
+            done = subprocess.run(  # noqa: S603 # found on PATH, its arguments are ours
+                [tool, *arguments], capture_output=True, text=True, timeout=_PATIENCE, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return []
+        return done.stdout.splitlines()
+
     devices: list[Device] = []
-    for line in _run_tool(tool, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"):
+    for line in ask(f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"):
         values = [value.strip() for value in line.split(",", 4)]
         if len(values) != 5:
             continue
@@ -170,27 +185,13 @@ def _nvidia(tool: str | None) -> tuple[Device, ...]:
             devices.append(Device(uuid, name, sizes[0], sizes[1]))
             continue
         parent = None
-        for listed in _run_tool(tool, "-L"):
+        for listed in ask("-L"):
             if match := _PARENT.match(listed):
                 parent = match["name"] if match["uuid"] == uuid else None
             match = _SLICE.match(listed)
             if match and parent is not None:
                 devices.append(Device(match["uuid"], f"{parent} MIG {match['profile']}"))
     return tuple(devices)
-
-
-def _run_tool(tool: str | None, *arguments: str) -> list[str]:
-    """The output of nvidia-smi; empty where it is missing or fails, as without a driver."""
-    if tool is None:
-        return []
-    command = [tool, *arguments]
-    try:
-        done = subprocess.run(  # noqa: S603 # found on PATH, its arguments are ours
-            command, capture_output=True, text=True, timeout=_PATIENCE, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.splitlines()
 
 
 SPARE = 1.2
@@ -217,20 +218,16 @@ def measure_footprints(specs: Iterable[ModelSpec], device: str = "cuda") -> list
 
     device: what the weights are counted for, cuda or cpu.
     """
+
+    def given(spec: ModelSpec, parameter: str) -> bool:
+        return spec.params.get(parameter, "").lower() not in ("", "none")
+
     return [
-        Footprint(spec.text, weights, _given(spec, "device_map"))
+        Footprint(spec.text, weights, given(spec, "device_map"))
         for spec in specs
-        if device == "cpu"
-        or (
-            spec.params.get("device") != "cpu"
-            and (not _given(spec, "offload") or _given(spec, "device_map"))
-        )
+        if device == "cpu" or (spec.params.get("device") != "cpu" and not given(spec, "offload"))
         if (weights := weights_bytes(spec, device))
     ]
-
-
-def _given(spec: ModelSpec, parameter: str) -> bool:
-    return spec.params.get(parameter, "").lower() not in ("", "none")
 
 
 def needed_memory(models: Sequence[Footprint], *, swap: bool) -> int:

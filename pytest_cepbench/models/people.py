@@ -18,7 +18,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, diges
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, unknown_name
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
-from pytest_cepbench.models.protocols import Battle, Model, Reply, RoleName
+from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
@@ -81,17 +81,13 @@ class HumanJudge:
 
     def _single(self, battle: Battle) -> Winner | Reply:
         # Digests as records name an option of the same parts.
-        question, first, second = (
-            option_digest(
-                [
-                    Part(text=piece)
-                    if isinstance(piece, str)
-                    else Part(image=ImageArtifact.from_pil(piece).digest)
-                    for piece in pieces
-                ]
+        def digest_of(pieces: Sequence[Piece]) -> str:
+            images = [p if isinstance(p, str) else ImageArtifact.from_pil(p) for p in pieces]
+            return option_digest(
+                [Part(text=p) if isinstance(p, str) else Part(image=p.digest) for p in images]
             )
-            for pieces in (battle.question, battle.first, battle.second)
-        )
+
+        question, first, second = map(digest_of, (battle.question, battle.first, battle.second))
         key = (question, first, second)
         turned = key not in self.battles and key not in self.asked
         key = (question, second, first) if turned else key

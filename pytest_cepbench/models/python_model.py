@@ -27,18 +27,18 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import os
-import pkgutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from pytest_cepbench.artifacts import Modality, canonical_json, digest_json, digest_text
-from pytest_cepbench.errors import RoleError, did_you_mean, named_error, public_names, unknown_name
+from pytest_cepbench.errors import RoleError, did_you_mean, named_error, public_names
 from pytest_cepbench.models.binding import (
     SHORT_FINGERPRINT,
     BindContext,
@@ -62,10 +62,33 @@ from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "python/1"
 
-_SEEDED = ("describer", "generator", "judge", "writer", "editor", "interleaver")
-"""Roles whose answers are taken to depend on the seed where the model does not say."""
+_UNSEEDED = ("encoder", "detector", "vqa")
+"""Roles whose answers are taken not to depend on the seed where the model does not say."""
 
 _DIGITS = 16
+
+
+class _Stated(msgspec.Struct):
+    """What a model states of itself, see above."""
+
+    fingerprint: Any = None
+    params: dict[str, Any] = {}
+    seeded: bool | None = None
+    queries: Queries = "free-text"
+    batch_size: Annotated[int, msgspec.Meta(ge=1)] = 8
+    device: str = "cpu"
+    files: Any = ()
+    reads: frozenset[Modality] | None = None
+    makes: Literal["image", "sound"] = "image"
+    what: str | None = None
+
+
+_OF_ROLES = {
+    "queries": {"detector"},
+    "reads": {"describer", "encoder", "generator"},
+    "makes": {"describer", "encoder", "generator"},
+}
+"""Attributes that models of other roles may have with another meaning."""
 
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
@@ -73,12 +96,33 @@ def roles_of(model: object) -> tuple[RoleName, ...]:
     return tuple(name for name, role in ROLES.items() if isinstance(model, role.protocol))
 
 
+def _stated(spec: ModelSpec, model: object) -> _Stated:
+    """The attributes of a model. Raises SpecError for one that is of another kind, or raises."""
+    kind, roles, given = type(model).__name__, {*roles_of(model)}, {}
+    for name in _Stated.__struct_fields__:
+        with _user_code(spec, f"{kind}.{name}"):
+            if roles & _OF_ROLES.get(name, roles) and hasattr(model, name):
+                given[name] = getattr(model, name)
+    try:
+        stated = msgspec.convert(given, _Stated)
+        canonical_json(stated.params)
+    except (TypeError, ValueError) as error:  # ValidationError is one
+        raise spec.error(
+            f"what a {kind} states of itself cannot be: {error}. Its params are built-in types and "
+            "finite numbers"
+        ) from error
+    if stated.reads is None:
+        stated.reads = READS | {"sound"} if isinstance(model, SoundEncoder) else READS
+    return stated
+
+
 def detect(spec: ModelSpec) -> DetectedModel:
     """The roles of a `python:` model, which is made for that. Raises as `make_model`."""
     model = make_model(spec)
-    roles = roles_of(model)
-    unified = is_unified(roles)
-    return DetectedModel(spec.target, roles, "", unified, *_kinds(spec, model))
+    roles, stated = roles_of(model), _stated(spec, model)
+    return DetectedModel(
+        spec.target, roles, "", is_unified(roles), stated.reads or READS, stated.makes
+    )
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -100,27 +144,16 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"{spec.text!r} is a {kind}, which can play {able}; {article} {role} needs "
             f"the method {' and '.join(missing)}"
         )
-    params: dict[str, Any] = {
-        "spec": dict(spec.params),
-        "model": dict(_attribute(spec, model, "params", Mapping, {})),
-    }
+    stated = _stated(spec, model)
+    params: dict[str, Any] = {"spec": dict(spec.params), "model": stated.params}
     if role == "detector":
-        known = get_args(Queries)
-        expected = " or ".join(map(repr, known))
-        params["queries"] = _attribute(
-            spec, model, "queries", str, "free-text", known.__contains__, expected
-        )
+        params["queries"] = stated.queries
     try:
-        canonical_json(params)
-    except (TypeError, ValueError) as error:
-        raise spec.error(f"params must be built-in types and finite numbers ({error})") from error
-    named = _stated(spec, model, "files", ())
-    try:
-        paths = [Path(os.fspath(path)).absolute() for path in named]
+        paths = [Path(os.fspath(path)).absolute() for path in stated.files]
     except TypeError as error:
         raise spec.error(
             f"{kind}.files must be the paths of the files that its fingerprint covers, got "
-            f"{named!r}"
+            f"{stated.files!r}"
         ) from error
     files = None
     if paths:
@@ -131,12 +164,12 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         )
         # From here on they are looked at again; the model's own digest of them is a moment old.
         assert files.fingerprint
-    stated = _stated(spec, model, "fingerprint", None)
-    if not isinstance(stated, str) or not stated:
+    own = stated.fingerprint
+    if not isinstance(own, str) or not own:
         raise spec.error(
-            f"{kind}.fingerprint must be a non-empty text, got {stated!r}. Results "
-            "are stored under it: without one, the stored answers of other weights would be served "
-            "as this model's. Give a digest of the weights and of the code version"
+            f"{kind}.fingerprint must be a non-empty text, got {own!r}. Results are stored under "
+            "it: without one, the stored answers of other weights would be served as this model's. "
+            "Give a digest of the weights and of the code version"
         )
     # The modules that the spec names, that define the factory where that is imported from
     # elsewhere, and that define the model's class. A `functools.partial` names the module of its
@@ -144,52 +177,27 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     module, factory = spec.target.partition(":")[0], _import(spec)
     defining = factory.__module__ if hasattr(factory, "__qualname__") else module
     source = source_of(module, defining, type(model).__module__)
-    reads, makes = _kinds(spec, model)
     return BoundRole(
         role=role,
         spec=spec.text,
-        what=_attribute(spec, model, "what", str, spec.target),
+        what=stated.what or spec.target,
         # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits
         # at all.
-        fingerprint=stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated),
+        fingerprint=own if len(own) <= SHORT_FINGERPRINT else digest_text(own),
         adapter=ADAPTER,
         load=lambda: model,
         params=params,
-        seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
-        resources=Resources(
-            _attribute(spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"),
-            lasting=True,
-            shares=spec.text,
-        ),
+        seeded=role not in _UNSEEDED if stated.seeded is None else stated.seeded,
+        resources=Resources(stated.batch_size, lasting=True, shares=spec.text),
         provenance={
-            "device": _attribute(spec, model, "device", str, "cpu"),
+            "device": stated.device,
             CODE: f"{spec.target} ({source})" if source else spec.target,
         },
         files=files,
-        reads=reads,
-        makes=makes,
+        reads=stated.reads or READS,
+        makes=stated.makes,
         scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )
-
-
-def _kinds(spec: ModelSpec, model: object) -> tuple[frozenset[Modality], Modality]:
-    """The kinds of artifacts that a model reads, and the one that it makes.
-
-    Models of other roles may have attributes of these names that mean something else.
-    """
-    known, roles = get_args(Modality), roles_of(model)
-    if not {"describer", "encoder", "generator"}.intersection(roles):
-        return READS, "image"
-    hears = READS | {"sound"} if isinstance(model, SoundEncoder) else READS
-    exist: Callable[[Any], bool] = lambda kinds: (  # noqa: E731
-        not isinstance(kinds, str) and set(kinds) <= set(known)
-    )
-    words = f"a set of {', '.join(map(repr, known))}"
-    reads = _attribute(spec, model, "reads", Collection, hears, exist, words)
-    made = [kind for kind in known if kind != "text"]
-    words = " or ".join(map(repr, made))
-    makes = _attribute(spec, model, "makes", str, "image", made.__contains__, words)
-    return frozenset(reads), makes
 
 
 @functools.cache
@@ -207,17 +215,6 @@ def make_model(spec: ModelSpec) -> Model:
                 f"{spec.target} is a {type(made).__name__}; expected a factory, or an object with "
                 "the methods of a role"
             )
-        known: list[str] | None = None
-        with suppress(TypeError, ValueError):  # some callables of C have no signature
-            parameters = inspect.signature(made).parameters.values()
-            kinds = inspect.Parameter
-            by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-            if all(parameter.kind is not kinds.VAR_KEYWORD for parameter in parameters):
-                known = [parameter.name for parameter in parameters if parameter.kind in by_name]
-        for name in spec.params:
-            if known is not None and name not in known:
-                what = unknown_name(f"parameter for {spec.target}", name, known)
-                raise spec.error(what)
         with _user_code(spec, "the factory"):
             made = made(**spec.params)
     elif spec.params:
@@ -226,22 +223,20 @@ def make_model(spec: ModelSpec) -> Model:
 
 
 @contextmanager
-def _user_code(
-    spec: ModelSpec, what: str, hint: Callable[[BaseException], str] = lambda _: ""
-) -> Iterator[None]:
+def _user_code(spec: ModelSpec, what: str) -> Iterator[None]:
     """Have whatever the user's code raises explained by its own words, as a SpecError.
 
     A module or a factory may also call `sys.exit()` or `pytest.skip()` ("no GPU"), which are no
     `Exception` and would end the process, or skip a test, without a word of the model.
 
-    what: the code that runs. hint: what to add for an exception.
+    what: the code that runs.
     """
     try:
         yield
     except KeyboardInterrupt:  # of the person at the terminal
         raise
     except BaseException as error:
-        raise spec.error(f"{what} raised {named_error(error)}{hint(error)}") from error
+        raise spec.error(f"{what} raised {named_error(error)}") from error
 
 
 def _import(spec: ModelSpec) -> Any:
@@ -252,17 +247,7 @@ def _import(spec: ModelSpec) -> Any:
     if here not in sys.path:
         # As `python -m` does: the user's module is often next to the tests.
         sys.path.insert(0, here)
-    package, _, name = module_name.rpartition(".")
-
-    def nearest(error: BaseException) -> str:
-        if not isinstance(error, ModuleNotFoundError) or error.name != module_name:
-            return ""
-        beside = pkgutil.iter_modules([str(Path(here, *package.split(".")))])
-        near = did_you_mean(name, [module.name for module in beside])
-        return f".{near}" if near else ""
-
-    what = f"importing {module_name!r} from {here} or the installed packages"
-    with _user_code(spec, what, nearest):
+    with _user_code(spec, f"importing {module_name!r} from {here} or the installed packages"):
         imported = importlib.import_module(module_name)
     for name in attribute.split("."):
         if not hasattr(imported, name):
@@ -273,34 +258,6 @@ def _import(spec: ModelSpec) -> Any:
             )
         imported = getattr(imported, name)
     return imported
-
-
-def _stated(spec: ModelSpec, model: object, name: str, default: object) -> Any:
-    """An attribute of the model. Raises SpecError where it is a property that raises."""
-    with _user_code(spec, f"{type(model).__name__}.{name}"):
-        return getattr(model, name, default)
-
-
-def _attribute(
-    spec: ModelSpec,
-    model: object,
-    name: str,
-    kind: type,
-    default: Any,
-    valid: Callable[[Any], bool] = lambda _: True,
-    expected: str = "",
-) -> Any:
-    """An attribute of the model; SpecError where it is of another kind, or not valid.
-
-    expected: what is valid, for people, where the kind alone does not say it.
-    """
-    value = _stated(spec, model, name, default)
-    fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-    if not fits or not valid(value):
-        must_be = expected if fits else kind.__name__
-        owner = f"{type(model).__name__}.{name}"
-        raise spec.error(f"{owner} must be {must_be}, got {value!r}")
-    return value
 
 
 def source_of(*modules: str) -> str:

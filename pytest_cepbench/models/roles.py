@@ -88,9 +88,8 @@ def _winner(_: Any, __: BoundRole, value: object) -> str:
     """A judge's verdict. Raises ModelError for any other value than the four of `Winner`."""
     if isinstance(value, str) and value in get_args(Winner):
         return value
-    known = ", ".join(map(repr, get_args(Winner)))
     raise ModelError(
-        f"a judge returns one of {known} for each battle, this one returned {value!r:.80}"
+        f"a judge returns one of {get_args(Winner)} for each battle, this one {value!r:.80}"
     )
 
 
@@ -265,29 +264,26 @@ def check_detections(value: object, queries: Sequence[str]) -> Detections | Fail
         kind = type(value).__name__
         raise ModelError(f"a detector returns Detections for each image, this one returned {kind}")
 
-    def plain(item: Any) -> Detection:
-        """With built-in numbers: the store's text has no others."""
-        if not isinstance(item, Detection):
-            raise ModelError(
-                f"Detections hold Detection objects, a detector's held a {type(item).__name__}"
-            )
-        if item.query not in queries:
-            raise ModelError(
-                f"a detector answers the queries word for word, this one answered {item.query!r}; "
-                f"asked were {', '.join(map(repr, queries))}"
-            )
-        mask: Any = item.mask
-        color: Any = item.color
-        if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
-            raise ModelError(
-                "a detection's mask is a Mask and its color a text, where it has them; a detector "
-                f"returned {type(mask).__name__} and {type(color).__name__}"
-            )
-        left, top, right, bottom = map(float, item.box)
-        return Detection(item.query, float(item.score), (left, top, right, bottom), mask, color)
-
+    detections: list[Detection] = []
     try:
-        return Detections.sort(list(map(plain, value.found)))
+        for item in value.found:
+            if not isinstance(item, Detection) or item.query not in queries:
+                raise ModelError(
+                    "Detections hold Detection objects that answer the queries word for word, this "
+                    f"one answered {item!r:.80}; asked were {', '.join(map(repr, queries))}"
+                )
+            mask: Any = item.mask
+            color: Any = item.color
+            if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
+                raise ModelError(
+                    "a detection's mask is a Mask and its color a text, where it has them; a "
+                    f"detector returned {type(mask).__name__} and {type(color).__name__}"
+                )
+            # With built-in numbers: the store's text has no others.
+            left, top, right, bottom = map(float, item.box)
+            box = (left, top, right, bottom)
+            detections.append(Detection(item.query, float(item.score), box, mask, color))
+        return Detections.sort(detections)
     except ValueError as error:
         return Failure("bad-boxes", str(error))
     except TypeError as error:

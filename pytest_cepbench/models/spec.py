@@ -13,6 +13,7 @@ import os
 import types
 import typing
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_plus
@@ -168,23 +169,15 @@ def parse_spec(text: str) -> ModelSpec:
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
     _refuse_keys(body, query)
-    fault = ""
     pairs: list[tuple[str, str]] = []
-    try:
+    with suppress(ValueError):
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
-    except ValueError as error:
-        fault = f"parameters are written ?name=value&name=value ({error})"
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            fault = f"parameter {name!r} is given more than once"
-    if fault and SCHEMES[scheme].served:
+    if len(dict(pairs)) < len(pairs) or (query and not pairs):
+        shown = f"{body}?..." if SCHEMES[scheme].served else text  # one may be a key
         raise SpecError(
-            f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them "
-            "once (they are not shown here, for one may be a key)"
+            f"model spec {shown!r}: parameters are written ?name=value&name=value, each of them "
+            "once"
         )
-    if fault:
-        raise SpecError(f"model spec {text!r}: {fault}")
     return ModelSpec(text, scheme, rest, dict(pairs))
 
 

@@ -22,16 +22,6 @@ UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
 TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}
 
 
-def test_detection_says_what_and_which_roles(tmp_path: Path) -> None:
-    """The header of a run needs the architecture; the choice of the role needs the roles."""
-    detection = detect(parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA))))
-    assert (detection.what, detection.roles) == (
-        "LlavaForConditionalGeneration",
-        ("describer", "writer"),
-    )
-    assert detection.because
-
-
 def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
     """`--model=shapes:` is allowed in each role but the judge's."""
     assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles

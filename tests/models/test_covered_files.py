@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,128 +26,75 @@ OTHER = safetensors_bytes(b"\0\0\0@")
 """Other weights, of the same size."""
 
 
-@dataclass(frozen=True)
-class Named:
-    """A model as a user names it, and a file that a trainer overwrites."""
+NEEDS = (
+    "torch", "transformers", "diffusers", "torchvision", "cleanfid", "sentence_transformers",
+    "httpx2",
+)  # fmt: skip
 
-    spec: str
-    role: RoleName
-    file: Path
-
-
-def _llava(root: Path) -> Named:
-    folder = write_checkpoint(root / "llava", LLAVA)
-    return Named(str(folder), "describer", folder / "model.safetensors")
-
-
-def _shards(root: Path) -> Named:
-    folder = write_checkpoint(root / "llava", LLAVA, "model-00002-of-00002.safetensors")
-    shutil.copy(
-        folder / "model-00002-of-00002.safetensors", folder / "model-00001-of-00002.safetensors"
-    )
-    index = {"weight_map": {"w": "model-00001-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    return Named(str(folder), "describer", folder / "model-00001-of-00002.safetensors")
+KINDS: dict[str, tuple[str, RoleName, str]] = {
+    "describer": ("{root}/llava", "describer", "llava/model.safetensors"),
+    "generator": ("{root}/sd", "generator", "sd/unet/diffusion_pytorch_model.safetensors"),
+    "sentences": ("{root}/sentences", "encoder", "sentences/1_Pooling/config.json"),
+    "unicom": ("unicom:{root}/unicom.safetensors", "encoder", "unicom.safetensors"),
+    "cleanfid": (f"cleanfid:?weights={{root}}/{INCEPTION_NAME}", "encoder", INCEPTION_NAME),
+    "served": (
+        "openai:m?base_url=http://127.0.0.1:9/v1&weights={root}/llava",
+        "describer",
+        "llava/model.safetensors",
+    ),
+}
+"""A model of each kind as a user names it, its role, and a file that a trainer overwrites."""
 
 
-def _pipeline(root: Path) -> Named:
-    folder = write_pipeline(root / "pipeline")
-    return Named(str(folder), "generator", folder / "unet" / "diffusion_pytorch_model.safetensors")
-
-
-def _sentence(root: Path) -> Named:
-    folder = write_checkpoint(root / "sentence", {"model_type": "bert"})
-    kinds = ("Transformer", "Pooling")
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder in which all of them lie."""
+    if not all(map(find_spec, NEEDS)):
+        pytest.skip("needs the extras models and openai")
+    write_checkpoint(tmp_path / "llava", LLAVA)
+    write_pipeline(tmp_path / "sd")
+    sentences = write_checkpoint(tmp_path / "sentences", {"model_type": "bert"})
     modules = [
         {"path": path, "type": f"sentence_transformers.models.{kind}"}
-        for path, kind in zip(("", "1_Pooling"), kinds, strict=True)
+        for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"))
     ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text("{}")
-    return Named(str(folder), "encoder", folder / "1_Pooling" / "config.json")
+    (sentences / "modules.json").write_text(json.dumps(modules))
+    write_checkpoint(sentences / "1_Pooling", {}, None)
+    (tmp_path / "unicom.safetensors").write_bytes(safetensors_bytes())
+    (tmp_path / INCEPTION_NAME).write_bytes(b"a TorchScript file")
+    return tmp_path
 
 
-def _unicom(root: Path) -> Named:
-    file = root / "unicom.safetensors"
-    file.write_bytes(safetensors_bytes())
-    return Named(f"unicom:{file}", "encoder", file)
-
-
-def _cleanfid(root: Path) -> Named:
-    file = root / INCEPTION_NAME
-    file.write_bytes(b"a TorchScript file")
-    return Named(f"cleanfid:?weights={file}", "encoder", file)
-
-
-def _served(root: Path) -> Named:
-    folder = write_checkpoint(root / "served", LLAVA)
-    spec = f"openai:m?base_url=http://127.0.0.1:9/v1&weights={folder}"
-    return Named(spec, "describer", folder / "model.safetensors")
-
-
-WRITERS: dict[str, Callable[[Path], Named]] = {
-    "describer": _llava,
-    "shards": _shards,
-    "generator": _pipeline,
-    "sentence-transformers": _sentence,
-    "unicom": _unicom,
-    "cleanfid": _cleanfid,
-    "served": _served,
-}
-
-_PACKAGES = {
-    "generator": ("torch", "diffusers"),
-    "sentence-transformers": ("torch", "sentence_transformers"),
-    "unicom": ("torch", "torchvision"),
-    "cleanfid": ("torch", "torchvision", "cleanfid"),
-    "served": ("httpx2",),
-}
-
-
-@pytest.fixture(params=WRITERS)
-def named(request: pytest.FixtureRequest, tmp_path: Path) -> Named:
-    """One of each kind of model."""
-    for package in _PACKAGES.get(request.param, ("torch", "transformers")):
-        if find_spec(package) is None:
-            pytest.skip(f"needs {package}")
-    return WRITERS[request.param](tmp_path)
-
-
-def bound(named: Named) -> BoundRole:
+def bound(kind: str, root: Path) -> BoundRole:
     """The model bound, as a run does when it starts."""
-    return bind(parse_spec(named.spec), named.role, CONTEXT, force=True)
+    text, role, _ = KINDS[kind]
+    return bind(parse_spec(text.format(root=root)), role, CONTEXT, force=True)
 
 
-def test_what_is_overwritten_before_it_is_loaded_is_refused(named: Named) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_overwritten_before_it_is_loaded_is_refused(kind: str, root: Path) -> None:
     """One error that names the file, when, and what to do; no library is imported for it."""
-    role = bound(named)
-    content = named.file.read_bytes()
-    named.file.write_bytes(OTHER if OTHER[:-4] == content[:-4] else content + b" ")
+    role, file = bound(kind, root), root / KINDS[kind][2]
+    content = file.read_bytes()
+    file.write_bytes(OTHER if OTHER[:-4] == content[:-4] else content + b" ")
     with pytest.raises(IdentityError) as raised:
         role.load()
     words = str(raised.value)
-    assert (
-        "changed after it was fingerprinted, before the model was loaded "
-        f"(written again: {named.file.name}"
-        in (words.replace("unet/", "").replace("1_Pooling/", ""))
-    )
+    assert "changed after it was fingerprinted, before the model was loaded (written again" in words
+    assert file.name in words
     assert "Copy the checkpoint to a folder of its own" in words
     assert "\n" not in words
 
 
-def test_another_configuration_is_told_though_it_covers_other_files(tmp_path: Path) -> None:
+def test_another_configuration_is_told_though_it_covers_other_files(root: Path) -> None:
     """The index says which folders are read: one that names more of them covers more files."""
-    named = _pipeline(tmp_path)
-    role = bound(named)
-    index = named.file.parents[1] / "model_index.json"
+    role, index = bound("generator", root), root / "sd" / "model_index.json"
     config = json.loads(index.read_text())
     index.write_text(json.dumps(config | {"vae": ["diffusers", "AutoencoderKL"]}))
     with pytest.raises(IdentityError, match="its configuration is another one"):
         role.load()
-    describer = _llava(tmp_path)
-    role = bound(describer)
-    describer.file.with_name("generation_config.json").write_text("{}")
+    role = bound("describer", root)
+    (root / "llava" / "generation_config.json").write_text("{}")
     with pytest.raises(IdentityError, match=r"\(new: generation_config.json\)"):
         role.load()
 

@@ -93,7 +93,7 @@ SCHEMES = {
 REFUSED: dict[tuple[str, str], dict[str, str]] = {
     # -- every checkpoint of transformers: where its parts lie, and how it is divided --------------
     ("describer", "llava"): {
-        "adapters=x,x&weights=1": "one number for each of the 2 adapters, got '1'",
+        "adapters=x,x&weights=1": "one for each of the 2 adapters, got '1'",
         "adapters=x&weights=nan": "finite numbers",
         "weights=1": "weights are those of adapters",
         "adapters=x,": "folders or hub ids with commas",
@@ -237,7 +237,6 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
         "strength=0": "strength must be above 0",
         "strength=1.5": "at most 1",
         "height=32": "height and width go together",
-        "clean_caption=true": "unknown parameter .*clean_caption",
     },
     ("editor", "pix2pix"): {
         "image_guidance_scale=0.5": "image_guidance_scale must be a number from 1"

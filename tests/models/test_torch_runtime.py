@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_cepbench.errors import MissingDependencyError, ModelError
 from pytest_cepbench.models.torch_runtime import (
-    by_kind,
     check_device,
     device_memory,
     has,
@@ -177,32 +174,11 @@ def test_released_memory_goes_back_to_the_device(
     assert gpu["emptied"] == 1
 
 
-@given(st.lists(st.sampled_from(["a", "b", None, 3])))
-def test_results_keep_their_places_and_kinds_their_calls(kinds: list[str | int | None]) -> None:
-    """One call for each kind, with all of it in order."""
-    calls: list[list[int]] = []
-
-    def answer(indices: Sequence[int]) -> list[int]:
-        calls.append(list(indices))
-        return [10 * index for index in indices]
-
-    results = by_kind(kinds, answer)
-
-    assert results == [10 * index for index in range(len(kinds))]
-    assert len(calls) == len(set(kinds))
-    for indices in calls:
-        assert indices == [i for i, kind in enumerate(kinds) if kind == kinds[indices[0]]]
-
-
-def test_a_missing_feature_is_one_line() -> None:
-    """It names the feature, the version found and the one needed."""
+def test_a_setting_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
+    """Wherever it stands: transformers 4 ignores it, and would turn positions as by default."""
     need("a feature", "numpy", "1.26")
     with pytest.raises(MissingDependencyError, match=r"a feature needs numpy >= 99, and \d\S+ is"):
         need("a feature", "numpy", "99")
-
-
-def test_a_setting_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
-    """Wherever it stands: transformers 4 ignores it, and would turn positions as by default."""
     pytest.importorskip("transformers", reason="needs the [models] extra")
     folder = write_checkpoint(tmp_path / "m", {**VIT, "text_config": {"rope_parameters": {}}})
     if has("transformers", "5.0"):

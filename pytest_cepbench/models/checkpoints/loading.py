@@ -22,7 +22,6 @@ from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
-from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
 from pytest_cepbench.models.checkpoints.saved_states import read_state
 from pytest_cepbench.models.devices import free_memory
@@ -37,6 +36,8 @@ from pytest_cepbench.models.torch_runtime import (
 
 if TYPE_CHECKING:
     import torch
+
+_HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
 
 _OWN_SHARDS = "shard-*-model-*.safetensors"
 """The files that transformers' save_pretrained writes where several processes save a model."""
@@ -115,12 +116,24 @@ def from_pretrained(
         # Packed weights are put in their place at once. Their scales are attributes of several
         # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
         options |= {"device_map": {"": plan.device}, "disable_mmap": True}
-    divided = map_options(params, plan.device)
+    if params.device_map is not None:
+        limits = None  # which leaves it to transformers: what is free
+        if plan.device == "cpu" and (memory := free_memory()) is not None:
+            limits = {"cpu": int(_HOST_SHARE * memory)}  # accelerators are not asked for
+        options |= {"device_map": params.device_map, "max_memory": limits}
     with checkpoint.unwrapped() as whole:
-        model, info = _read_model(model_class, whole, {**options, **divided})
-    if divided:
-        _check_division(model, plan.device, f"{checkpoint.path}: {checkpoint.what}")
-    elif "device_map" not in options:
+        model, info = _read_model(model_class, whole, options)
+    # It would work many times slower than anyone expects, and what lies on disk would stay in the
+    # checkpoint's own files, where a trainer may write.
+    outside = {str(place) for place in places(model)} & {"cpu", "disk"} - {plan.device}
+    if params.device_map is not None and outside:
+        where = "on disk" if "disk" in outside else "in host memory"
+        raise DeviceMemoryError(
+            f"{checkpoint.path}: {checkpoint.what} has no room on the devices that this process "
+            f"sees: parts of it would lie {where}. Give it more devices (--cep-devices-per-worker) "
+            "or a smaller dtype"
+        )
+    if "device_map" not in options:
         model = model.to(plan.device)
     answer_by_names(model)
     model = model.eval()
@@ -189,37 +202,6 @@ def _read_model(
         stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_shapes(shard)}
         info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
     return model, info
-
-
-_HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
-
-
-def map_options(params: TransformersParams, device: str) -> dict[str, Any]:
-    """The options of from_pretrained with which transformers divides a model; none without a map.
-
-    device: where it works.
-    """
-    if params.device_map is None:
-        return {}
-    limits = None  # which leaves it to transformers: what is free
-    if device == "cpu" and (memory := free_memory()) is not None:
-        limits = {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
-    return {"device_map": params.device_map, "max_memory": limits}
-
-
-def _check_division(model: Any, device: str, what: str) -> None:
-    """Raise DeviceMemoryError where parts lie in host memory or on disk.
-
-    Such a model works, many times slower than anyone expects, and what lies on disk would stay in
-    the checkpoint's own files, where a trainer may write.
-    """
-    outside = {str(place) for place in places(model)} & {"cpu", "disk"} - {device}
-    if outside:
-        where = "on disk" if "disk" in outside else "in host memory"
-        raise DeviceMemoryError(
-            f"{what} has no room on the devices that this process sees: parts of it would lie "
-            f"{where}. Give it more devices (--cep-devices-per-worker) or a smaller dtype"
-        )
 
 
 def places(model: Any) -> list[Any]:

@@ -72,19 +72,14 @@ class SourceOptions:
             raise ValueError(
                 f"adapters must be folders or hub ids with commas, got {self.adapters!r}"
             )
-        if self.weights is None:
-            return tuple((name, 1.0) for name in names)
-        factors = []
-        for text in self.weights.split(","):
-            try:
-                factors.append(float(text))
-            except ValueError:
-                factors.append(math.nan)
-            if not math.isfinite(factors[-1]):
-                raise ValueError(f"weights must be finite numbers with commas, got {text!r}")
-        if len(factors) != len(names):
+        given = ["1"] * len(names) if self.weights is None else self.weights.split(",")
+        try:
+            factors = [float(text) for text in given]
+        except ValueError:
+            factors = []
+        if len(factors) != len(names) or not all(map(math.isfinite, factors)):
             raise ValueError(
-                f"weights must be one number for each of the {len(names)} adapters, got "
+                f"weights must be finite numbers, one for each of the {len(names)} adapters, got "
                 f"{self.weights!r}"
             )
         return tuple(zip(names, factors, strict=True))

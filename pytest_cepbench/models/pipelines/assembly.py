@@ -150,8 +150,13 @@ def apply_loras(
     names = [f"lora_{number}" for number in range(len(paths))]
     holders: dict[str, None] = {}
     for name, path in zip(names, paths, strict=True):
-        with unwrapped_file(path) as file:
-            components = _load(pipeline, name, file)
+        try:
+            with unwrapped_file(path) as file:
+                components = _load(pipeline, name, file)
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise CheckpointError(
+                f"{path}: diffusers does not take these LoRA weights ({error_line(error)})"
+            ) from error
         holders |= dict.fromkeys(components)
         for component in components if fuse else ():
             if getattr(getattr(pipeline, component), "hf_quantizer", None) is not None:
@@ -175,13 +180,7 @@ def _load(pipeline: Any, name: str, path: Path) -> list[str]:
     modules = {component: getattr(pipeline, component) for component in states}
     for component, state in states.items():
         _check_places(path, component, modules[component], state)
-    try:
-        pipeline.load_lora_weights(str(path), adapter_name=name)
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = error_line(error)
-        raise CheckpointError(
-            f"{path}: diffusers does not take these LoRA weights ({reason})"
-        ) from error
+    pipeline.load_lora_weights(str(path), adapter_name=name)
     for component, state in states.items():
         # In peft's form without the adapter's name and without ".weight".
         loaded = {}
@@ -222,13 +221,7 @@ def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[floa
     # Kohya's scripts number SDXL's blocks as the original code does: diffusers needs their count.
     original = {"unet", "text_encoder_2"} <= set(parts)
     sizes = {"unet_config": pipeline.unet.config} if original else {}
-    try:
-        converted = pipeline.lora_state_dict(str(path), **sizes)
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = error_line(error)
-        raise CheckpointError(
-            f"{path}: diffusers cannot read these LoRA weights ({reason})"
-        ) from error
+    converted = pipeline.lora_state_dict(str(path), **sizes)
     tensors, alphas = converted if isinstance(converted, tuple) else (converted, None)
     stored = [name for name in tensor_shapes(path) if not name.endswith(".alpha")]
     if len(tensors) < len(stored):
@@ -273,17 +266,15 @@ def _check_places(path: Path, component: str, module: Any, state: State) -> None
     """Raise CheckpointError where a tensor's layer is not there or of another shape."""
     layers = dict(module.named_modules())
     for name, tensor in state.items():
-        layer_name, mark, rest = name.rpartition(".lora_A.")
-        if not mark:
-            layer_name, mark, rest = name.rpartition(".lora_B.")
-        layer = layers.get(layer_name if mark else name.partition(".lora_")[0])
+        layer_name, _, matrix = name.rpartition(".lora_")
+        layer = layers.get(layer_name)
         if layer is None:
             fault = "is for a layer that is not there"
-        elif not mark or rest != "weight":
-            continue  # neither of the two matrices
+        elif matrix not in ("A.weight", "B.weight"):
+            continue
         else:
             # The first takes the layer's inputs, the second gives its outputs.
-            side, axis = ("in", 1) if mark == ".lora_A." else ("out", 0)
+            side, axis = ("in", 1) if matrix == "A.weight" else ("out", 0)
             channels = getattr(layer, f"{side}_channels", None)
             size = getattr(layer, f"{side}_features", channels)
             if size is None or tensor.shape[axis] == size:

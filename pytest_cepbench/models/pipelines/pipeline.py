@@ -71,6 +71,7 @@ class PipelineParams(Placement):
         "negative_prompt",
         "max_sequence_length",
         "true_cfg_scale",
+        "use_resolution_binning",
     )
     """Parameters that are handed to the pipeline's call, where it has them."""
 
@@ -89,6 +90,7 @@ class PipelineParams(Placement):
     negative_prompt: str | None = None
     max_sequence_length: int | None = None
     true_cfg_scale: float | None = None
+    use_resolution_binning: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,10 +150,6 @@ _DEFAULTS = {entry.name: entry.default for entry in fields(PipelineParams)}
 P = TypeVar("P", bound=PipelineParams)
 
 
-# Takes no generator in its steps and draws one noise for the whole batch.
-_UNSEEDABLE = "DPMSolverSDEScheduler"
-
-
 def check_pipeline(plan: LoadPlan[P]) -> None:
     """Raise SpecError for parameters that speak of parts or devices that are not there.
 
@@ -194,8 +192,17 @@ def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind:
     import transformers  # noqa: F401 - quiet() reaches only what is imported
 
     spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
-    dtype = to_torch_dtype(plan.dtype)
-    options = _loading_options(plan, dtype)
+    options: dict[str, Any] = {
+        **dtype_option("diffusers", to_torch_dtype(plan.dtype)),
+        "use_safetensors": None if checkpoint.options.allow_pickle else True,
+        "trust_remote_code": checkpoint.options.trust_remote_code,
+    }
+    if checkpoint.options.variant is not None:
+        options["variant"] = checkpoint.options.variant
+    if not params.safety_checker:
+        options["safety_checker"] = None
+        if "requires_safety_checker" in checkpoint.config:
+            options["requires_safety_checker"] = False
     with loading(plan):
         for name in component_names(checkpoint.config):
             if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
@@ -240,23 +247,6 @@ def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind:
     return pipeline
 
 
-def _loading_options(plan: LoadPlan[P], dtype: Any) -> dict[str, Any]:
-    """The options of diffusers' from_pretrained; dtype: torch's."""
-    params = plan.params
-    options: dict[str, Any] = {
-        **dtype_option("diffusers", dtype),
-        "use_safetensors": None if plan.checkpoint.options.allow_pickle else True,
-        "trust_remote_code": plan.checkpoint.options.trust_remote_code,
-    }
-    if plan.checkpoint.options.variant is not None:
-        options["variant"] = plan.checkpoint.options.variant
-    if not params.safety_checker:
-        options["safety_checker"] = None
-        if "requires_safety_checker" in plan.checkpoint.config:
-            options["requires_safety_checker"] = False
-    return options
-
-
 def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kind: str) -> None:
     """Raise RoleError when a pipeline is not called with what the role gives alone, SpecError for a
     parameter that its call does not take.
@@ -270,9 +260,7 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
         if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in supplied
     ]
     if lacking or needed:
-        fault = (
-            f"does not take {', '.join(lacking)}" if lacking else f"also needs {', '.join(needed)}"
-        )
+        fault = f"does not take {', '.join(lacking)}" if lacking else f"needs {', '.join(needed)}"
         raise RoleError(f"{plan.checkpoint.path}: {name} is no {kind} pipeline: its call {fault}")
     accepted = [parameter for parameter in plan.params.CALL if parameter in signature]
     for parameter in plan.params.call:
@@ -284,14 +272,12 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
     """Swap the scheduler where the spec says so. Raises SpecError for one that cannot serve."""
     own = getattr(pipeline, "scheduler", None)
-    name = params.scheduler or type(own).__name__
-    if name == _UNSEEDABLE:
+    name, spacing = params.scheduler or type(own).__name__, params.timestep_spacing
+    if name == "DPMSolverSDEScheduler":  # one noise for the whole batch
         raise spec.error(
-            f"{_UNSEEDABLE} draws noise from a generator of its own, so "
-            "an image would depend on its batch. Give another with scheduler=, such as "
-            "DPMSolverMultistepScheduler"
+            f"{name} draws noise from a generator of its own, so an image would depend on its "
+            "batch. Give another with scheduler=, such as DPMSolverMultistepScheduler"
         )
-    spacing = params.timestep_spacing
     if params.scheduler is None and spacing is None:
         return
     known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
@@ -375,8 +361,6 @@ def _tokenizer_of(part: Any) -> Any:
     return getattr(part, "tokenizer", part)
 
 
-_TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")
-
 _BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
 
 
@@ -392,7 +376,7 @@ def prompt_lengths(
     parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
     asked = call.get("max_sequence_length", parameter.default if parameter else None)
     bounded = []
-    for name in _TOKENIZERS:
+    for name in ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4"):
         if (part := getattr(pipeline, name, None)) is None:
             continue
         tokenizer = _tokenizer_of(part)

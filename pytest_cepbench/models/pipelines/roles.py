@@ -31,36 +31,6 @@ from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import by_kind, quiet
 
 
-@dataclass(frozen=True)
-class GeneratorParams(PipelineParams):
-    """Parameters of a generator's spec, with those of `PipelineParams`.
-
-    use_resolution_binning, clean_caption: as in the pipeline's own documentation; None is its
-        default.
-    """
-
-    CALL: ClassVar[tuple[str, ...]] = (
-        *PipelineParams.CALL,
-        "use_resolution_binning",
-        "clean_caption",
-    )
-
-    use_resolution_binning: bool | None = None
-    clean_caption: bool | None = None
-
-
-_TEXT_TO_IMAGE = frozenset(
-    {
-        "StableDiffusionPipeline",
-        "StableDiffusionXLPipeline",
-        "StableDiffusion3Pipeline",
-        "FluxPipeline",
-    }
-)
-"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for
-it imports every other pipeline."""
-
-
 class DiffusersGenerator(LoadedPipeline):
     """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
 
@@ -80,10 +50,8 @@ class DiffusersGenerator(LoadedPipeline):
             return prompt_lengths(self._pipeline, self._call, texts)
 
 
-def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
-    name = plan.checkpoint.what
-    auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
-    supplied = ("prompt", "generator", "output_type")
+def _load_generator(plan: LoadPlan[PipelineParams]) -> DiffusersGenerator:
+    auto, supplied = "AutoPipelineForText2Image", ("prompt", "generator", "output_type")
     pipeline = load_pipeline(plan, auto, supplied, DiffusersGenerator.kind)
     return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
 
@@ -91,7 +59,7 @@ def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
 GENERATOR = adapter(
     "diffusers-generator/1",
     ("torch", "diffusers", "transformers"),
-    GeneratorParams,
+    PipelineParams,
     _load_generator,
     check=check_pipeline,
 )
@@ -174,15 +142,18 @@ class DiffusersEditor(LoadedPipeline):
         sizes = [self._size(image) for image in images]
         # Images of one size go together; one by one where a call is about one image.
         kinds = [size if self._pairs else (index,) for index, size in enumerate(sizes)]
-        return by_kind(
-            kinds,
-            lambda indices: self._run(
-                [images[i] for i in indices],
-                [texts[i] for i in indices],
-                [seeds[i] for i in indices],
-                sizes[indices[0]],
-            ),
-        )
+
+        def edit_alike(indices: Sequence[int]) -> list[ImageLike | Failure]:
+            call, size, own = self._params.call, sizes[indices[0]], [images[i] for i in indices]
+            if self._takes_size and (self._needs_size or self._params.width is not None):
+                call |= {"width": size[0], "height": size[1]}
+            if self._pairs:
+                resample = Image.Resampling.LANCZOS
+                own = [im if im.size == size else im.resize(size, resample) for im in own]
+            call["image"] = own if self._pairs else own[0]
+            return self.run([texts[i] for i in indices], [seeds[i] for i in indices], call)
+
+        return by_kind(kinds, edit_alike)
 
     def _size(self, image: Image.Image) -> tuple[int, int]:
         """(width, height) of the result, in steps of the pipeline's patches."""
@@ -192,25 +163,6 @@ class DiffusersEditor(LoadedPipeline):
             width, height = params.width, params.height
         step = 2 * getattr(self._pipeline, "vae_scale_factor", 8)
         return max(width // step, 1) * step, max(height // step, 1) * step
-
-    def _run(
-        self,
-        images: Sequence[Image.Image],
-        texts: Sequence[str],
-        seeds: Sequence[int],
-        size: tuple[int, int],
-    ) -> list[ImageLike | Failure]:
-        call = self._params.call
-        if self._takes_size and (self._needs_size or self._params.width is not None):
-            call |= {"width": size[0], "height": size[1]}
-        if self._pairs:
-            call["image"] = [
-                image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
-                for image in images
-            ]
-        else:
-            (call["image"],) = images
-        return self.run(texts, seeds, call)
 
 
 def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:

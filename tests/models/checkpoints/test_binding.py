@@ -16,7 +16,7 @@ from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.parameters import GenerationParams
-from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
+from tests.models.files import LLAVA, VIT, write_checkpoint
 
 
 def bound(
@@ -122,10 +122,3 @@ def test_numbers_count_in_the_precision_they_are_loaded_in(
         q=("I8", [7], 7),
     )
     assert weights_bytes(parse_spec(f"{folder}{query}"), device) == expected
-
-
-def test_a_pipeline_is_the_sum_of_its_parts(tmp_path: Path) -> None:
-    """Weights that loading passes over, such as a single file of all of them, do not count."""
-    folder = write_pipeline(tmp_path / "p")
-    _weights(folder / "all-in-one.safetensors", w=("F32", [1000], 4000))
-    assert weights_bytes(parse_spec(str(folder)), "cpu") == 2 * 4

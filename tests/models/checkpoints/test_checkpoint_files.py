@@ -26,12 +26,6 @@ from tests.models.files import (
 from tests.special_files import DEPTH, DIGITS, a_pointer
 
 
-def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
-    """Configuration alone must not bind."""
-    with pytest.raises(CheckpointError, match="no weights"):
-        inspect(write_checkpoint(tmp_path / "m", LLAVA, None))
-
-
 def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None:
     """Unpickling can run code: refused with the remedy, and accepted once the user says so."""
     folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
@@ -45,7 +39,10 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
 
 def test_another_variant_is_named(tmp_path: Path) -> None:
     """Weights in fp16 files only: the message must say which parameter brings them."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA, "model.fp16.safetensors")
+    folder = write_checkpoint(tmp_path / "m", LLAVA, None)
+    with pytest.raises(CheckpointError, match="no weights"):
+        inspect(folder)
+    write_checkpoint(folder, LLAVA, "model.fp16.safetensors")
     with pytest.raises(CheckpointError, match="variant=fp16"):
         inspect(folder)
     assert inspect(folder, "?variant=fp16").roles == ("describer", "writer")
@@ -108,9 +105,8 @@ def test_a_pointer_of_git_lfs_is_called_one(tmp_path: Path, name: str) -> None:
         ({"weight_map": {"w": "inner/model.safetensors"}}, r"names inner/model\.safetensors"),
         ({"weight_map": {}}, "no weight_map"),
         ({"weight_map": ["model-00001-of-00002.safetensors"]}, "no weight_map"),
-        ({}, "no weight_map"),
     ],
-    ids=["missing", "beside", "below", "empty", "list", "none"],
+    ids=["missing", "beside", "below", "empty", "list"],
 )
 def test_shards_that_are_not_all_beside_their_index(
     tmp_path: Path, index: dict[str, Any], words: str

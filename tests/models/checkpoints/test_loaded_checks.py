@@ -142,32 +142,25 @@ def layer() -> Any:
     return Linear(1, 1)
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "spiece.model"])
-def test_any_vocabulary_will_do(tmp_path: Path, name: str) -> None:
-    """Formats differ by family; a folder without any of them is refused by name."""
-    with pytest.raises(CheckpointError, match="no vocabulary for LlamaTokenizer"):
-        check_vocabulary(tmp_path, "LlamaTokenizer")
-    (tmp_path / name).touch()
-    check_vocabulary(tmp_path, "LlamaTokenizer")
-
-
-@pytest.mark.models
 def test_tokens_that_the_weights_do_not_know_are_refused() -> None:
     """The last row is known, the next one is not; the message names the first token beyond."""
     check_tokens(FOLDER, has(0, 9), knows(10))
+    check_tokens(FOLDER, has(0, 10), knows(10), apart={10})  # as several models' image token
+    assert embedded_tokens(knows(10, added=2)) == 12  # Idefics has a table of added tokens
     with pytest.raises(CheckpointError, match=r"the token '<10>' at 10, and .* know 10 tokens"):
         check_tokens(FOLDER, has(0, 9, 10), knows(10))
     with pytest.raises(CheckpointError, match="'<10>' at 10 and 2 more"):
         check_tokens(FOLDER, has(12, 11, 10), knows(10))
 
 
-@pytest.mark.models
 def test_a_tokenizer_without_its_files_is_refused(tmp_path: Path) -> None:
     """Transformers 5 makes one that makes nothing of any text; 4 says what it lacks."""
     from transformers import AutoTokenizer
 
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    with pytest.raises(CheckpointError, match="no vocabulary for LlamaTokenizer"):
+        check_vocabulary(tmp_path, "LlamaTokenizer")
     (tmp_path / "vocab.json").write_text("{}")
     check_vocabulary(tmp_path, "LlamaTokenizer")
     lacking = r"knows </s>, <s>, <unk> and no other tokens|model_file or model_proto must be"
@@ -175,20 +168,6 @@ def test_a_tokenizer_without_its_files_is_refused(tmp_path: Path) -> None:
         check_tokens(FOLDER, AutoTokenizer.from_pretrained(tmp_path), knows(10))
 
 
-@pytest.mark.models
-def test_tokens_that_are_never_looked_up_may_lie_beyond() -> None:
-    """Several models keep the token of an image outside the table."""
-    check_tokens(FOLDER, has(0, 10), knows(10), apart={10})
-
-
-@pytest.mark.models
-def test_a_table_of_added_tokens_counts() -> None:
-    """Idefics keeps added tokens in a table of their own."""
-    assert embedded_tokens(knows(10, added=2)) == 12
-    check_tokens(FOLDER, has(11), knows(10, added=2))
-
-
-@pytest.mark.models
 @pytest.mark.parametrize("make", [backbone, layer])
 def test_a_model_that_does_not_say_is_not_judged(make: Callable[[], Any]) -> None:
     """It may know any token."""
@@ -196,7 +175,6 @@ def test_a_model_that_does_not_say_is_not_judged(make: Callable[[], Any]) -> Non
     check_tokens(FOLDER, has(10**6), make())
 
 
-@pytest.mark.models
 @pytest.mark.parametrize(
     ("written", "config", "fits"),
     [
@@ -224,7 +202,6 @@ def test_processor_and_model_agree_on_the_images_token(
             check_image_token(FOLDER, processor, model_config)
 
 
-@pytest.mark.models
 def test_media_tokens_are_those_the_configuration_names() -> None:
     """Ids of images, videos and sounds, whatever the family calls them; not sizes or words."""
     from transformers import PretrainedConfig

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import CepError, CheckpointError, SpecError
+from pytest_cepbench.errors import CepError, CheckpointError
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     complete_checkpoint,
@@ -81,18 +81,15 @@ def test_a_replaced_component_is_fingerprinted_as_a_copied_one(base: Path, tmp_p
     copy = Path(shutil.copytree(base, tmp_path / "copy"))
     shutil.rmtree(copy / "unet")
     shutil.copytree(unet, copy / "unet")
-    assert fingerprint_of(f"{base}?unet={unet}") == fingerprint_of(str(copy))
-    assert fingerprint_of(f"{base}?unet={unet}") != fingerprint_of(str(base))
-
-
-def test_a_base_may_lack_the_component_that_is_replaced(base: Path, tmp_path: Path) -> None:
-    """Who trains a UNet need not keep the old one."""
-    unet = write_unet(tmp_path / "run" / "unet")
     whole = fingerprint_of(f"{base}?unet={unet}")
-    shutil.rmtree(base / "unet")
+    assert whole == fingerprint_of(str(copy)) != fingerprint_of(str(base))
+    shutil.rmtree(base / "unet")  # who trains a UNet need not keep the old one
     assert fingerprint_of(f"{base}?unet={unet}") == whole
     with pytest.raises(CheckpointError, match="'unet', and no such folder"):
         checkpoint_of(str(base))
+    (unet / WEIGHTS).write_bytes(safetensors_bytes()[:-2])
+    with pytest.raises(CheckpointError, match="copied only in part"):
+        checkpoint_of(f"{base}?unet={unet}")
 
 
 def test_all_ways_to_name_a_component_are_one_model(base: Path, tmp_path: Path) -> None:
@@ -107,6 +104,9 @@ def test_lora_weights_are_part_of_the_fingerprint(base: Path, lora: Path, tmp_pa
     """Their bytes and their order count, where they lie and the trainer's states do not."""
     plain = fingerprint_of(f"{base}?lora={lora}")
     assert plain == fingerprint_of(f"{lora}?base={base}")
+    checkpoint = checkpoint_of(f"{lora}?base={base}")
+    assert checkpoint.what == "StableDiffusionPipeline"
+    assert str(lora) in checkpoint.remarks[0]
     assert plain == fingerprint_of(f"{base}?lora={lora / 'pytorch_lora_weights.safetensors'}")
     renamed = write_tensors(tmp_path / "kept" / "step-8.safetensors", FORMS["diffusers"])
     assert plain == fingerprint_of(f"{base}?lora={renamed}")
@@ -114,14 +114,6 @@ def test_lora_weights_are_part_of_the_fingerprint(base: Path, lora: Path, tmp_pa
     both = fingerprint_of(f"{base}?lora={lora},{other}")
     assert len({plain, both, fingerprint_of(f"{base}?lora={other},{lora}")}) == 3
     assert plain != fingerprint_of(str(base))
-
-
-def test_a_lora_under_test_plays_the_roles_of_its_base(base: Path, lora: Path) -> None:
-    """`--model=LORA?base=BASE` needs no --cep-role."""
-    checkpoint = inspect_checkpoint(parse_spec(f"{lora}?base={base}"))
-    assert checkpoint.roles == ("generator", "editor")
-    assert checkpoint.what == "StableDiffusionPipeline"
-    assert str(lora) in checkpoint.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +125,7 @@ def test_a_lora_under_test_plays_the_roles_of_its_base(base: Path, lora: Path) -
         ("{run}", r'unet without the rest of a pipeline.*"{run}\?base=PIPELINE"'),
         ("{base}?base={base}", "whole pipeline, which needs no base"),
         ("{base}?config={base}", "config goes with a file of weights"),
+        ("{lora}?base={base}&config={base}", "base is for LoRA weights"),
         ("{base}?unet={base}/nothing", "nothing: not the unet .* no such folder or file"),
         ("{base}?unet={base}/scheduler", "scheduler: not the unet .* no config.json"),
         ("{base}?vae={run}/unet", "unknown component of StableDiffusionPipeline 'vae'"),
@@ -181,20 +174,6 @@ def test_the_average_of_the_weights_is_never_left_out_in_silence(
     assert [line for line in checkpoint.remarks if f"gate it with unet={ema}" in line]
 
 
-def test_a_component_that_is_cut_off_is_refused(base: Path, tmp_path: Path) -> None:
-    """A trainer that is still writing leaves a file shorter than its header says."""
-    unet = write_unet(tmp_path / "unet")
-    (unet / WEIGHTS).write_bytes(safetensors_bytes()[:-2])
-    with pytest.raises(CheckpointError, match="copied only in part"):
-        checkpoint_of(f"{base}?unet={unet}")
-
-
-def test_base_and_config_are_not_given_together(base: Path, lora: Path) -> None:
-    """One is for parts, the other for a whole pipeline in one file."""
-    with pytest.raises(SpecError, match="base is for LoRA weights"):
-        checkpoint_of(f"{lora}?base={base}&config={base}")
-
-
 def test_a_fingerprint_follows_every_file_of_a_component(base: Path, tmp_path: Path) -> None:
     """Configuration and weights of the component's own folder, and not the base's old ones."""
     unet = write_unet(tmp_path / "unet")
@@ -241,14 +220,6 @@ FORMS: dict[str, dict[str, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_convention_is_known(tmp_path: Path, form: str) -> None:
-    """Trainers name tensors in their own way; all of these are whole LoRA layers."""
-    path = write_tensors(tmp_path / "lora.safetensors", FORMS[form])
-    assert is_lora(FORMS[form])
-    assert find_lora_file(tmp_path) == path
-
-
 def test_a_lora_without_tensors_or_cut_off_is_refused(base: Path, tmp_path: Path) -> None:
     """It would change nothing, and the base would pass for the LoRA."""
     path = write_tensors(tmp_path / "lora.safetensors", {})
@@ -285,11 +256,6 @@ def test_which_of_several_files_is_the_users_choice(tmp_path: Path) -> None:
         find_lora_file(tmp_path)
     named = write_tensors(tmp_path / "pytorch_lora_weights.safetensors", FORMS["diffusers"])
     assert find_lora_file(tmp_path) == named
-
-
-def test_a_model_is_no_lora(tmp_path: Path) -> None:
-    """A file with other tensors beside, or with none, is not taken for LoRA weights."""
+    assert all(map(is_lora, FORMS.values()))
     assert not is_lora([])
     assert not is_lora(["unet.conv_in.weight", *FORMS["kohya"]])
-    write_tensors(tmp_path / "model.safetensors", {"conv_in.weight": (4, 4)})
-    assert find_lora_file(tmp_path) is None

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.protocols import Editor, Movable
 from pytest_cepbench.models.torch_runtime import has
 from tests.models.binding import bind_text
@@ -167,14 +166,6 @@ def test_what_decides_is_in_the_key(folders: dict[str, Path]) -> None:
         2,
     )
     assert bound.fingerprint == bind_text(str(folder), "generator").fingerprint
-
-
-def test_a_pipeline_that_takes_no_image_is_no_editor(tmp_path: Path) -> None:
-    """Some text-to-image pipelines have no twin that starts from an image."""
-    folder = tiny.build_pixart(tmp_path / "pixart")
-
-    with pytest.raises(RoleError, match="can be the generator, not the editor"):
-        bind_text(str(folder), "editor")
 
 
 def test_the_library_has_the_pipelines_that_detection_promises() -> None:

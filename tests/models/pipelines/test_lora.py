@@ -156,11 +156,11 @@ def test_dora_is_loaded_whole(base: Path, lora: Path, tmp_path: Path) -> None:
     assert apart(fused, draw(f"{base}?lora={lora}&{DRAW}")) > 1e-4
 
 
-def rename(lora: Path, file: Path, before: str, after: str) -> Path:
-    """The same weights with a piece of all their names replaced."""
+def rename(weights: Path, file: Path, before: str, after: str) -> Path:
+    """The same weights with a piece of all their names replaced, in a file."""
     from safetensors.torch import load_file, save_file
 
-    tensors = load_file(lora / loras.LORA_FILE)
+    tensors = load_file(weights / loras.LORA_FILE if weights.is_dir() else weights)
     save_file({name.replace(before, after): t for name, t in tensors.items()}, file)
     return file
 
@@ -204,18 +204,9 @@ def test_names_of_two_conventions_in_one_file_are_refused(
 ) -> None:
     """Diffusers looks at the first name and drops what is written otherwise."""
     file = rename(lora, tmp_path / "lora.safetensors", "attn1.to_k.lora.down", "attn1.to_k.lora_A")
-    file = rename_in(file, "attn1.to_k.lora.up", "attn1.to_k.lora_B")
+    file = rename(file, file, "attn1.to_k.lora.up", "attn1.to_k.lora_B")
     with pytest.raises(CheckpointError, match=r"left out tensors of the LoRA.*one convention"):
         bind_generator(f"{base}?lora={file}").load()
-
-
-def rename_in(file: Path, before: str, after: str) -> Path:
-    """A file with a piece of its tensors' names replaced, in place."""
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(file)
-    save_file({name.replace(before, after): t for name, t in tensors.items()}, file)
-    return file
 
 
 def test_a_rank_that_its_metadata_denies_is_refused_by_tensor(

@@ -102,10 +102,7 @@ def test_pickled_files_are_read_only_where_that_is_allowed(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "{files}/pipeline.safetensors",
-            r"whole pipeline in one file.*\?config=PIPELINE",
-        ),
+        ("{files}/pipeline.safetensors", r"whole pipeline add \?config=PIPELINE"),
         ("{files}/unet.safetensors", r'of a component write "PIPELINE\?COMPONENT='),
         ("{files}/pipeline.safetensors?config={flux}", "not the weights that the configuration"),
         ("{files}/pipeline.safetensors?config={sdxl}", r"not the weights.*label_emb\.0\.0\.weight"),
@@ -226,15 +223,5 @@ def test_text_encoder_and_autoencoder_can_be_replaced(
     """Components of transformers too, and several at once."""
     base = folders["stable-diffusion"]
     other = tiny.build_stable_diffusion(tmp_path / "other", seed=77)
-    query = f"unet={other}&vae={other / 'vae'}&text_encoder={other / 'text_encoder'}"
+    query = f"unet={other / 'unet'}&vae={other / 'vae'}&text_encoder={other / 'text_encoder'}"
     assert np.array_equal(draw(f"{base}?{query}&{DRAW}"), draw(f"{other}?{DRAW}"))
-
-
-def test_a_component_with_a_tensor_too_few_is_refused_by_name(
-    folders: dict[str, Path], run: Path, tmp_path: Path
-) -> None:
-    """The library would fill it with random numbers."""
-    unet = Path(shutil.copytree(run / "unet", tmp_path / "unet"))
-    tiny.drop_tensor(unet / "diffusion_pytorch_model.safetensors", "conv_out.weight")
-    with pytest.raises(CheckpointError, match=r"random numbers.*conv_out\.weight"):
-        bind_generator(f"{folders['stable-diffusion']}?unet={unet}").load()
