@@ -20,11 +20,11 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from tests.golden.frozen import assert_frozen
 from tests.models.binding import bind_text
-from tests.models.checkpoints.test_adapter_files import write_adapter
 from tests.models.checkpoints.test_pipeline_parts import FORMS, write_base, write_unet
 from tests.models.files import (
     LLAVA,
     STABLE_DIFFUSION,
+    write_adapter,
     write_checkpoint,
     write_pipeline,
     write_tensors,

@@ -69,6 +69,15 @@ def write_checkpoint(
     return folder
 
 
+def write_adapter(folder: Path, base: str | None, **config: Any) -> Path:
+    """A LoRA's folder, as far as inspection looks at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {"peft_type": "LORA", "base_model_name_or_path": base, **config}
+    (folder / "adapter_config.json").write_text(json.dumps(values), encoding="utf-8")
+    (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes())
+    return folder
+
+
 def write_pipeline(folder: Path, index: Mapping[str, Any] = STABLE_DIFFUSION) -> Path:
     """A pipeline's folder with the components of STABLE_DIFFUSION."""
     write_checkpoint(folder, index, None, index="model_index.json")

@@ -124,9 +124,9 @@ def test_a_box_that_is_none_fails_its_image(place: float) -> None:
         (None, "Detections for each image, this one returned NoneType"),
         ([CAT], "this one returned list"),
         # Wrong types are ignored below: users give them.
-        (Detections((("cat", 0.5),)), "held a tuple"),  # type: ignore[arg-type]
+        (Detections((("cat", 0.5),)), "this one answered ..cat', 0.5"),  # type: ignore[arg-type]
         (Detections((Detection("a cat", 0.5, CAT.box),)),
-         "word for word, this one answered 'a cat'"),
+         "word for word, this one answered Detection.query='a cat'"),
         (Detections((Detection("cat", 0.5, CAT.box, [[1]]),)),  # type: ignore[arg-type]
          "returned list and NoneType"),
         (Detections((Detection("cat", 0.5, CAT.box, None, 3),)),  # type: ignore[arg-type]

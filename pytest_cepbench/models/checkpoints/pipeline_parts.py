@@ -285,6 +285,8 @@ def _component_part(name: str, place: str, pipeline: Checkpoint) -> CheckpointPa
                 "a file that ends in .safetensors"
             )
         return _file_part(name, path.resolve(), (name,))
+    if not (path / "config.json").is_file() and (path / name / "config.json").is_file():
+        path = path / name  # the training's folder was given
     if not (path / "config.json").is_file():
         state = "it has no config.json" if path.is_dir() else "there is no such folder or file"
         raise CheckpointError(f"{path}: not the {name} of a pipeline: {state}")

@@ -95,7 +95,7 @@ def test_a_replaced_component_is_fingerprinted_as_a_copied_one(base: Path, tmp_p
 def test_all_ways_to_name_a_component_are_one_model(base: Path, tmp_path: Path) -> None:
     """By its own folder, and the other way around with base."""
     unet = write_unet(tmp_path / "run" / "unet")
-    specs = (f"{base}?unet={unet}", f"{unet.parent}?base={base}")
+    specs = (f"{base}?unet={unet}", f"{base}?unet={unet.parent}", f"{unet.parent}?base={base}")
     assert len({fingerprint_of(spec) for spec in specs}) == 1
     assert {checkpoint_of(spec).roles for spec in specs} == {("generator", "editor")}
 
