@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -210,17 +209,6 @@ def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path:
     assert running is not None
     assert running.name == "c-3"
     assert gate(save(tmp_path / "c-2", 0.1)).outcome is Outcome.ACCEPTED
-
-
-def test_gate_that_cannot_be_started_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """In one line, and the folder is free afterwards."""
-    checkpoint = save(tmp_path / "c-1", 0.1)
-    with pytest.raises(TrainingGateError, match=r"the gate cannot be started: .*nowhere"):
-        rule_gate(python="/nowhere/python")(checkpoint)
-    assert rule_gate()(checkpoint).outcome is Outcome.ACCEPTED
-    shutil.rmtree(tmp_path / "gate/baselines")
-    with pytest.raises(TrainingGateError, match=r"folder cannot be used: .*baselines"):
-        rule_gate()(checkpoint)
 
 
 @pytest.mark.parametrize(("accepted", "intact"), [(False, True), (True, True), (False, False)])

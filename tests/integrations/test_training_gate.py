@@ -102,31 +102,6 @@ def test_the_first_checkpoint_is_held_to_what_the_training_starts_from(
     again.close()
 
 
-def test_checkpoints_that_the_training_saved_are_gated_once(
-    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each step once, though a Trainer asks twice; steps without a checkpoint cost nothing.
-
-    The end of a training of which nothing was gated is no pass, which the log says.
-    """
-    with TrainingGate(rule_gate(), every=500) as gate:
-        assert not gate.step(3, lambda folder: save(folder, 0.1))
-    assert "no checkpoint of it was gated" in caplog.text
-    caplog.clear()
-
-    with TrainingGate(rule_gate()) as gate:
-        assert not gate.begin(0)
-        for step, miss in ((1, 0.3), (1, 0.3), (2, 0.2), (3, 0.2)):
-            assert not gate.step(step)
-            assert not gate.submit(step, save(tmp_path / "latest", miss))
-        assert gate.due(7)
-        assert not gate.step(4)
-
-    assert [verdict.step for verdict in gate.verdicts] == [1, 2, 3]
-    assert gate.stopped is None
-    assert "no checkpoint of it was gated" not in caplog.text
-
-
 def pipes(folder: Path, *names: str) -> list[Path]:
     """Named pipes, at which `rule_gate` waits until something is written into them."""
     paths = [folder / name for name in names]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import unescape
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -14,30 +12,19 @@ from pytest_cepbench.datasets.shapes import Degradation
 from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber, ShapesGenerator
 from tests.models.api.fake_server import (
     Answer,
-    FakeServer,
     Seen,
     chat_answer,
     drawn,
-    fault,
     serving,
 )
-from tests.plugin.project import PHOTOS, SHAPES, Project, contents
+from tests.plugin.project import PHOTOS, SHAPES, Project
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
 pytest.importorskip("httpx2").AsyncClient()
 
-KEY = "sk-proj-0123456789/abcdef"
-
-ECHOES = [KEY, quote(KEY, safe="")]
-"""How the server repeats the key."""
 
 SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
-
-WAIT = "revision=1&max_retry_wait=0.01"
-"""Parameters of a spec with which a request is repeated at once."""
-
-PRICES = "price_in=2&price_out=10"
 
 
 def _play(seen: Seen) -> Answer:
@@ -48,65 +35,6 @@ def _play(seen: Seen) -> Answer:
         )
         return drawn(Image.fromarray(np.asarray(pixels)))
     return chat_answer(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
-
-
-@pytest.fixture
-def shapes_server() -> Iterator[FakeServer]:
-    """A provider of the world's models, whose first answers are faults that hold the key."""
-    with serving() as server:
-        echo = f"no worker for {', '.join(ECHOES)}"
-        server.in_turn(fault(500, echo), fault(429, echo, retry_after_ms="10"), _play)
-        yield server
-
-
-@pytest.mark.slow
-def test_models_behind_a_server_are_gated_like_others(
-    project: Project,
-    shapes_server: FakeServer,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """The numbers of the models themselves, usage and cost in the report, the key nowhere.
-
-    What is in the store needs neither the server nor the key again.
-    """
-    for role in ("describer", "generator", "encoder"):
-        monkeypatch.delenv(f"CEPBENCH_{role.upper()}", raising=False)
-    project.suite(SHAPES)
-    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    local = [case["value"] for case in project.report()["cases"]]
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("OPENAI_BASE_URL", shapes_server.url)
-    models = (
-        f"--model=openai:eye?{WAIT}&{PRICES}",
-        f"--generator=openai:hand?{WAIT}&price_image=0.5",
-    )
-    loud = ("--junitxml=junit.xml", "--showlocals", "-rA", "-vv", "-o", "log_level=DEBUG")
-
-    result = project.run("-n", "2", "--snapshot-update", *models, *loud)
-
-    assert result.ret == pytest.ExitCode.OK
-    report = project.report()
-    assert [case["value"] for case in report["cases"]] == local
-    usage = report["effort"]["usage"]
-    assert (usage["requests"], usage["retries"]) == (len(shapes_server.seen), 2)
-    assert (usage["images"], usage["input_tokens"]) == (32, 3200)
-    assert usage["cost"] == pytest.approx(32 * (100 * 2 + 20 * 10) / 1e6 + 32 * 0.5)
-    result.stdout.fnmatch_lines(
-        ["*requests (2 of them again), 3200 tokens in, 640 out, 32 images*"]
-    )
-
-    monkeypatch.delenv("OPENAI_API_KEY")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    again = project.run_here(*models)
-    assert again.ret == pytest.ExitCode.OK
-    assert set(project.verdicts().values()) == {"held"}
-    assert project.effort() == (0, 0)
-
-    output = result.stdout.str() + result.stderr.str() + "".join(capfd.readouterr())
-    assert not [echo for echo in ECHOES if echo in output]
-    files = contents(project.path).items()
-    assert not [name for name, data in files if any(echo.encode() in data for echo in ECHOES)]
 
 
 def _said_everywhere(project: Project, terminal: str) -> list[int]:

@@ -58,12 +58,3 @@ def test_changed_code_with_answers_of_the_code_before_is_said(
         assert now in text
     # A generator and an encoder of the same file changed as well.
     assert len([warning for warning in warnings(photos) if "answers were made by" in warning]) == 3
-
-
-def test_another_model_of_the_same_fingerprint_is_said(photos: Project) -> None:
-    """Its answers are those of the model before: it was never asked."""
-    photos.write("mine.py", "from user_models import describer as tell\n")
-    result = photos.run_here("--model=python:mine:tell")
-    assert result.ret == pytest.ExitCode.OK
-    (warning,) = [warning for warning in warnings(photos) if warning.startswith(SAID)]
-    assert "it is mine:tell (mine.py " in warning

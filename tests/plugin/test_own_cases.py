@@ -114,22 +114,6 @@ def test_a_regression_found_in_a_fixture_fails_the_run(
 
 
 @pytest.mark.parametrize(
-    ("fixture", "body"),
-    [(BEFORE, "pass"), (AFTER, "pass"), (SKIP_AFTER, "pass"), (BEFORE, "pytest.skip('enough')")],
-    ids=["setup", "after", "skip", "skipped-test"],
-)
-def test_a_case_that_holds_in_a_fixture_was_judged(
-    accepted: Project, fixture: str, body: str
-) -> None:
-    """The verdict stands wherever it was reached; a skip afterwards takes nothing from it."""
-    accepted.write("test_toy.py", IN_A_FIXTURE.format(gated=fixture, body=body))
-    result = accepted.run_here("-k", "crowded")
-    assert result.ret == pytest.ExitCode.OK
-    assert accepted.report()["verdict"] == "passed"
-    assert accepted.verdicts() == {"crowded-gc": "held"}
-
-
-@pytest.mark.parametrize(
     ("option", "code"),
     [
         ((), pytest.ExitCode.INTERNAL_ERROR),

@@ -89,15 +89,3 @@ def _wait_for_start(engine: StandIn, run: subprocess.Popen[bytes]) -> None:
     while not engine.starts:
         assert run.poll() is None
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_a_server_that_dies_is_an_error_of_the_cases(photos: Project, engine: StandIn) -> None:
-    """Never a regression, and never a pass; the report names the log."""
-    engine.behave(die_after=3)
-    result = photos.run("-p", "no:xdist", f"--describer={engine.spec('concurrency=2')}")
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines(["*its server ended while the run needed it (exit code 9)*"])
-    assert len(engine.starts) == 1

@@ -130,14 +130,6 @@ def test_a_run_is_told_in_one_sentence() -> None:
     )
 
 
-def test_states_of_a_process_subtract_to_what_was_done() -> None:
-    """What a case took and what was done before it come to the later state again."""
-    now = total_usage([CASE, BESIDE])
-    spent = usage_between(CASE, now, 0.0, "gw1")
-    assert spent == BESIDE
-    assert total_usage([CASE, spent]) == now
-
-
 def test_every_report_counts_what_was_done_beside_cases() -> None:
     """A worker that helped did a part of the run's work, and loaded models for it."""
     facts = RunFacts("passed", "1", [], [], ["worker gw1 <died>"], [BESIDE])

@@ -29,10 +29,12 @@ def plan_lines(evaluator: Evaluator, leases: Leases, columns: int | None) -> Ite
     columns: that a line of a table may take; None where that does not matter.
     Sentences are texts, lines of tables are not.
     """
+    if not evaluator.assigned:
+        yield "no case was collected"
+        return
     yield from _case_lines(evaluator, columns)
-    series = evaluator.series
-    if series is not None:
-        yield series_line(series)
+    if evaluator.series is not None:
+        yield series_line(evaluator.series)
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
@@ -54,15 +56,13 @@ _CASES = TableLayout(
 
 def _case_lines(evaluator: Evaluator, columns: int | None) -> Iterator[Line | str]:
     """A line for each case below its suite; no model is bound."""
-    cases = list(evaluator.assigned.values())
-    if not cases:
-        yield "no case was collected"
-        return
     rows: dict[str, list[list[Span]]] = {}
     uncalibrated = False
-    for assigned in cases:
+    for assigned in evaluator.assigned.values():
         case, policy = assigned.case, assigned.policy
-        power, remark = _power(evaluator, assigned)
+        dataset = evaluator.suites.get(assigned.suite_file).dataset
+        units = len({s.unit for name in case.categories for s in dataset.in_category(name)})
+        power, remark = _power(evaluator, assigned, units)
         uncalibrated |= power is None and policy.statistical
         sizes = planned_looks(evaluator, assigned)
         row = (
@@ -70,7 +70,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None) -> Iterator[Line | st
             policy.gate if policy.primary else "informational",
             f"{policy.alpha:.2g}" if policy.statistical else _UNKNOWN,
             number(policy.tolerance),
-            str(_units(evaluator, assigned)),
+            str(units),
             number(power.visible) if power is not None and power.visible < inf else _UNKNOWN,
             _UNKNOWN if power is None else str(power.held_of_100),
             _UNKNOWN if power is None or power.needed is None else str(power.needed),
@@ -91,12 +91,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None) -> Iterator[Line | st
         )
 
 
-def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:
-    dataset = evaluator.suites.get(assigned.suite_file).dataset
-    return len({s.unit for name in assigned.case.categories for s in dataset.in_category(name)})
-
-
-def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, str]:
+def _power(evaluator: Evaluator, assigned: AssignedCase, units: int) -> tuple[Power | None, str]:
     """What a case can tell, None where that is not known, and what is wrong with its baseline."""
     try:
         baseline, anchor = read_references(evaluator, assigned.case)
@@ -107,8 +102,7 @@ def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, 
     if baseline.noise is None or not assigned.policy.statistical:
         return None, ""
     # Of a set metric the units are blocks of samples, as they were calibrated.
-    units = baseline.noise.units if baseline.sizes else _units(evaluator, assigned)
-    design = design_of(baseline.noise, units)
+    design = design_of(baseline.noise, baseline.noise.units if baseline.sizes else units)
     policy = policy_beside(anchor, baseline, assigned.policy)
     return None if design is None else power_of(design, policy), ""
 
@@ -149,20 +143,20 @@ def _suite_lines(
         f"{name}: {counted(work.samples, 'sample')}, {counted(work.units, run.unit)}, "
         f"{counted(work.steps, 'step')}, {work.stored} of them in the store{more}"
     )
-    rows = [[Span(cell) for cell in _cells(evaluator, need)] for need in work.needs]
+    rows = []
+    for need in work.needs:
+        time = "unknown" if need.seconds is None else _time(need.seconds)
+        row = (
+            _name(need),
+            str(need.stored),
+            f"{need.inputs}{'+' if need.incomplete else ''}",
+            str(need.calls),
+            printable(device_name(need.bound.device), 40),
+            _size(_weights(evaluator, need.bound)),
+            time if need.inputs else _UNKNOWN,
+        )
+        rows.append([Span(cell) for cell in row])
     yield from table_lines(_MODELS, [RowGroup(rows)], columns)
-
-
-def _cells(evaluator: Evaluator, need: ModelEstimate) -> Iterator[str]:
-    yield _name(need)
-    yield str(need.stored)
-    yield f"{need.inputs}{'+' if need.incomplete else ''}"
-    yield str(need.calls)
-    yield printable(device_name(need.bound.device), 40)
-    yield _size(_weights(evaluator, need.bound))
-    yield (
-        _UNKNOWN if not need.inputs else "unknown" if need.seconds is None else _time(need.seconds)
-    )
 
 
 def _total_lines(
@@ -177,7 +171,18 @@ def _total_lines(
         yield "everything is in the store: no model is loaded"
         return
     workers = max(1, len(leases.variables))
-    yield f"{_loads(evaluator, busy)}{' on each worker' if workers > 1 else ''}"
+    # Each model is loaded once for all roles that share it.
+    bounds = [need.bound for need in busy]
+    models = {bound.resources.shares or f"{bound.role} {bound.spec}": bound for bound in bounds}
+    sizes = [_weights(evaluator, bound) for bound in models.values()]
+    known = [size for size in sizes if size is not None]
+    load = f"{counted(len(models), 'model')} to load"
+    if known:
+        least = "" if len(known) == len(sizes) else "at least "
+        swap = evaluator.settings.residency == "swap"
+        whole = f"{_size(max(known))} of weights at a time" if swap else _size(sum(known))
+        load += f", in turns, {least}{whole}" if swap else f", {least}{whole} of weights"
+    yield f"{load}{' on each worker' if workers > 1 else ''}"
     if workers > 1 or leases.lines:
         yield (
             f"{counted(workers, 'worker')}{': ' if leases.lines else ' on the same cores'}"
@@ -193,21 +198,6 @@ def _total_lines(
         return
     seconds = sum(need.seconds or 0.0 for need in busy)
     yield f"about {_time(seconds / workers)}, loading not counted"
-
-
-def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
-    """How many models are loaded, each once for all roles that share it, and how large they are."""
-    bounds = [need.bound for need in busy]
-    models = {bound.resources.shares or f"{bound.role} {bound.spec}": bound for bound in bounds}
-    sizes = [_weights(evaluator, bound) for bound in models.values()]
-    known = [size for size in sizes if size is not None]
-    text = f"{counted(len(models), 'model')} to load"
-    if not known:
-        return text
-    least = "" if len(known) == len(sizes) else "at least "
-    if evaluator.settings.residency == "swap":
-        return f"{text}, in turns, {least}{_size(max(known))} of weights at a time"
-    return f"{text}, {least}{_size(sum(known))} of weights"
 
 
 def _weights(evaluator: Evaluator, bound: BoundRole) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -14,7 +12,6 @@ from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import write_mme
 from tests.acceptance.suites.project import Cast, Gated
-from tests.tiny.generators import poison_decoder
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -108,16 +105,3 @@ def test_groups_and_the_whole_are_means_of_categories(gated: Gated) -> None:
             assert cases[f"mmeception/{group}/{metric}"]["value"] == pytest.approx(
                 expected, abs=2e-6
             )
-
-
-def test_all_failed_chains_are_no_verdict(gated: Gated, tiny: Checkpoint, tmp_path: Path) -> None:
-    """A set of no images has no distance, and the case says what stopped the chains."""
-    broken = Path(shutil.copytree(tiny("flux"), tmp_path / "broken"))
-    poison_decoder(broken)
-    spoilt = replace(gated.cast, roles={**gated.cast.roles, "generator": f"{broken}?{DRAW}"})
-
-    run = gated.project.run(spoilt, "-k", "count")
-
-    assert run.code == 1
-    assert run.verdicts == {"error"}
-    assert "nan-image" in run.cases["mmeception/count/gc_fid"]["reasons"][0]

@@ -7,7 +7,6 @@ import json
 import shutil
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from statistics import mean
@@ -23,7 +22,7 @@ from pytest_cepbench.datasets.sample import EmbeddedImage
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench
-from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked
+from tests.acceptance.suites.project import Cast, Gated
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -191,20 +190,3 @@ def redraw(folder: Path, prompt: str, seed: int) -> np.ndarray[Any, np.dtype[np.
     ).images
     levels: np.ndarray[Any, np.dtype[np.int16]] = (images[0] * 255).round().astype(np.int16)
     return levels
-
-
-def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:
-    """All is in the store, of both suites."""
-    assert_held_unasked(gated.project.run(gated.cast), CASES)
-
-
-def test_another_preset_makes_numbers_incomparable(gated: Gated, tiny: Checkpoint) -> None:
-    """The published settings of SD 3.5 draw other images, so the describer gets no verdict."""
-    roles = {**gated.cast.roles, "generator": preset(tiny, "sd3-5", "sd3", 256)}
-    run = gated.project.run(replace(gated.cast, roles=roles), "-k", "domain")
-    assert run.code == 1
-    assert run.verdicts == {"incomparable"}
-    identity = run.cases["mmgenbench-domain/overall/sim"]["identity"]["generator"]
-    assert "StableDiffusion3Pipeline" in identity
-    assert "guidance_scale=3.5" in identity
-    assert any("generator" in reason for reason in run.report["cases"][0]["reasons"])

@@ -15,7 +15,7 @@ from pytest_cepbench.chains import Link, Modality
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import LISTED, SDP_CAPTIONS, write_listed, write_sdp
-from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
+from tests.acceptance.suites.project import Cast, Gated
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -176,22 +176,3 @@ def test_texts_longer_than_clip_reads_are_told(gated: Gated) -> None:
     notes = gated.run.cases["sdp/text-to-text/mcd-clip"]["notes"]
     pattern = r"text-to-text: [1-9]\d* of \d+ texts were longer than the 32 tokens"
     assert [bool(re.match(pattern, note)) for note in notes].count(True) == 1
-
-
-def test_the_same_checkpoint_holds_without_a_model(gated: Gated) -> None:
-    """80 generations of two chains each, none made again."""
-    assert_held_unasked(gated.project.run(gated.cast), CASES)
-
-
-@pytest.mark.parametrize("gated", ["folders"], indirect=True)  # the form decides the starts alone
-def test_another_checkpoint_drifts_by_itself(gated: Gated, tiny: Checkpoint) -> None:
-    """Its chains are grown anew and every mapping is another; the starts' vectors are reused."""
-    later = cast(tiny, gated.cast.data["sdp"], "llava-later")
-    run = gated.project.run(later, "-k", "mcd and not clip and not overall")
-    assert len(run.cases) == 4
-    assert run.spent("inputs") > 0
-    assert run.spent("hits") > 0
-    for case in run.cases.values():
-        drop = -case["difference"]
-        assert drop != 0
-        assert case["verdict"] == ("regressed" if drop > case["tolerance"] else good_verdict(case))

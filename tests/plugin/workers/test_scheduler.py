@@ -250,19 +250,6 @@ def test_nothing_is_dealt_before_all_have_collected(deal: Deal) -> None:
     assert run.sent == [[], []]
 
 
-def test_the_run_is_over_when_every_test_is_done(deal: Deal) -> None:
-    """Finished while the last ones run, and nothing pending after them."""
-    run = deal(_unit("x"), _unit("y"), _unit("z")).begin()
-
-    # Not finished while a worker holds a test that does not run yet.
-    states = [(run.sched.has_pending, run.sched.tests_finished)]
-    for worker, index in ((0, 0), (1, 1), (0, 2)):
-        run.done(worker, index)
-        states.append((run.sched.has_pending, run.sched.tests_finished))
-
-    assert states == [(True, False), (True, True), (True, True), (False, True)]
-
-
 def test_a_dead_workers_tests_are_dealt_again(deal: Deal) -> None:
     """Those that it had not begun at once; the one that it had begun only on request, and first."""
     run = deal(_unit("x"), _unit("y"), _unit("z"), _unit("w"), _unit("v")).begin()
