@@ -139,7 +139,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as the models that were named have room for."""
     from pytest_cepbench.plugin.controller import COUNTED
-    from pytest_cepbench.plugin.run_settings import settings_of, usage_errors
+    from pytest_cepbench.plugin.options import settings_of, usage_errors
     from pytest_cepbench.plugin.workers.device_leases import count_workers
 
     settings = settings_of(config)

@@ -21,7 +21,7 @@ from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import UNKNOWN_NAME, write_message
 from pytest_cepbench.measures.cases import PooledCase
-from pytest_cepbench.plugin.run_settings import updating, usage_errors
+from pytest_cepbench.plugin.options import updating, usage_errors
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.definition import FILE_NAME
 from pytest_cepbench.suites.gate_config import Overrides

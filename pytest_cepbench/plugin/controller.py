@@ -20,8 +20,13 @@ from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import NO_CHANGE, Acceptance, Code, Ledger, RunOutcome
-from pytest_cepbench.plugin.options import SHORT_TAKEN, mistyped_variables
-from pytest_cepbench.plugin.run_settings import settings_of, updating, usage_errors
+from pytest_cepbench.plugin.options import (
+    SHORT_TAKEN,
+    mistyped_variables,
+    settings_of,
+    updating,
+    usage_errors,
+)
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
     device_lines,
@@ -284,7 +289,7 @@ class Controller:
             raise pytest.UsageError(mistake.read_text())
         self.ledger.expect_collected(ids)
         if self.ledger.expected:
-            from pytest_cepbench.plugin.run_settings import refuse_modes
+            from pytest_cepbench.plugin.options import refuse_modes
             from pytest_cepbench.plugin.terminal import live
 
             self.remove_reports()

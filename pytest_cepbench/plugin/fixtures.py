@@ -41,7 +41,7 @@ def cep_gate(
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.evaluation.case_runner import judge_case
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
-    from pytest_cepbench.plugin.versions import accepts_new_only
+    from pytest_cepbench.plugin.options import accepts_new_only
     from pytest_cepbench.report.text import explain, figures_first
     from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides

@@ -87,7 +87,7 @@ class Run:
             if self.used_evaluator is None:
                 from pytest_cepbench.evaluation.evaluator import Evaluator
                 from pytest_cepbench.evaluation.run_context import RunContext, check_identity
-                from pytest_cepbench.plugin.run_settings import settings_of
+                from pytest_cepbench.plugin.options import settings_of
 
                 if self.controller is not None:
                     self.used_evaluator = Evaluator(self.controller.context)
@@ -139,8 +139,8 @@ class Run:
     def select(self, cases: Sequence[pytest.Item]) -> None:
         """Take up the cases that this process collected and that were selected."""
         from pytest_cepbench.plugin.collection import assign_policies, leave_hints
+        from pytest_cepbench.plugin.options import refuse_modes, usage_errors
         from pytest_cepbench.plugin.records import case_name
-        from pytest_cepbench.plugin.run_settings import refuse_modes, usage_errors
         from pytest_cepbench.plugin.terminal import live
 
         controller, evaluator = self.controller, self.evaluator()
@@ -196,7 +196,7 @@ class Run:
         if is_case(item):
             self.records.begin(item)
             if os.getpid() != self.records.pid:
-                from pytest_cepbench.plugin.run_settings import FORKED
+                from pytest_cepbench.plugin.options import FORKED
 
                 pytest.fail(FORKED, pytrace=False)
         return (yield)

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_cepbench.plugin.cases import is_case, stands_for
 from pytest_cepbench.plugin.ledger import RETRIED, read_results
-from pytest_cepbench.plugin.versions import colored
+from pytest_cepbench.plugin.options import colored
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult

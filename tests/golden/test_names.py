@@ -11,7 +11,7 @@ import msgspec
 from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.measures import KINDS
 from pytest_cepbench.measures.measure_registry import ANSWER_KINDS
-from pytest_cepbench.plugin.run_settings import settings_of
+from pytest_cepbench.plugin.options import settings_of
 from pytest_cepbench.suites.definition import SuiteTable
 from tests.golden.frozen import assert_frozen
 from tests.plugin.project import Project

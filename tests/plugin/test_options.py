@@ -57,7 +57,7 @@ VALUES = {
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    from pytest_cepbench.plugin.run_settings import settings_of
+    from pytest_cepbench.plugin.options import settings_of
 
     return vars(settings_of(config))
 

@@ -231,7 +231,7 @@ def _refused(project: Project, *arguments: str) -> str:
     config = project.pytester.parseconfig(
         "-p", "no:terminal", "-p", "no:hypothesispytest", *arguments
     )
-    from pytest_cepbench.plugin.run_settings import settings_of
+    from pytest_cepbench.plugin.options import settings_of
 
     with pytest.raises(pytest.UsageError) as raised:
         settings_of(config)

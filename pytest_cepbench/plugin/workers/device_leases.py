@@ -18,7 +18,7 @@ import pytest
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.cases import walk
-from pytest_cepbench.plugin.versions import worker_specs
+from pytest_cepbench.plugin.options import worker_specs
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.devices import Device

@@ -19,7 +19,7 @@ import pytest
 from xdist.report import report_collection_diff
 
 from pytest_cepbench.evaluation.run_context import CASES, write_message
-from pytest_cepbench.plugin.versions import worker_specs
+from pytest_cepbench.plugin.options import worker_specs
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.models.devices import THREADS, usable_cores
-from pytest_cepbench.plugin.run_settings import settings_of
+from pytest_cepbench.plugin.options import settings_of
 from pytest_cepbench.plugin.workers.device_leases import Leases, count_workers, plan_leases
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import install_smi
