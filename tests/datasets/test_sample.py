@@ -131,18 +131,6 @@ def test_every_sample_comes_before_any_further_seed(whole: Dataset, times: int, 
         assert counts[full] == rest
 
 
-@given(DATASETS, st.integers(1, 12), st.integers(2, 4))
-def test_the_first_seeds_are_those_of_a_run_without_others(
-    whole: Dataset, most: int, times: int
-) -> None:
-    """A look at as few samples as there are is the same whether seeds follow or not."""
-    first = whole.repeated(times).limited(most)
-    alone = whole.limited(most)
-    for category in whole.categories:
-        if most <= len(whole.in_category(category)):
-            assert _ids(first, category) == _ids(alone, category)
-
-
 def test_a_seed_that_cannot_be_used_names_its_sample(tmp_path: Path) -> None:
     """No image at all, a missing file, a file that is none: the sample is in the message."""
     text = tmp_path / "text.jpg"

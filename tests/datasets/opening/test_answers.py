@@ -149,32 +149,6 @@ def test_two_files_for_one_question(tmp_path: Path) -> None:
         read_answers(folder)
 
 
-def raw(folder: Path, text: str) -> None:
-    """The file of an answer with any content."""
-    (folder / f"{UID}.json").write_text(text, "utf-8")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not JSON"),
-        ("[]", "Expected `object`, got `array`"),
-        ("[" * 100_000, "it is nested too deeply"),
-        ("1" * 10_000, "a number has thousands of digits"),
-        ('{"a": 1, "a": 2}', "key 'a' is there twice"),
-        ("\ufeff{}", "missing required field `meta_task_id`"),
-    ],
-)
-def test_files_that_are_no_record(tmp_path: Path, text: str, message: str) -> None:
-    """One line with the file."""
-    folder = model_folder(tmp_path)
-    raw(folder, text)
-    with pytest.raises(DatasetError, match=message) as raised:
-        read_answers(folder)
-    assert f"{folder / UID}.json" in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("steps", "more", "message"),
     [

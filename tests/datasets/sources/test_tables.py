@@ -57,20 +57,6 @@ def table() -> pa.Table:
     )
 
 
-def test_a_limit_chooses_the_samples_that_it_chooses_of_files(
-    tmp_path: Path, table: pa.Table
-) -> None:
-    """`--cep-samples` on a table are those of a data set that is held whole."""
-    write_parquet(tmp_path / "data" / "t.parquet", table)
-    whole = load(tmp_path, tmp_path / "data")
-    for most in (1, 2, 3, 100):
-        part = load(tmp_path, tmp_path / "data", most=most)
-        expected = whole.limited(most)
-        assert [(s.id, s.categories) for s in part.samples] == [
-            (s.id, s.categories) for s in expected.samples
-        ]
-
-
 @given(
     labels=st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=1, max_size=40),
     most=st.integers(1, 5),

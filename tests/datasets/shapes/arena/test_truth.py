@@ -272,22 +272,3 @@ def test_a_told_number_is_kept_and_the_most_never_exceeded(
     assert steps == expected
     surplus = degraded_answer(solution, AnswerDegradation(surplus=1.0), seed, told, most)
     assert len(surplus) == min(told + 1, most)
-
-
-@given(QUESTIONS, SEEDS, PROBABILITIES, PROBABILITIES)
-def test_a_higher_knob_keeps_what_a_lower_one_did(
-    question: ArenaQuestion, seed: int, low: float, high: float
-) -> None:
-    """An answer never becomes longer, nor a step whole again, by turning a knob further."""
-    low, high = sorted((low, high))
-    solution = solve(question)
-    weak, strong = (
-        degraded_answer(solution, AnswerDegradation(stop=value), seed) for value in (low, high)
-    )
-    assert told_scenes(strong) == told_scenes(weak)[: len(strong)]
-    weak, strong = (
-        degraded_answer(solution, AnswerDegradation(no_image=value), seed) for value in (low, high)
-    )
-    assert not [
-        step for step, other in zip(strong, weak, strict=True) if step[1] and other[1] is None
-    ]
