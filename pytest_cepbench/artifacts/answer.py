@@ -178,7 +178,9 @@ def reasoning_spans(text: str) -> list[tuple[int, int]]:
             spans = [(0, match.end())]
         elif begin is None:
             at = match.start()
-            if closings.get(number, -1) > at or _begins_line(text, at):
+            before = text[max(0, at - _INDENT) : at].rstrip(" \t")
+            begins_line = before.endswith("\n") or (not before and at <= _INDENT)
+            if closings.get(number, -1) > at or begins_line:
                 begin, inside = at, number
         elif not opens and number == inside:
             spans.append((begin, match.end()))
@@ -192,11 +194,6 @@ def _kind(match: re.Match[str]) -> tuple[bool, int]:
     """Whether a marker opens, and its number in the table."""
     name = match.lastgroup or ""
     return name[0] == "o", int(name[1:])
-
-
-def _begins_line(text: str, at: int) -> bool:
-    before = text[max(0, at - _INDENT) : at].rstrip(" \t")
-    return before.endswith("\n") or (not before and at <= _INDENT)
 
 
 def without_reasoning(text: str) -> str:

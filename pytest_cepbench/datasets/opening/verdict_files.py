@@ -8,7 +8,7 @@ object a line; a list of arranged battles is the same without `winner`. Verdicts
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +61,13 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     places: dict[tuple[str, str, str], str] = {}
     verdicts = []
     names = names or ModelNames()
-    for place, value in _objects(path):
+    objects: Iterable[tuple[str, Any]]
+    if path.suffix == ".jsonl":
+        objects = read_json_lines(path)
+    else:
+        every = convert_record(f"file {str(path)!r}", read_json(path), list[Any])
+        objects = ((f"{path}, record {number}", own) for number, own in enumerate(every, 1))
+    for place, value in objects:
         record = convert_record(place, value, _Verdict)
         first, second = names(record.first.name), names(record.second.name)
         if first == second:
@@ -121,12 +127,3 @@ def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None
         replace_small(path, text.encode("ascii"))
     except OSError as error:
         raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
-
-
-def _objects(path: Path) -> Iterator[tuple[str, Any]]:
-    if path.suffix == ".jsonl":
-        yield from read_json_lines(path)
-        return
-    records = convert_record(f"file {str(path)!r}", read_json(path), list[Any])
-    for number, record in enumerate(records, 1):
-        yield f"{path}, record {number}", record

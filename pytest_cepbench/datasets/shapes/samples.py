@@ -243,16 +243,16 @@ def load_shapes(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     return build_dataset("shapes", _FAMILIES, samples_per_category, seed)
 
 
-def _color(rng: np.random.Generator) -> Scene:
-    size, _, shape = any_look(rng)
-    colors = some(rng, COLORS, few(rng))
-    return scene_of(some(rng, range(CELLS), len(colors)), [(size, c, shape) for c in colors])
+def _differing(place: int, words: Sequence[str]) -> Callable[[np.random.Generator], Scene]:
+    """What draws two to four objects that differ in a word of their look, and in their cells."""
 
+    def draw(rng: np.random.Generator) -> Scene:
+        look: list[Any] = [*any_look(rng)]
+        own = some(rng, words, few(rng))
+        looks = [cast("Look", (*look[:place], word, *look[place + 1 :])) for word in own]
+        return scene_of(some(rng, range(CELLS), len(own)), looks)
 
-def _shape(rng: np.random.Generator) -> Scene:
-    size, color, _ = any_look(rng)
-    shapes = some(rng, SHAPES, few(rng))
-    return scene_of(some(rng, range(CELLS), len(shapes)), [(size, color, s) for s in shapes])
+    return draw
 
 
 def _size(rng: np.random.Generator) -> Scene:
@@ -273,8 +273,12 @@ def _position(rng: np.random.Generator) -> Scene:
 _FAMILIES = {
     "existence": ONE,
     "count": EQUAL,
-    "color": Family(_color, count_few(lambda n: perm(len(COLORS), n) * len(SIZES) * len(SHAPES))),
-    "shape": Family(_shape, count_few(lambda n: perm(len(SHAPES), n) * len(SIZES) * len(COLORS))),
+    "color": Family(
+        _differing(1, COLORS), count_few(lambda n: perm(len(COLORS), n) * len(SIZES) * len(SHAPES))
+    ),
+    "shape": Family(
+        _differing(2, SHAPES), count_few(lambda n: perm(len(SHAPES), n) * len(SIZES) * len(COLORS))
+    ),
     "size": Family(_size, count_few(lambda n: (2**n - 2) * len(COLORS) * len(SHAPES))),
     "position": Family(_position, perm(GRID) * perm(len(LOOKS), GRID)),
     "relation": Family(

@@ -293,14 +293,12 @@ def draw(scene: Scene, jitter: FloatArray) -> ImageArtifact:
         x = (scene_object.column + 0.5) * CELL + PLACE_JITTER * right
         y = (scene_object.row + 0.5) * CELL + PLACE_JITTER * down
         radius = RADII[SIZES.index(scene_object.size)] + RADIUS_JITTER * wider
-        columns, rows = (_pixels_within(at, _FARTHEST * radius + 1.0) for at in (x, y))
+        reach = _FARTHEST * radius + 1.0  # of the pixels along an axis whose centers it may cover
+        columns, rows = (
+            slice(max(0, int(at - reach)), max(0, int(at + reach) + 1)) for at in (x, y)
+        )
         across, along = _CENTERS[columns] - x, _CENTERS[rows] - y
         cover = coverage(scene_object.shape, across[None, :], along[:, None], radius)[..., None]
         around = canvas[rows, columns]
         around += cover * (PALETTE[COLORS.index(scene_object.color)] - around)
     return ImageArtifact(np.rint(canvas * 255).astype(np.uint8))
-
-
-def _pixels_within(center: float, reach: float) -> slice:
-    """The pixels along an axis whose centers lie so near."""
-    return slice(max(0, int(center - reach)), max(0, int(center + reach) + 1))

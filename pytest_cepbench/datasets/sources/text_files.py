@@ -97,19 +97,18 @@ def _read(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def _parse(text: str, place: str) -> Any:
+    def entries_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in entries:
+                raise ValueError(f"key {key!r} is there twice")
+            entries[key] = value
+        return entries
+
     try:
-        return parse_json(text, _no_key_twice)
+        return parse_json(text, entries_of)
     except ValueError as error:
         raise DatasetError(f"{place}: not JSON: {error}") from error
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} is there twice")
-    return entries
 
 
 MAX_ROW = 256 * 2**20
