@@ -265,7 +265,10 @@ class SeriesFile:
         Raises SeriesError as `read`, and for a look that has hardly any alpha; WriteError.
         """
         with self._locked() as file:
-            record = self._parse(self._content(file))
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_TEXT:
+                raise self._damaged(f"it is no regular file of at most {MOST_TEXT:,} bytes")
+            record = self._parse(os.pread(file, status.st_size, 0))
             if self._entered and (record is None or self._entered not in record.lines):
                 raise self._damaged("what this run entered is gone")
             if record is None:
@@ -316,16 +319,6 @@ class SeriesFile:
             f"{self.path}: {reason}. A series goes on only with its whole record: restore it from "
             "version control or a copy, or begin another series under a new name"
         )
-
-    def _content(self, file: int) -> bytes:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise self._damaged("it is no regular file")
-        if status.st_size > MOST_TEXT:
-            raise self._damaged(
-                f"it has {status.st_size:,} bytes, and at most {MOST_TEXT:,} are expected"
-            )
-        return os.pread(file, status.st_size, 0)
 
     def _append(self, file: int, line: Opening | Entry, record: SeriesRecord) -> None:
         """Add a line to a file and sync it; on an error no part of it is left.

@@ -188,11 +188,6 @@ class Store:
         texts = column(self.index.read, "text", keys, WITH_PROVENANCE)
         return {key: str(text) for key, text in texts.items()}
 
-    def times(self, keys: Iterable[str]) -> dict[str, float]:
-        """Unix times at which the results under these keys were first stored."""
-        times = column(self.index.read, "created", keys)
-        return {key: float(moment) for key, moment in times.items()}
-
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; damage in it shows when it is read."""
         wanted = set(keys)

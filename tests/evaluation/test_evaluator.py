@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.evaluation import evaluator as module
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import read_settings
-from pytest_cepbench.models.protocols import Reply
-from tests.studies.toy import TOY, write_suite
 
 
 def _evaluator(root: Path, workers: int = 1, **values: str) -> Evaluator:
     texts = {name: [text] for name, text in values.items()}
     settings = read_settings(texts, dict.fromkeys(texts, "here"), root)
     return Evaluator(RunContext(settings, workers=workers, worker="gw0" if workers > 1 else ""))
-
-
-class Remarking:
-    """A model of both roles that gives a remark with every reply."""
-
-    fingerprint = "remarking/1"
-    seeded = False
-    remark = "batches of 4 fit into memory"
-
-    def describe(self, images: Sequence[Image.Image], _: str, __: Sequence[int]) -> list[Reply]:
-        """The size of each image."""
-        return [Reply(str(image.size), remarks=(self.remark,)) for image in images]
-
-    def generate(self, texts: Sequence[str], _: Sequence[int]) -> list[Reply]:
-        """As wide as the text is long."""
-        return [Reply(Image.new("RGB", (len(t), 8)), remarks=(self.remark,)) for t in texts]
 
 
 @pytest.fixture(autouse=True)
@@ -96,24 +76,4 @@ def test_a_store_that_cannot_be_opened_is_tried_once(tmp_path: Path) -> None:
     assert not place.exists()
     assert evaluator.stored_artifact("0" * 64) is None
     assert (evaluator.damage, evaluator.publish(None, None)) == ([], [])
-    evaluator.close()
-
-
-def test_a_remark_of_a_model_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the case that it came with; models that share a remark give it once."""
-    name = "python:tests.evaluation.test_evaluator:Remarking"
-    text = TOY.replace('describer = "shapes:"', f'describer = "{name}"')
-    path = write_suite(tmp_path, text.replace('generator = "shapes:"', f'generator = "{name}"'))
-    evaluator = _evaluator(tmp_path)
-    color, count, shape, *_ = evaluator.suites.get(path).cases
-    assert evaluator.drain_messages() == []
-
-    evaluator.shards.compute(path, color)
-    assert len(evaluator.runners) == 3
-    assert evaluator.drain_messages() == ["batches of 4 fit into memory"]
-    evaluator.shards.compute(path, count)
-    assert evaluator.drain_messages() == []
-    monkeypatch.setattr(Remarking, "remark", "batches of 2 fit into memory")
-    evaluator.shards.compute(path, shape)
-    assert evaluator.drain_messages() == ["batches of 2 fit into memory"]
     evaluator.close()

@@ -16,7 +16,6 @@ from pytest_cepbench.gate import (
     Noise,
     dump_baseline,
     load_baseline,
-    record_of,
 )
 from tests.gate.build import KEY, NAMES, SCORES, Scores, accepted, measured, text_of
 
@@ -57,13 +56,6 @@ def test_every_measurement_comes_back(
     assert (baseline.case, baseline.metric) == (str(measurement.key), label)
     assert (baseline.identity, baseline.model, baseline.failures) == (identity, model, failures)
     assert baseline.higher_is_better is higher
-
-
-def test_a_path_that_is_no_unicode_can_be_written() -> None:
-    """A checkpoint in a folder with such a name can be accepted; the file has bytes' escapes."""
-    text = text_of(measured(model={"spec": "/data/\udcff/x"}))
-    text.encode("utf-8")
-    assert load_baseline(text, KEY, "x").model == {"spec": r"/data/\udcff/x"}
 
 
 @given(SCORES, st.randoms())
@@ -276,14 +268,6 @@ def test_damage_to_what_format_2_added_is_refused(what: str) -> None:
         load_baseline(text, KEY, "set.toml")
 
 
-def test_the_record_of_a_measurement_is_what_its_file_gives() -> None:
-    """Reports carry the one, folders the other: accepting from either must be the same."""
-    record = record_of(SET)
-    assert record == accepted(SET)
-    assert (record.case, record.metric, record.value, record.n) == (str(KEY), "GC@3", 12.5, 24)
-    assert record.blocks["color"]["11"] == 13.1
-
-
 FILE_NAME = re.compile(r"[a-z0-9-]{1,80}")
 
 
@@ -348,9 +332,3 @@ def test_no_score_is_no_measurement(scores: dict[str, dict[str, float]]) -> None
     """A case without a finite score for each sample cannot exist, so it cannot pass."""
     with pytest.raises(ValueError, match=f"{KEY}: a measurement needs a finite score"):
         measured(scores)
-
-
-def test_a_score_of_a_set_stands_for_its_samples() -> None:
-    """One score each, and all the images behind it are counted."""
-    measurement = measured({"a": {"all": 2.0}, "b": {"all": 4.0}}, sizes={"a": 20, "b": 30})
-    assert (measurement.value, measurement.n) == (3.0, 50)

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
 from pytest_cepbench.gate.compare import losers_of
-from pytest_cepbench.gate.pairing import pair
 from tests.gate.build import SCORE, Scores, accepted, measured
 
 PLAIN = Policy(gate="threshold")
@@ -104,15 +102,6 @@ def test_a_look_at_a_part_is_compared_with_that_part() -> None:
     assert (judgement.verdict, judgement.difference) == (Verdict.REGRESSED, -0.025)
     assert (judgement.baseline_value, judgement.statements) == (0.45, ())
     assert _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}).verdict is Verdict.INCOMPARABLE
-
-
-def test_a_pair_raises_with_every_reason() -> None:
-    """The judge makes a verdict of it; other callers have the sentences."""
-    with pytest.raises(IncomparableError) as caught:
-        pair(measured({"color": {"q": 0.5}}), accepted(measured(BEFORE)))
-    assert len(caught.value.reasons) == 2
-    assert "; ".join(caught.value.reasons) == str(caught.value)
-    assert caught.value.fields == ("samples",)
 
 
 MANY = {"color": {f"s{number:02}": 0.5 for number in range(60)}}

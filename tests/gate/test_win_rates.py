@@ -107,12 +107,6 @@ def test_equal_answers_of_another_model_hold(n: int) -> None:
     assert "every answer is the one that was accepted" in judgement.statements
 
 
-def test_equal_answers_at_a_first_look_prove_nothing_of_the_rest() -> None:
-    """Of sixty answers ten were looked at: the others may be worse, so the gate looks on."""
-    first_look = judge(_battles(0.5, OTHER, 10), _baseline(), POLICY, partial=True)
-    assert first_look.verdict is Verdict.INCONCLUSIVE
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -197,3 +191,9 @@ def test_an_anchor_that_was_not_battled_never_passes() -> None:
     judgement = judge(_battles(1.0), _baseline(), POLICY, anchor=anchor)
     assert judgement.verdict is Verdict.INCOMPARABLE
     assert "the battles against the anchor's answers were not fought" in judgement.reasons[0]
+
+
+def test_equal_answers_at_a_first_look_prove_nothing_of_the_rest() -> None:
+    """Of sixty answers ten were looked at: the others may be worse, so the gate looks on."""
+    first_look = judge(_battles(0.5, OTHER, 10), _baseline(), POLICY, partial=True)
+    assert first_look.verdict is Verdict.INCONCLUSIVE

@@ -15,7 +15,6 @@ from pytest_cepbench.artifacts.answer import Answer, StoredStep
 from pytest_cepbench.errors import StoreError, UnreadError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.answers import (
-    _read,
     answer_results,
     bundle_bytes,
     get_answers,
@@ -96,16 +95,6 @@ def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
     assert [each.filename for each in entries] == [
         "answers.jsonl", *(f"images/{digest}.webp" for digest in images)
     ]  # fmt: skip
-
-
-def test_an_entry_may_be_as_large_as_the_limit_and_no_larger(tmp_path: Path) -> None:
-    """However small it is in the file: what it unpacks to counts."""
-    with zipfile.ZipFile(tmp_path / "answers.zip", "w", zipfile.ZIP_DEFLATED) as bundle:
-        bundle.writestr("entry", bytes(1000))
-    with zipfile.ZipFile(tmp_path / "answers.zip") as bundle:
-        assert _read(bundle, "entry", 1000) == bytes(1000)
-        with pytest.raises(ValueError, match="entry is larger than 999 bytes"):
-            _read(bundle, "entry", 999)
 
 
 def test_an_answer_whose_image_cannot_be_looked_for_is_not_lost(

@@ -146,23 +146,6 @@ def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> No
     )
 
 
-def test_a_destroyed_page_of_provenances_costs_no_result(root: Path, index: Path) -> None:
-    """They say how results came about, not what they are; others keep theirs."""
-    with Store(root) as store:
-        store.put([StoredResult(f"late {i}", "x", {"note": f"{i} " * 500}) for i in range(9)])
-    page = index.read_bytes().index(b"0 0 0 0 0") // PAGE
-    with index.open("r+b") as stream:
-        stream.seek(page * PAGE)
-        stream.write(b"\xff" * PAGE)
-    keys = [*RESULTS, *(f"late {i}" for i in range(9))]
-    with Store(root) as store:
-        noted = store.provenance(keys)
-        assert store.damage[0].startswith(f"index: {len(keys)} results saved")
-        assert store.get(keys).keys() == noted.keys() == set(keys)
-        lost = [key for key in keys[len(RESULTS) :] if noted[key] == "{}"]
-        assert 0 < len(lost) < 9
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -218,6 +201,23 @@ def test_rebuilding_finds_rows_after_a_gap_of_any_size(index: Path, kept: int, g
         connection.execute("UPDATE results SET id = ? - id WHERE id < 0", (gap,))
     saved = len(RESULTS) - (gap > 2**62)
     assert rebuilt(index) == f"index: {saved} results saved from the damaged file"
+
+
+def test_a_destroyed_page_of_provenances_costs_no_result(root: Path, index: Path) -> None:
+    """They say how results came about, not what they are; others keep theirs."""
+    with Store(root) as store:
+        store.put([StoredResult(f"late {i}", "x", {"note": f"{i} " * 500}) for i in range(9)])
+    page = index.read_bytes().index(b"0 0 0 0 0") // PAGE
+    with index.open("r+b") as stream:
+        stream.seek(page * PAGE)
+        stream.write(b"\xff" * PAGE)
+    keys = [*RESULTS, *(f"late {i}" for i in range(9))]
+    with Store(root) as store:
+        noted = store.provenance(keys)
+        assert store.damage[0].startswith(f"index: {len(keys)} results saved")
+        assert store.get(keys).keys() == noted.keys() == set(keys)
+        lost = [key for key in keys[len(RESULTS) :] if noted[key] == "{}"]
+        assert 0 < len(lost) < 9
 
 
 def test_rebuilding_reads_on_behind_an_inner_page_that_was_destroyed(index: Path) -> None:

@@ -188,16 +188,3 @@ def test_a_hit_is_remembered_when_the_store_is_closed(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.get(["a"])
     assert days() == {"a": day}
-
-
-def test_a_run_that_only_reads_does_not_fail_for_its_days(tmp_path: Path) -> None:
-    """Where nothing can be written any more, the days of use are lost and nothing else."""
-    with Store(tmp_path) as store:
-        store.put([StoredResult("a", "1")])
-    age(tmp_path, "a", 9)
-    with Store(tmp_path) as store:
-        assert store.get(["a"]) == {"a": "1"}
-        store.index.read("PRAGMA query_only=ON")
-    with sqlite3.connect(tmp_path / "index.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM used").fetchone() == (0,)
-    connection.close()

@@ -494,27 +494,6 @@ def test_the_answer_to_a_conditional_write_says_what_is_there(
     assert bool(slow.held) == written
 
 
-@pytest.mark.slow
-def test_the_end_waits_for_uploads_as_long_as_it_may(
-    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says that it waits; where the time is over, what is left is counted."""
-    monkeypatch.setattr(uploads, "_QUIET_SECONDS", 0.01)
-    line: list[int] = []
-    with Store(tmp_path / "own", publish="slow://lib") as store:
-        slow.delay = 0.3
-        store.put([StoredResult(key_of(str(i)), "text") for i in range(100)])
-        store.flush(waiting=line.append)
-        assert line == [100]
-        assert len(slow.held) == 101
-        slow.delay = 3.0
-        store.put([StoredResult(TEXT, "text")])
-        started = time.perf_counter()
-        store.flush(0.1)
-        assert time.perf_counter() - started < slow.delay
-    assert store.remarks == [_left("not done within 0.1 s")]
-
-
 def test_failures_are_told_in_our_own_words() -> None:
     """Of what a library raises nothing is repeated but codes: it may quote secrets."""
     error = OSError(SECRET)

@@ -66,15 +66,6 @@ def test_images_are_kept_by_their_content(store: Store) -> None:
     assert store.damage == []
 
 
-def test_the_folder_keeps_itself_out_of_version_control(store: Store) -> None:
-    """No cache of gigabytes is committed; a `.gitignore` that was changed is left alone."""
-    ignore = store.root / ".gitignore"
-    assert ignore.read_text() == "*\n"
-    ignore.write_text("mine\n")
-    with Store(store.root):
-        assert ignore.read_text() == "mine\n"
-
-
 def test_what_killed_processes_left_half_written_is_swept(tmp_path: Path) -> None:
     """Old leftovers go; young ones may still be written and stay."""
     with Store(tmp_path):

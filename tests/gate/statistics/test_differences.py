@@ -56,15 +56,6 @@ def test_a_tiny_category_that_looks_quiet_is_not_taken_for_known() -> None:
     assert d.degrees == 1
 
 
-@pytest.mark.parametrize("scores", [[0.5, 0.25], [0.5, 0.25, -0.5, 0.125]])
-def test_categories_of_one_sample_count_as_one_sample(scores: list[float]) -> None:
-    """The spread is that between them, as if they were draws from one population."""
-    d = Differences.of({str(i): {f"s{i}": x} for i, x in enumerate(scores)})
-    plain = sample(scores)
-    assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
-    assert d.sd == pytest.approx(plain.sd)
-
-
 def test_samples_of_one_cluster_are_one_unit() -> None:
     """By the names given, as images of a prompt; one that is not named is its own cluster."""
     scores = {"p/0": 0.5, "p/1": -0.25, "q": 0.125, "r": 0.75}
@@ -122,18 +113,6 @@ def test_clusters_have_the_degrees_of_their_weights(sizes: list[int]) -> None:
     form = np.diag((share / (1 - share)) ** 2) @ centre @ centre.T
     exact = np.trace(form) ** 2 / np.trace(form @ form)
     assert d.degrees == max(floor(exact + 1e-9), 1)
-
-
-def test_one_loud_category_counts_as_its_own_units() -> None:
-    """Four samples ten times louder than twenty quiet ones decide the mean: four units, not 24."""
-    rng = np.random.default_rng(3)
-    parts = {c: rng.exponential(size=4) * (10 if c == "a" else 1) for c in "abcdef"}
-    d = Differences.of({c: {f"{c}{i}": x for i, x in enumerate(v)} for c, v in parts.items()})
-    alone = Differences.of({"a": {f"a{i}": x for i, x in enumerate(parts["a"])}})
-    assert d.degrees == alone.degrees == 3
-    assert alone.effective_units == pytest.approx(4)
-    assert d.effective_units == pytest.approx(4, abs=0.5)
-    assert d.skewness == pytest.approx(alone.skewness, abs=0.1)
 
 
 @given(st.dictionaries(st.text(max_size=2), SCORE, min_size=1), st.randoms())

@@ -114,19 +114,6 @@ def test_good_checkpoints_are_held_as_often_as_said(
     assert held / RUNS == pytest.approx(0.8, abs=0.16 if varying else NEAR)
 
 
-@pytest.mark.parametrize("world", [one, equal])
-def test_as_many_units_as_needed_hold_a_good_checkpoint(world: Callable[[int], World]) -> None:
-    """From 24 units that were seen, in the same shares of categories; one in 20 fewer do not."""
-    seen, tolerance = world(24).design(), 0.012
-    needed = units_needed(seen, tolerance, 0.05)
-    assert needed is not None
-    assert chance_to_hold(seen.scaled(needed - 1), 0.05, tolerance) < 0.8
-    more = world(needed // 4 * 4)
-    bounds = [mean_bounds(d, 0.05) for d in more.drawn(RUNS, 4)]
-    held = sum(b.low is not None and b.low > -tolerance for b in bounds)
-    assert held / RUNS == pytest.approx(0.8, abs=NEAR)
-
-
 @pytest.mark.parametrize("shares", [0.02, 0.1])
 def test_shares_that_scatter_are_held_as_often_as_said(shares: float) -> None:
     """Answers of which a share was lost, and as many won: Gaffke's bound of 200 of them."""
