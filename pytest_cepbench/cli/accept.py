@@ -24,7 +24,7 @@ from pytest_cepbench.evaluation.run_report import (
     read_report,
     refusals,
 )
-from pytest_cepbench.gate import CaseKey, Measurement
+from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import (
     anchor_path,
@@ -93,16 +93,12 @@ def _chosen(report: RunReport, names: Sequence[str]) -> Cases:
     return chosen if names else results_of
 
 
-def _recorded(case: CaseResult) -> Measurement:
-    assert case.measurement is not None  # or the case was refused
-    return as_accepted(case.measurement)
-
-
 def _changes(
     cases: Cases, accepted: dict[str, str], root: Path, *, move_anchor: bool
 ) -> Iterator[BaselineChange]:
     for key, (first, *_) in cases.items():
-        measured = _recorded(first)
+        assert first.measurement is not None  # or the case was refused
+        measured = as_accepted(first.measurement)
         value = measured.fresh.value  # of the scores, whatever else is there
         after = replace(measured, value=value, accepted=accepted)
         change = propose(key, after, root)
@@ -139,7 +135,7 @@ def _page(changes: Sequence[BaselineChange], cases: Cases, reason: str, root: Pa
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {counted(same, 'case')}")
-    return Section(f"accepting into {root}", tuple(blocks))
+    return Section(f"accepting into {root}", blocks)
 
 
 def _row(change: BaselineChange, result: CaseResult, root: Path) -> tuple[str, ...]:
@@ -209,20 +205,15 @@ def _write(changes: Sequence[BaselineChange], arguments: Namespace) -> None:
     folder: Path = arguments.store
     for suite, digests in accepted.items():  # of which a baseline has the digests alone
         digests.discard("")
+        if not digests:
+            continue
         here = 0
-        if digests and (folder / INDEX).is_file():
+        if (folder / INDEX).is_file():
             with ReadonlyStore(folder) as reader:
                 here = len(keys_of_answers(reader.read, digests))
-        if here < len(digests):
-            lines.append(
-                f"{len(digests) - here} of {len(digests)} accepted answers of {suite} are not in "
-                f"the store {folder}: name the store of the run with --store DIR in cepbench store "
-                "export --answers SUITE, which keeps them beside the baselines"
-            )
-        elif digests:
-            lines.append(
-                f"the {counted(here, 'accepted answer')} of {suite} lie in the store {folder} "
-                f"alone: cepbench store export --answers SUITE --store {folder} keeps them beside "
-                "the baselines"
-            )
+        place = folder if here == len(digests) else "DIR (the store of the run)"
+        lines.append(
+            f"{here} of {len(digests)} accepted answers of {suite} lie in the store {folder}: "
+            f"cepbench store export --answers SUITE --store {place} keeps them beside the baselines"
+        )
     show([], *lines)

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.cli.output import Section, Table, short, write_and_show
+from pytest_cepbench.cli.judges import number, run_judges
+from pytest_cepbench.cli.output import Section, Table, percent, short, write_and_show
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
-from pytest_cepbench.metrics.judge_agreement import Agreement, Share
-from pytest_cepbench.metrics.uncertainty import Estimate
+from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
-from pytest_cepbench.report import number_format
-from pytest_cepbench.studies.rating_agreement import RatingAgreement, measure_agreement
-from pytest_cepbench.studies.rating_alignment import (
+from pytest_cepbench.studies.rating_agreement import (
     METHODS,
     MetricAlignment,
+    RatingAgreement,
     RatingAlignment,
+    measure_agreement,
     measure_alignment,
 )
 
-number = partial(number_format.number, decimals=3)
-"""A coefficient, or a dash."""
+__all__ = ["run_judges", "run_models", "run_people"]
 
 
-def agree_people(arguments: Namespace) -> int:
+def run_people(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
     votes = read_votes(ratings)
-    agreed = measure_agreement(ratings, votes, arguments.draws)
-    lines = [f"intervals: 95 %, {arguments.draws} draws of whole items; kind: {agreed.kind}"]
+    agreed = measure_agreement(ratings, votes)
+    lines = [f"intervals: 95 %, {DRAWS} draws of whole items; kind: {agreed.kind}"]
     lines += agreed.remarks
     if not agreed.shared:
         lines.append("no item was judged by several annotators: only repeats and checks tell")
@@ -92,47 +89,6 @@ def interval_text(estimate: Estimate) -> str:
     return f"[{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
-_READINGS = {"fdt": "ties forced", "three_way": "ties one verdict", "decided": "both decided"}
-
-
-def agreement_table(agreements: Iterable[Agreement]) -> Table:
-    """A row for each reading of ties, in percent."""
-    head = ("ties", "all", "seen", "unseen", "harmonic mean", "kappa", "chance")
-    rows = tuple(
-        (
-            _READINGS[agreed.reading],
-            share(agreed.overall),
-            share(agreed.seen),
-            share(agreed.unseen),
-            percent(agreed.harmonic_mean),
-            number(agreed.kappa),
-            percent(agreed.chance),
-        )
-        for agreed in agreements
-    )
-    return Table(head, rows)
-
-
-def confusion_table(rows: str, columns: str, confusion: Sequence[Sequence[int]]) -> Table:
-    """How often each verdict of one judge met each of another."""
-    return Table(
-        (f"{rows} \\ {columns}", *WINNERS),
-        tuple((winner, *map(str, row)) for winner, row in zip(WINNERS, confusion, strict=True)),
-    )
-
-
-def percent(value: float | None) -> str:
-    """A share of one in percent, with two decimals."""
-    return "-" if value is None else f"{100 * value:.2f}"
-
-
-def share(counted: Share) -> str:
-    """A share in percent with its interval."""
-    if counted.value is None:
-        return "-"
-    return f"{100 * counted.value:.2f} [{100 * counted.low:.1f}, {100 * counted.high:.1f}]"
-
-
 # -- models ----------------------------------------------------------------------------------------
 
 _WON = (
@@ -156,7 +112,7 @@ _MODELS = "correlation of the models' means, with Fisher's 95 % intervals: wide 
 _MARGIN = "a difference of at most .01 counts as comparable (MMGenBench, C.4)"
 
 
-def agree_models(arguments: Namespace) -> int:
+def run_models(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
     runs: dict[str, list[Measurement]] = {}  # name -> what the run measured
@@ -172,7 +128,7 @@ def agree_models(arguments: Namespace) -> int:
         if name in runs:
             raise SpecError(f"two runs are of {name!r}: name them, --report NAME={path}")
         runs[name] = measured
-    aligned = measure_alignment(ratings, read_votes(ratings), runs, arguments.draws)
+    aligned = measure_alignment(ratings, read_votes(ratings), runs)
     name = f"alignment-{ratings.path.resolve().name}"
     write_and_show(arguments, {"alignment": aligned}, _models_page(aligned), name)
     return 0
@@ -197,7 +153,7 @@ def _models_page(aligned: RatingAlignment) -> Iterator[Section]:
         )
         for own in aligned.people
     ]
-    people = Table(head, tuple(rows))
+    people = Table(head, rows)
     yield Section(f"what people think in {aligned.ratings}{of}", (*lines, people))
     for name, table in aligned.inconsistency.items():
         rows = [(grade, *map(str, row)) for grade, row in zip(GRADES, table.counts, strict=True)]
@@ -238,9 +194,7 @@ def _metric_pages(metrics: Sequence[MetricAlignment]) -> Iterator[Section]:
         ),
     ]
     yield from (
-        Section(title, (*lines, Table(head, tuple(rows))))
-        for title, lines, head, rows in pages
-        if rows
+        Section(title, (*lines, Table(head, rows))) for title, lines, head, rows in pages if rows
     )
 
 

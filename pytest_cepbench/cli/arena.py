@@ -1,37 +1,67 @@
-"""`cepbench arena`: models ranked by verdicts, another judge, verdicts to train a judge with."""
+"""`cepbench arena`: models ranked by verdicts or in battles, another judge, training of judges."""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS
-from pytest_cepbench.cli.agree import percent
 from pytest_cepbench.cli.arguments import suite_file
-from pytest_cepbench.cli.judges import file_titles
-from pytest_cepbench.cli.output import Section, Table, rank_range, show, tell, write_and_show
-from pytest_cepbench.cli.session import open_store, run_servers
+from pytest_cepbench.cli.judges import file_titles, votes_with_remarks
+from pytest_cepbench.cli.output import (
+    HOME,
+    Section,
+    Table,
+    percent,
+    rank_range,
+    show,
+    tell,
+    write_and_show,
+)
+from pytest_cepbench.cli.rate import named_runs
+from pytest_cepbench.cli.session import measuring, open_store, run_servers, verdicts_line
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.datasets.opening.answers import read_answers
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_battles
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, suite_baselines
 from pytest_cepbench.evaluation.python_api import importable
+from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
+from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
 from pytest_cepbench.metrics.battles import TiePolicy
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
+from pytest_cepbench.option_values import split_name
+from pytest_cepbench.ratings.folder import STUDY, read_ratings
 from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.report.writers import write_reports
+from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
-from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
+from pytest_cepbench.studies.arena import (
+    Answers,
+    Battles,
+    Leaderboard,
+    arrange,
+    make_leaderboard,
+    plan_of,
+    recorded_answers,
+    reference_answers,
+    run_answers,
+)
+from pytest_cepbench.studies.judge_card import AskedOrder, collect_verdicts
 from pytest_cepbench.studies.panels import SHAPES_PANEL, shapes_panel
+from pytest_cepbench.studies.rated_items import seeds_of
 from pytest_cepbench.studies.training_files import (
     TrainingBattle,
     panel_battles,
@@ -40,6 +70,7 @@ from pytest_cepbench.studies.training_files import (
     write_training,
 )
 from pytest_cepbench.suites import ModelPool, Suite, load_suite
+from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.role_assignment import RoleAssignment, RoleChoices, named_models
 
@@ -51,40 +82,46 @@ POLICIES: dict[TiePolicy, str] = {
 }
 """What tables call the policies for ties."""
 
+# -- leaderboard -----------------------------------------------------------------------------------
 
-def run(arguments: Namespace) -> int:
+
+def run_leaderboard(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
     titles, names = file_titles(arguments.verdicts), ModelNames()
     boards = []
     for path, title in titles.items():
         if path.is_dir():
             ratings = read_ratings(path)
-            votes = read_votes(ratings)
-            for line in votes.remarks.lines:
-                tell(line)
-            shown = shown_battles(ratings, votes)
-            battles = [replace(b, first=names(b.first), second=names(b.second)) for b in shown]
+            battles = [
+                replace(b, first=names(b.first), second=names(b.second))
+                for b in shown_battles(ratings, votes_with_remarks(ratings))
+            ]
         else:
             battles = read_verdicts(path, names)
-        board = make_leaderboard(title, battles, grouping=arguments.by)
-        boards.append(board)
-    page = [s for board in boards for s in board_page(board)]
+        boards.append(make_leaderboard(title, battles))
+    page = [s for board in boards for s in _board_page(board)]
     name = f"leaderboard-{'-'.join(titles.values())}"
     write_and_show(arguments, {"leaderboards": boards}, page, name)
     return 0
 
 
-def _by_group(
-    title: str, groups: Sequence[str], columns: Mapping[str, Sequence[str]], head: str = "group"
-) -> Section:
-    """A table with a row for each group of questions, and a column for each model."""
-    rows = tuple(zip(groups, *columns.values(), strict=True))
-    return Section(title, (Table((head, *columns), rows),))
-
-
-def board_page(board: Leaderboard) -> Iterator[Section]:
-    """A leaderboard as a page, its groups in a table of their own."""
-    head = ("model", "rank", "rating", "+/-", "battles", *POLICIES.values())
+def _board_page(board: Leaderboard, lines: Sequence[str] = ()) -> Iterator[Section]:
+    """A leaderboard as a page. lines: above the notes on it."""
+    effect = f"{board.order_effect:+.3f} logits (standard error {board.order_error:.3f})"
+    notes = [
+        *lines,
+        "ratings: Elo points by an ordered logit, mean 0, with 95 % intervals by question",
+        "ranks: by simultaneous 95 % intervals of all differences; win rates in percent",
+        f"order effect: {effect} for the first answer, for which ratings allow",
+        f"ties: {100 * board.tie_share:.1f} % of the verdicts",
+    ]
+    if board.forfeits:
+        notes.append(f"forfeits: {board.forfeits} battles without an answer count in the win rates")
+    if board.regularized:
+        notes.append(
+            "the battles alone leave some ratings without bound: half a battle of each model "
+            "against an average one was added"
+        )
     rows = tuple(
         (
             standing.model,
@@ -96,51 +133,180 @@ def board_page(board: Leaderboard) -> Iterator[Section]:
         )
         for standing in board.standings
     )
-    models = len(board.standings)
+    head = ("model", "rank", "rating", "+/-", "battles", *POLICIES.values())
     title = (
-        f"arena leaderboard of {board.name}: {models} models, {board.verdicts:,} verdicts on "
-        f"{board.questions:,} questions"
+        f"arena leaderboard of {board.name}: {len(board.standings)} models, {board.verdicts:,} "
+        f"verdicts on {board.questions:,} questions"
     )
-    yield Section(title, (*_board_notes(board), Table(head, rows)))
-    if groups := list(board.standings[0].groups):
-        yield _by_group(
-            f"{board.name}: win rate with ties as 1/2, in percent",
-            groups,
-            {own.model: [percent(own.groups[g]) for g in groups] for own in board.standings},
-        )
+    yield Section(title, (*notes, Table(head, rows)))
     if any(own.errors for own in board.standings):
-        yield _by_group(
-            f"{board.name}: answers in which people saw errors",
-            list(ANSWER_ERRORS.values()),
-            {
-                own.model: [str(own.errors.get(kind, 0)) for kind in ANSWER_ERRORS]
-                for own in board.standings
-            },
-            head="error",
+        rows = tuple(
+            (words, *(str(own.errors.get(kind, 0)) for own in board.standings))
+            for kind, words in ANSWER_ERRORS.items()
         )
+        table = Table(("error", *(own.model for own in board.standings)), rows)
+        yield Section(f"{board.name}: answers in which people saw errors", (table,))
 
 
-def _board_notes(board: Leaderboard) -> Iterator[str]:
+# -- play ------------------------------------------------------------------------------------------
+
+PLAY = "play.json"
+"""Says what the files beside it are of."""
+
+
+def run_play(arguments: Namespace) -> int:
+    """Arrange, ask, rank, write; exit codes as in `main`.
+
+    Raises kinds of CepError for what is wrong with the suite, the answers or the judge, and
+    DatasetError where the verdicts can rank nobody.
+    """
+    file, seed, out = arguments.suite, arguments.seed, arguments.out
+    with measuring(arguments.store, file) as (pool, begin):
+        suite = load_suite(file)
+        if suite.answer_plan is None:
+            raise SuiteError(
+                f"suite {suite.name!r} is of chains: battles are of interleaved answers"
+            )
+        judge = pool.runner(_judge_role(suite, arguments.judge))
+        answers, samples = _entrants(arguments, suite, pool.store)
+        # Orders that are asked about anew in doubt are for gates; here each model is first in half
+        # of its battles, or in both orders of all.
+        balanced = (arguments.order or suite.battle_rules.order) == "balanced"
+        order: AskedOrder = "arranged" if balanced else "both"
+        battles = arrange(
+            answers, samples, pool.store, arguments.rounds, seed=seed, limit=arguments.samples
+        )
+        settings = {
+            "suite": suite.name,
+            "judge": judge.bound.spec,
+            "judge_fingerprint": judge.bound.fingerprint,
+            "order": "balanced" if balanced else "both",
+            "seed": seed,
+        }
+        if not arguments.plan:
+            _check_folder(out, settings)
+        begin()
+        lines = [*_battle_lines(battles), plan_of(battles, judge, order, seed)]
+        if arguments.plan:
+            show([Section("plan of the battles", (*lines, "nothing was asked: --plan"))])
+            return 0
+        for line in lines:
+            tell(line)
+        given = collect_verdicts(
+            battles.fought, battles.pair, judge, order, tell, seed=seed, remark=battles.coverage
+        )
+        tell(verdicts_line(judge))
+        board = make_leaderboard(suite.name, given.verdicts, battles.forfeits)
+    out.mkdir(parents=True, exist_ok=True)
+    keep_out_of_git(HOME, out)
+    write_battles(out / "verdicts.json", given.verdicts)
+    write_battles(out / "battles.json", battles.arranged)
+    facts = settings | {
+        "battles": len(battles.arranged),
+        "verdicts": len(given.verdicts),
+        "forfeits": len(battles.forfeits),
+        "equal": battles.equal,
+        "empty": battles.empty,
+        "judge_failures": dict(given.failures),
+    }
+    write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
+    if given.failures:
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
+        failures = sum(given.failures.values())
+        lines[-1] = f"the judge gave no verdict {failures} times ({kinds}): left out"
+    else:
+        lines.pop()
+    content = {"leaderboards": [board], "play": facts}
+    write_and_show(arguments, content, _board_page(board, lines), "leaderboard")
+    return 0
+
+
+def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Raise SpecError for a folder with a play of another judge, suite, order or seed."""
+    path = out / PLAY
+    if not path.is_file():
+        return
+    try:
+        known = parse_json(read_text(path))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path} could not be read: {error}; give another --out") from error
+    own = known if isinstance(known, dict) else {}
+    for name, value in settings.items():
+        if own.get(name) != value:
+            raise SpecError(
+                f"{str(out)!r} holds a play with {name} {own.get(name)!r}, not {value!r}: give "
+                "another folder with --out"
+            )
+
+
+def _entrants(
+    arguments: Namespace, suite: Suite, store: Store
+) -> tuple[dict[str, Answers], list[Sample]]:
+    """The answers of each model, in the order given, and the questions."""
+    folders: dict[str, tuple[str | None, Path | None]] = {}
+    for text in arguments.answers:
+        name, place = split_name(text)
+        replay = place.startswith("replay:")
+        path = Path(place.removeprefix("replay:").partition("?")[0] if replay else place)
+        if not path.is_dir() and (replay or not path.is_file()):
+            raise SpecError(
+                f"{place!r}: neither a folder of answers in OpenING's layout nor a report of a run "
+                "(--cep-report)"
+            )
+        folders[text] = name, path if path.is_dir() else None
+    reports = [text for text, (_, folder) in folders.items() if folder is None]
+    runs = dict(zip(reports, named_runs(suite, reports), strict=True)) if reports else {}
+    records = [run.record for run in runs.values()]
+    seeds = max((seeds_of({CaseKey.parse(own.case): own}) for own in records), default=1)
+    dataset = load_data(suite, dict(arguments.data)).repeated(seeds)
+    samples = [sample for sample in dataset.samples if sample.question]
+    names = ModelNames()
+    entrants: dict[str, Answers] = {}
+    places: dict[Path, str] = {}
+    for text in arguments.answers:
+        given, folder = folders[text]
+        if folder is None:
+            name, own = runs[text].name, run_answers(runs[text], samples, store)
+        else:
+            recorded = read_answers(folder)
+            name = names(given or recorded.model)
+            own = recorded_answers(recorded, samples, store)
+            lacking = sum(sample.id not in recorded.answers for sample in samples)
+            if lacking:
+                tell(f"{folder}: {lacking:,} of {len(samples):,} questions are not answered")
+        at = (folder or Path(split_name(text)[1])).resolve()
+        if at in places:
+            raise SpecError(f"{text}: these answers battle as {places[at]!r} already")
+        if name in entrants:
+            raise SpecError(f"two of the answers are of {name!r}: name them, as in NAME={text}")
+        places[at] = name
+        entrants[name] = own
+    if arguments.reference is not None:
+        if arguments.reference in entrants:
+            raise SpecError(f"--reference {arguments.reference!r} is the name of a model already")
+        entrants[arguments.reference] = reference_answers(samples, store)
+    return entrants, samples
+
+
+def _battle_lines(battles: Battles) -> Iterator[str]:
+    models = {name for p in battles.arranged for name in (p.first, p.second)}
     yield (
-        "ratings: Elo points by an ordered logit, mean 0, with 95 % intervals "
-        "clustered by question; ranks: by simultaneous 95 % intervals of all differences; win "
-        "rates in percent"
+        f"battles: {len(battles.arranged):,} of {len(models)} models on "
+        f"{len({p.question for p in battles.arranged}):,} questions in "
+        f"{len(set(battles.tasks.values()))} tasks; {battles.coverage()}"
     )
-    yield (
-        f"the judge favours the first answer by {board.order_effect:+.3f} logits (standard "
-        f"error {board.order_error:.3f}), which the ratings allow for and the win rates do not"
-    )
-    yield f"ties: {100 * board.tie_share:.1f} % of the verdicts"
-    if board.forfeits:
-        yield f"forfeits: {board.forfeits} battles without an answer count in the win rates"
-    if board.regularized:
+    if battles.forfeits or battles.empty or battles.equal:
         yield (
-            "the battles alone leave some ratings without bound: half a battle of each model "
-            "against an average one was added"
+            f"without a judge: {len(battles.forfeits):,} forfeits (one answer is missing), "
+            f"{battles.empty:,} in which both are, {battles.equal:,} of equal answers; the latter "
+            "two are left out"
         )
 
 
-def rejudge(arguments: Namespace) -> int:
+# -- rejudge ---------------------------------------------------------------------------------------
+
+
+def run_rejudge(arguments: Namespace) -> int:
     """Write the judge into the baselines of battles; exit codes as in `main`.
 
     Accepted answers score one half against themselves whoever judges, and need no verdict, so no
@@ -148,7 +314,7 @@ def rejudge(arguments: Namespace) -> int:
     none at all: it has to judge a candidate's answers first.
     """
     suite = load_suite(arguments.suite)
-    role = judge_role(suite, arguments.judge)
+    role = _judge_role(suite, arguments.judge)
     folder: Path = arguments.baselines / suite.name
     with open_store(arguments.store) as store, importable([suite.file]):
         bound = ModelPool(store).runner(role).bound
@@ -195,7 +361,7 @@ def rejudge(arguments: Namespace) -> int:
     return 0
 
 
-def judge_role(suite: Suite, spec: str | None) -> RoleAssignment:
+def _judge_role(suite: Suite, spec: str | None) -> RoleAssignment:
     """The judge of a suite of answers: the one that is named, else its own. Raises SpecError."""
     named = named_models(suite, RoleChoices(roles={} if spec is None else {"judge": spec}))
     if suite.answer_plan is None or JUDGE not in named:
@@ -203,10 +369,12 @@ def judge_role(suite: Suite, spec: str | None) -> RoleAssignment:
     return named[JUDGE]
 
 
+# -- training --------------------------------------------------------------------------------------
+
 _LOADER = "judged-battles"
 
 
-def export_training(arguments: Namespace) -> int:
+def run_training(arguments: Namespace) -> int:
     """Write the files and say what they hold; exit codes as in `main`."""
     sources: list[str] = arguments.sources
     with open_store(arguments.store) as store, run_servers() as servers:

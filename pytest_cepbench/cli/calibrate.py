@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
+from pytest_cepbench.cli.output import NOT_DONE, Cell, Section, Table, show, tell
 from pytest_cepbench.cli.session import measuring, pool_line, read_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
@@ -17,7 +17,6 @@ from pytest_cepbench.gate import dump_baseline
 from pytest_cepbench.gate.acceptance import BaselineChange, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.pairing import pair
-from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
@@ -73,9 +72,10 @@ def run(arguments: Namespace) -> int:
         failed = bool(changes)
         fates = {str(error) if fate == _WRITTEN else fate: own for fate, own in fates.items()}
     lines = [f"{fate}: {', '.join(names)}" for fate, names in fates.items()]
-    if _silent(calibrated):
+    noises = [case.noise for case in calibrated if case.noise is not None]
+    if noises and all(noise.sd == noise.value_sd == 0 for noise in noises):
         lines.append(_SILENT)
-    summary = Section(f"noise of {len(calibrated)} cases in {root}", tuple(lines))
+    summary = Section(f"noise of {len(calibrated)} cases in {root}", lines)
     show([*_page(prepared, calibrated, opening), summary])
     return NOT_DONE if failed or any(case.broken for case in calibrated) else 0
 
@@ -125,11 +125,8 @@ def _noise_update(
         return "unchanged", remark, None
     if dry_run:
         return "to be written, but for --dry-run", remark, None
-    return (
-        _WRITTEN,
-        remark,
-        BaselineChange(case.key, before, replace(before, noise=case.noise), "kept"),
-    )
+    change = BaselineChange(case.key, before, replace(before, noise=case.noise), "kept")
+    return _WRITTEN, remark, change
 
 
 def _page(
@@ -139,25 +136,18 @@ def _page(
         *("case", "value", "value sd", "sd", "units", "alpha", "tolerance"),
         *("visible", "held", "needed"),
     )
-    rows = []
+    rows: list[list[Cell]] = []
     for case in calibrated:
-        noise, known = case.noise, None if case.noise is None else case.power
-        rows.append(
-            (
-                case.key.within,
-                number(None if case.measured is None else case.measured.value),
-                "-" if noise is None else number(noise.value_sd),
-                "-" if noise is None else number(noise.sd),
-                "-" if noise is None else str(noise.units),
-                f"{case.policy.alpha:.2g}" if case.policy.statistical else "-",
-                f"{case.policy.tolerance:g}",
-                "-" if known is None or not isfinite(known.visible) else number(known.visible),
-                "-" if known is None else str(known.held_of_100),
-                "-" if known is None or known.needed is None else str(known.needed),
-            )
-        )
+        noise, known = case.noise, case.power
+        row: list[Cell] = [case.key.within, None if case.measured is None else case.measured.value]
+        row += [None] * 3 if noise is None else [noise.value_sd, noise.sd, noise.units]
+        row += [f"{case.policy.alpha:.2g}" if case.policy.statistical else None]
+        row += [f"{case.policy.tolerance:g}"]
+        visible = known.visible if known is not None and isfinite(known.visible) else None
+        row += [visible, *([None] * 2 if known is None else [known.held_of_100, known.needed])]
+        rows.append(row)
     name = prepared.own.suite.name
-    sections = [Section(f"calibration of {name}", (*opening, Table(head, tuple(rows)), _COLUMNS))]
+    sections = [Section(f"calibration of {name}", (*opening, Table(head, rows), _COLUMNS))]
     small = [
         case.key.within for case in calibrated if case.power is not None and not case.power.enough
     ]
@@ -168,9 +158,3 @@ def _page(
     if broken:
         sections.append(Section("cases without a calibration", tuple(broken)))
     return sections
-
-
-def _silent(calibrated: Sequence[Calibrated]) -> bool:
-    """True where the seeds change no case that was calibrated."""
-    noises = [case.noise for case in calibrated if case.noise is not None]
-    return bool(noises) and all(noise.sd == noise.value_sd == 0 for noise in noises)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
-from pytest_cepbench.errors import HistoryError, SpecError, did_you_mean, few_of
+from pytest_cepbench.errors import SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.files import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict
@@ -16,7 +16,6 @@ from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report.case_table import battle_scores
 from pytest_cepbench.report.headline import in_tolerances
-from pytest_cepbench.report.history import read_history, when
 from pytest_cepbench.report.number_format import bounds_of, change_of, counted, number, p_value
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
@@ -60,51 +59,16 @@ def _reports(arguments: Namespace) -> dict[str, RunReport]:
     """The reports that were named, by what the runs are called. Raises kinds of CepError."""
     reports: dict[str, RunReport] = {}
     for text in arguments.runs:
-        name, place = split_name(text)
-        report = _report_of(place, arguments.history)
+        given, place = split_name(text)
+        report, name = read_report(Path(place)), given or Path(place).stem
         if report.incomplete:
             raise SpecError(f"the run of {place} is incomplete ({report.incomplete}): run it again")
-        name = name or (Path(place).stem if place.endswith(".json") else place)
         if name in reports:
             raise SpecError(f"two runs are called {name!r}: name them, NAME={place}")
         reports[name] = report
     if len(reports) < 2:
-        raise SpecError(
-            "expected two or more runs: reports (--cep-report FILE), or specs of models"
-        )
+        raise SpecError("expected the reports (--cep-report FILE) of two or more runs")
     return reports
-
-
-def _report_of(place: str, folder: Path) -> RunReport:
-    """The report in a file, or that of the latest run of a model.
-
-    folder: of the history, in which models are looked up.
-    """
-    path = Path(place)
-    if path.is_file() or path.suffix == ".json":
-        return read_report(path)
-    try:
-        history = read_history(folder)
-    except HistoryError as error:
-        raise SpecError(
-            f"{place!r} is no report that is there, and no model can be looked up: {error}"
-        ) from error
-    own = [run for run in history.runs if run.checkpoint == place]
-    if not own:
-        known = {run.checkpoint for run in history.runs if run.checkpoint}
-        msg = f"{place!r} is no report that is there, and no run of it is in {folder}."
-        raise SpecError(msg + did_you_mean(place, known))
-    for run in reversed(own):
-        found = history.report_of(run)
-        if found is not None:
-            report = read_report(found)
-            if report.digest == run.digest:
-                return report
-    raise SpecError(
-        f"no report of {place!r} is left: that of {when(own[-1].started)} UTC was "
-        f"{own[-1].report or 'not written'}, which is gone or of another run now; give each run a "
-        "--cep-report of its own"
-    )
 
 
 def _measured_run(name: str, report: RunReport, arguments: Namespace) -> MeasuredRun:
@@ -167,7 +131,7 @@ def _board_section(board: CaseLeaderboard) -> Section:
         (
             model.model,
             rank_range(model.rank_low, model.rank_high),
-            number(model.value),
+            model.value,
             number(model.difference, signed=True),
             number(model.low, signed=True),
             number(model.high, signed=True),
@@ -189,15 +153,15 @@ def _section(comparison: RunComparison) -> Section:
             (
                 case.first.case,
                 case.verdict if case.second.primary else f"({case.verdict})",
-                number(case.first.value),
-                number(case.second.value),
+                case.first.value,
+                case.second.value,
                 change,
                 "-" if judged is None else bounds_of(judged),
                 "-" if judged is None else p_value(judged.p),
                 str(judged.units) if judged is not None and judged.units else "-",
             )
         )
-    table = Table(head, tuple(rows))
+    table = Table(head, rows)
     lines = (
         _headline(comparison),
         f"{first.name}: {first.model}" if first.model else first.name,

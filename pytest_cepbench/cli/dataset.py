@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.models import RoleName
 
 
-def patterns(arguments: Namespace) -> int:
+def run_patterns(arguments: Namespace) -> int:
     """Do the stages, print what they found; exit codes as in `main`.
 
     Raises SpecError naming the option that is wrong.
@@ -125,7 +125,7 @@ def _patterns_page(found: Construction) -> Iterator[Section]:
             f"annotated: {good} of {len(labelled)} images; {dropped} names "
             f"outside the list were dropped, {repaired} replies were repaired"
         )
-    yield Section(f"{len(source.records)} images of {source.folder}", tuple(lines))
+    yield Section(f"{len(source.records)} images of {source.folder}", lines)
     if chosen is not None:
         rows = tuple(
             (name, str(share.images), str(share.chosen)) for name, share in chosen.patterns.items()
@@ -134,7 +134,7 @@ def _patterns_page(found: Construction) -> Iterator[Section]:
         yield Section(f"{len(chosen.images)} images chosen", (table,))
 
 
-def verify(arguments: Namespace) -> int:
+def run_verify(arguments: Namespace) -> int:
     """Write the study where it is new, and serve it; exit codes as in `main`."""
     folder = open_construction(arguments.folder)
     path = folder.path / files.RATINGS
@@ -158,7 +158,7 @@ def verify(arguments: Namespace) -> int:
     return 0
 
 
-def freeze(arguments: Namespace) -> int:
+def run_freeze(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     name: str = arguments.name or arguments.folder.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):  # which its files have

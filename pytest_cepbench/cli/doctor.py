@@ -9,9 +9,9 @@ from contextlib import suppress
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
 from pytest_cepbench.cli.session import measuring, read_trial, spent_line
 from pytest_cepbench.files import parse_toml, read_text
-from pytest_cepbench.report.number_format import counted, number
+from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.calibration import prepare_calibration
-from pytest_cepbench.studies.doctor import Cell, Diagnosis, examine
+from pytest_cepbench.studies.doctor import Diagnosis, examine
 from pytest_cepbench.suites import load_suite
 
 
@@ -23,7 +23,7 @@ def run(arguments: Namespace) -> int:
     with measuring(arguments.store, trial.suite) as (pool, begin):
         prepared = prepare_calibration(trial, pool)
         begin()
-        diagnosis = examine(prepared, pool, arguments.baselines, tell)
+        diagnosis = examine(prepared, pool, tell)
     write_and_show(arguments, diagnosis, doctor_page(diagnosis), f"doctor-{diagnosis.suite}")
     return NOT_DONE if diagnosis.problems else 0
 
@@ -59,18 +59,9 @@ def doctor_page(diagnosis: Diagnosis) -> list[Section]:
     title = f"doctor of {diagnosis.suite}: {', '.join(found) or 'nothing found'}"
     sections = [Section(title, (*opening, summary))]
     for check in checks:
-        tables = [
-            Table(figures.head, tuple(tuple(map(_cell, row)) for row in figures.rows))
-            for figures in check.figures
-        ]
+        tables = [Table(figures.head, figures.rows) for figures in check.figures]
         sections.append(Section(f"{check.name}: {check.status}", (*check.said, *tables)))
     advice = [advice for check in checks for advice in check.advice]
     if advice:
         sections.append(Section("what to do", tuple(f"- {line}" for line in dict.fromkeys(advice))))
     return sections
-
-
-def _cell(value: Cell) -> str:
-    if isinstance(value, float):
-        return number(value)
-    return "-" if value is None else str(value)

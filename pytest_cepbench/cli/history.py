@@ -76,9 +76,7 @@ def _show_history(arguments: Namespace) -> None:
             place = timeline.runs[index].started, timeline.suite
             changed[place] = changed.get(place, 0) + 1
     head = ("case", "verdict", "latest", "baseline", "change", "runs", "values")
-    sections = [
-        Section(f"history of {counted(len(runs), 'run')}", (*lines, Table(head, tuple(rows))))
-    ]
+    sections = [Section(f"history of {counted(len(runs), 'run')}", (*lines, Table(head, rows)))]
     if changed:
         changes = [
             f"{when(started)}: {counted(count, 'case')} of {suite} measured otherwise"

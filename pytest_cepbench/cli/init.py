@@ -9,7 +9,7 @@ import shlex
 import textwrap
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -144,22 +144,6 @@ class ProjectPlan:
         }
 
 
-def _shell_line(plan: ProjectPlan, model: str, proposal: Proposal) -> str:
-    """The command that gates a model. model: the option, quoted for a shell."""
-    samples = "" if proposal.samples is None else f" --cep-samples={proposal.samples}"
-    return f"pytest {plan.suite_folder.as_posix()} {model}{samples}"
-
-
-def _refuse_existing(paths: Iterable[Path]) -> None:
-    """Raise WriteError where a file is there already."""
-    existing = [str(path) for path in paths if os.path.lexists(path)]
-    if existing:
-        raise WriteError(
-            f"nothing was written: {', '.join(existing)} is there already. Choose another --name, "
-            "or move it away"
-        )
-
-
 def _seen_from(folder: Path, spec: str) -> str:
     """A spec that was typed here, as a suite in a folder has to name it."""
     body, mark, params = spec.partition("?")
@@ -181,9 +165,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-_ROLES = ("describer", "generator", "encoder")
-
-
 def run(arguments: Namespace) -> int:
     """Measure, write the project, accept where that was asked for; exit codes as in `main`.
 
@@ -191,10 +172,14 @@ def run(arguments: Namespace) -> int:
     """
     plan = _plan(arguments)
     dataset = load_folder(plan.images)
-    _refuse_existing(plan.files(Proposal()))
+    existing = [str(path) for path in plan.files(Proposal()) if os.path.lexists(path)]
+    if existing:
+        raise WriteError(
+            f"nothing was written: {', '.join(existing)} is there already. Choose another --name, "
+            "or move it away"
+        )
     if arguments.no_measure:
         proposal = Proposal(reasons=("no model was asked (--no-measure)",))
-        _tell_unseen([arguments.model, *(getattr(arguments, role) for role in _ROLES)])
     else:
         proposal = _measured(arguments, plan, dataset)
     written = _write_project(plan, proposal)
@@ -206,8 +191,10 @@ def run(arguments: Namespace) -> int:
     show([Section(title, lines)])
 
     def command(model: str) -> str:
-        role = f" --cep-role={arguments.role}" if arguments.role else ""
-        return _shell_line(plan, f"{shlex.quote(f'--model={model}')}{role}", proposal)
+        words = [f"--model={model}"]
+        words += [f"--cep-role={arguments.role}"] if arguments.role else []
+        words += [] if proposal.samples is None else [f"--cep-samples={proposal.samples}"]
+        return f"pytest {plan.suite_folder.as_posix()} {shlex.join(words)}"
 
     accepting = f"{command(arguments.model)} --snapshot-update"
     if not arguments.accept:
@@ -231,11 +218,10 @@ def _write_project(plan: ProjectPlan, proposal: Proposal) -> list[Path]:
 
     Raises WriteError, also where one of them is there.
     """
-    files = plan.files(proposal)
-    _refuse_existing(files)
     written: list[Path] = []
     try:
-        for path, text in files.items():
+        plan.baselines.mkdir(parents=True, exist_ok=True)
+        for path, text in plan.files(proposal).items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as stream:
                 written.append(path)
@@ -246,10 +232,6 @@ def _write_project(plan: ProjectPlan, proposal: Proposal) -> list[Path]:
         raise WriteError(
             f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
         ) from error
-    try:
-        plan.baselines.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(str(error)) from error
     return [*written, plan.baselines]
 
 
@@ -281,7 +263,7 @@ def _plan(arguments: Namespace) -> ProjectPlan:
         name = re.sub(r"[^a-z0-9_-]+", "-", images.resolve().name.lower()).strip("-_") or "images"
     if not NAME.fullmatch(name):
         raise SpecError(f"--name {name!r}: lower-case letters, digits, - and _ are expected")
-    given = {role: getattr(arguments, role) for role in _ROLES}
+    given = {role: getattr(arguments, role) for role in ("describer", "generator", "encoder")}
     roles = {role: spec for role, spec in given.items() if spec is not None}
     for role, text in roles.items():
         spec = parse_spec(text)
@@ -290,21 +272,6 @@ def _plan(arguments: Namespace) -> ProjectPlan:
             named = RoleAssignment("generator", spec, f"--{role}")
             roles[role] = expand_preset(suite, named).spec.text
     return ProjectPlan(name, images, roles)
-
-
-def _tell_unseen(texts: Sequence[str | None]) -> None:
-    """Tell which models are no folders here: without a measurement nobody looks them up."""
-    specs = [parse_spec(text) for text in dict.fromkeys(texts) if text is not None]
-    unseen = [
-        spec.target
-        for spec in specs
-        if not spec.scheme and not Path(spec.target).expanduser().exists()
-    ]
-    if unseen:
-        tell(
-            "no folder here, so taken for an id on the Hugging Face hub, where --no-measure looks "
-            f"nothing up: {', '.join(unseen)}"
-        )
 
 
 def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Proposal:

@@ -7,10 +7,11 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
-from pytest_cepbench.cli.output import Section, Table, show, tell, write_and_show
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.cli.output import Section, Table, percent, show, tell, write_and_show
 from pytest_cepbench.cli.session import measuring, verdicts_line
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
@@ -18,23 +19,24 @@ from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verd
 from pytest_cepbench.errors import CepError, EndedError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
-from pytest_cepbench.metrics.judge_card import OrderEffect
+from pytest_cepbench.metrics.judge_agreement import Agreement, Share
+from pytest_cepbench.metrics.judge_card import TRUE_WIN_RATE, OrderEffect
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import named_battles
+from pytest_cepbench.report import number_format
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.arena import compare_judges
 from pytest_cepbench.studies.judge_card import (
-    FEW_BATTLES,
     AskedJudge,
     AskedOrder,
     MeasuredJudge,
     collect_verdicts,
-    measure_asked,
+    compare_judges,
     measure_judge,
     require_models,
 )
 from pytest_cepbench.studies.panels import (
+    EQUAL,
     SHAPES_PANEL,
     BattlePanel,
     choose_battles,
@@ -46,13 +48,16 @@ from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card
 from pytest_cepbench.suites.role_assignment import assigned_role
 
+number = partial(number_format.number, decimals=3)
+"""A coefficient, or a dash."""
+
 _OF_ASKED = ("on", "order", "samples", "seed", "answers", "data", "partial", "dry_run")
 
 DATA = "opening"
 """Name of OpenING's questions, as its suite has it."""
 
 
-def agree_judges(arguments: Namespace) -> int:
+def run_judges(arguments: Namespace) -> int:
     """Measure, print and write a card, or the agreement of two; exit codes as in `main`."""
     verdicts: list[Path] = arguments.verdicts
     if len(verdicts) == 2 and arguments.judge is None and arguments.people is None:
@@ -78,7 +83,7 @@ def agree_judges(arguments: Namespace) -> int:
         ratings = read_ratings(arguments.people)
         people = [
             replace(battle, first=names(battle.first), second=names(battle.second))
-            for _, battle in named_battles(ratings, _votes_with_remarks(ratings))
+            for _, battle in named_battles(ratings, votes_with_remarks(ratings))
         ]
     else:
         people = read_verdicts(arguments.people, names)
@@ -88,8 +93,8 @@ def agree_judges(arguments: Namespace) -> int:
         people,
         seen=[names(name) for name in arguments.seen],
     )
-    page = card_page(measured)
-    write_and_show(arguments, {"card": measured}, page, f"judge-card-{measured.judge}")
+    name = f"judge-card-{measured.judge}"
+    write_and_show(arguments, {"card": measured}, _card_page(measured), name)
     return 0
 
 
@@ -100,7 +105,7 @@ def _refuse(arguments: Namespace, names: Iterable[str], why: str) -> None:
             raise SpecError(f"--{name.replace('_', '-')} {why}")
 
 
-def _votes_with_remarks(ratings: Ratings) -> Votes:
+def votes_with_remarks(ratings: Ratings) -> Votes:
     """The votes of a study; a line tells of each kind that does not count. Raises DatasetError."""
     votes = read_votes(ratings)
     for line in votes.remarks.lines:
@@ -131,10 +136,10 @@ def _compare_judges(arguments: Namespace) -> int:
         f"Krippendorff's alpha over the four verdicts in order: {number(compared.alpha)}",
         f"unseen models: {', '.join(compared.unseen) or 'none named (--unseen MODEL)'}",
         "chance: agreement of a judge that always gives the most frequent verdict of the first",
-        agreement_table(compared.agreements),
+        _agreement_table(compared.agreements),
     )
     title = f"agreement of {first} and {second}: {compared.shared:,} battles"
-    counts = confusion_table(first, second, compared.confusion)
+    counts = _confusion_table(first, second, compared.confusion)
     page = [Section(title, lines), Section("verdicts", (counts,))]
     write_and_show(arguments, {"comparison": compared}, page, f"agreement-{first}-{second}")
     return 0
@@ -164,27 +169,33 @@ def _ask_judge(arguments: Namespace) -> int:
     _check_asked(arguments)
     order: AskedOrder = arguments.order or "both"
     seed: int = arguments.seed or 0
+    embedded = arguments.on == SHAPES_PANEL
     with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
         choices = RoleChoices(roles={"judge": arguments.judge})
         judge = pool.runner(assigned_role(choices, "judge"))
         names = ModelNames()
-        if arguments.on == SHAPES_PANEL:
+        if embedded:
             panel = shapes_panel(pool, arguments.samples, seed)
         else:
-            panel = _people_panel(arguments, pool.store, names, seed)
+            panel = _people_panel(arguments, pool.store, names)
+            chosen = choose_battles(panel.people, arguments.samples, seed)
+            panel = replace(panel, people=chosen)
         seen = [*map(names, arguments.seen)]
         require_models(seen, panel.people)  # now, not after thousands of calls
         begin()
         given = collect_verdicts(panel.people, panel.pair, judge, order, tell, seed=seed)
         tell(verdicts_line(judge))
         identity = identify_judge(judge.bound)
-        asked = AskedJudge(identity, order, seed, given.failures, panel.left_out)
-        card = measure_asked(arguments.judge, asked, panel, given, seen=seen)
+        left_out = Counter(panel.left_out) + Counter({EQUAL: given.equal})
+        asked = AskedJudge(identity, order, seed, given.failures, left_out)
+        card = measure_judge(
+            (arguments.judge, panel.name), given.verdicts, panel.people, seen=seen, asked=asked
+        )
     name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", card.judge).strip("-.")[-80:] or "judge"
     file = f"judge-card-{name}"
-    write_and_show(arguments, {"card": card}, card_page(card), file)
+    write_and_show(arguments, {"card": card}, _card_page(card), file)
     verdicts: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
-    if arguments.on == SHAPES_PANEL:
+    if embedded:
         verdicts[f"{name}-truth.json"] = panel.people
     try:
         for path, battles in verdicts.items():
@@ -217,23 +228,18 @@ def _check_asked(arguments: Namespace) -> None:
         )
 
 
-def _people_panel(arguments: Namespace, store: Store, names: ModelNames, seed: int) -> BattlePanel:
-    path = Path(arguments.on)
-    if not path.is_dir():
-        panel = verdict_panel(path, arguments, store, names)
-    else:
-        ratings = read_ratings(path)
-        panel = ratings_panel(ratings, _votes_with_remarks(ratings))
-        for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
-            names(model)  # so that --seen may spell it otherwise
-    return panel.limited(arguments.samples, seed)
-
-
-def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNames) -> BattlePanel:
-    """The battles of a file of verdicts, with the questions and answers that options name.
+def _people_panel(arguments: Namespace, store: Store, names: ModelNames) -> BattlePanel:
+    """The battles of a ratings folder, or of a file of verdicts with questions and answers.
 
     Raises SpecError for options, DatasetError for a file or a folder that cannot be read.
     """
+    path = Path(arguments.on)
+    if path.is_dir():
+        ratings = read_ratings(path)
+        panel = ratings_panel(ratings, votes_with_remarks(ratings))
+        for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
+            names(model)  # so that --seen may spell it otherwise
+        return panel
     people = read_verdicts(path, names)
     answers = _read_answer_folders(arguments.answers, names, people)
     folders = dict(arguments.data)
@@ -247,12 +253,10 @@ def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNa
             f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
             f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
         )
-    questions = load_opening(folder)
     # What cannot be shown is counted over all battles, whichever are chosen.
-    return opening_panel(
-        path.stem, choose_battles(people, None, 0), questions, answers, store,
-        partial=arguments.partial,
-    )  # fmt: skip
+    every = choose_battles(people, None, 0)
+    questions = load_opening(folder)
+    return opening_panel(path.stem, every, questions, answers, store, partial=arguments.partial)
 
 
 def _read_answer_folders(
@@ -298,13 +302,23 @@ def _keep(baselines: Path, written: Path, judge: JudgeIdentity) -> str:
 # -- the card --------------------------------------------------------------------------------------
 
 
-def card_page(measured: MeasuredJudge) -> Iterator[Section]:
+LARGE_ORDER_EFFECT = 0.3
+"""Logits from which on a judge should be asked in both orders. Below, one call of balanced order
+sees nearly as much for half the price."""
+
+FEW_BATTLES = 100
+"""With fewer, the intervals of a card are too wide to choose a judge by."""
+
+_READINGS = {"fdt": "ties forced", "three_way": "ties one verdict", "decided": "both decided"}
+
+
+def _card_page(measured: MeasuredJudge) -> Iterator[Section]:
     """The sections of a card: the judge in sentences, then tables."""
     card = measured.card
     title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
     yield Section(title, (*_findings(measured), *_notes(measured)))
-    yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
-    rms, largest = 100 * measured.bias_rms, card.largest_bias
+    yield Section("agreement with people, in percent", (_agreement_table(card.agreements),))
+    rms, largest = 100 * card.bias_rms, card.largest_bias
     most = f"the largest {100 * largest.bias:+.1f} for {largest.model}"
     biases = [f"bias: {rms:.1f} points (root mean square), {most}"]
     if card.slope is not None:
@@ -319,29 +333,30 @@ def card_page(measured: MeasuredJudge) -> Iterator[Section]:
     )
     table = Table(("model", "people", "judge", "bias"), rows)
     yield Section("win rates with ties as 1/2, in percent", (*biases, table))
-    counts = confusion_table(measured.people, measured.judge, card.confusion)
+    counts = _confusion_table(measured.people, measured.judge, card.confusion)
     yield Section("verdicts", (counts,))
 
 
 def _findings(measured: MeasuredJudge) -> Iterator[str]:
     card = measured.card
     yield measured.sentence
-    if measured.shown_win_rate is not None:
+    if card.first_right.total and card.second_right.total:  # else it has no known errors
+        shown, error = card.shown_win_rate()
         yield (
-            f"of a true win rate of {measured.true_win_rate:.2f} it would show "
-            f"{measured.shown_win_rate:.3f} (standard error {measured.shown_error:.3f})"
+            f"of a true win rate of {TRUE_WIN_RATE:.2f} it would show {shown:.3f} (standard error "
+            f"{error:.3f})"
         )
-    yield f"it names the winner where people prefer the first answer: {share(card.first_right)}"
-    yield f"where they prefer the second: {share(card.second_right)}"
+    yield f"it names the winner where people prefer the first answer: {_share(card.first_right)}"
+    yield f"where they prefer the second: {_share(card.second_right)}"
     yield f"order effect: {_order(card.order)}; of people: {_order(card.people_order)}"
-    if measured.both_orders_advised:
+    if card.order is None or abs(card.order.logit) >= LARGE_ORDER_EFFECT:
         yield "ask it in both orders: its order effect is large, or cannot be told"
     else:
         yield "one call in balanced order sees nearly as much as both orders"
     if card.both_orders is not None:
         both = card.both_orders
         yield (
-            f"both orders: the same model is preferred in {share(both.consistent)} of "
+            f"both orders: the same model is preferred in {_share(both.consistent)} of "
             f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
             f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
         )
@@ -376,3 +391,34 @@ def _order(effect: OrderEffect | None) -> str:
     if effect is None:
         return "cannot be told"
     return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
+
+
+def _agreement_table(agreements: Iterable[Agreement]) -> Table:
+    """A row for each reading of ties, in percent."""
+    head = ("ties", "all", "seen", "unseen", "harmonic mean", "kappa", "chance")
+    rows = tuple(
+        (
+            _READINGS[agreed.reading],
+            *map(_share, (agreed.overall, agreed.seen, agreed.unseen)),
+            percent(agreed.harmonic_mean),
+            number(agreed.kappa),
+            percent(agreed.chance),
+        )
+        for agreed in agreements
+    )
+    return Table(head, rows)
+
+
+def _confusion_table(rows: str, columns: str, confusion: Sequence[Sequence[int]]) -> Table:
+    """How often each verdict of one judge met each of another."""
+    return Table(
+        (f"{rows} \\ {columns}", *WINNERS),
+        tuple((winner, *map(str, row)) for winner, row in zip(WINNERS, confusion, strict=True)),
+    )
+
+
+def _share(counted: Share) -> str:
+    """A share in percent with its interval."""
+    if counted.value is None:
+        return "-"
+    return f"{100 * counted.value:.2f} [{100 * counted.low:.1f}, {100 * counted.high:.1f}]"

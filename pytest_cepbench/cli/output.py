@@ -1,4 +1,4 @@
-"""Output of a command: pages of headings, lines and tables for the terminal and as Markdown; files.
+"""Output of a command: pages of headings, lines and tables for the terminal; files.
 
 Results go to stdout, progress and complaints to stderr. At a terminal tables are styled by rich; in
 a pipe or a file they are the same text without styles.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shutil
 import sys
 import textwrap
@@ -27,7 +26,6 @@ NOT_DONE, MISTAKE, INTERRUPTED = 1, 2, 130
 """Exit codes: something could not be measured, accepted or written; a mistake in what was asked;
 interrupted."""
 
-
 SCHEMA = 1
 """Of JSON documents; raised when a field changes its meaning."""
 
@@ -45,12 +43,16 @@ _COLUMNS = 100
 _GAP = 2  # spaces between columns
 
 
+Cell = str | float | int | None
+"""Of a table: a number that is no whole one is shown with four decimals, None as a dash."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under a head; the first column names the row, all others hold numbers or short words."""
 
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Section:
     """A title with lines and tables below it."""
 
     title: str
-    blocks: tuple[str | Table, ...]
+    blocks: Sequence[str | Table]
 
 
 def show(sections: Sequence[Section], *more: str) -> None:
@@ -90,12 +92,12 @@ def write_and_show(
     page: Iterable[Section],
     name: str,
 ) -> None:
-    """Write the files, then show the page: results must not be lost to a closed terminal.
+    """Write the file, then show the page: results must not be lost to a closed terminal.
 
-    arguments: of the command, with the folder of the files and the command line.
+    arguments: of the command, with the folder of the file and the command line.
     content: written as JSON with the fields of its class, such as a study or a diagnosis.
-    page: of it, written as Markdown below the command line, and shown.
-    name: of the files, without suffix.
+    page: of it.
+    name: of the file, without suffix.
     Raises WriteError.
     """
     import msgspec
@@ -104,14 +106,12 @@ def write_and_show(
     from pytest_cepbench.report.writers import write_reports
 
     out, command = arguments.out, arguments.command_line
-    first, *others = page
-    sections = [Section(first.title, (f"command: {command}", *first.blocks)), *others]
+    sections = list(page)
     document = {"schema": SCHEMA, "cepbench": __version__, "command": command}
     document |= msgspec.to_builtins(content)
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     try:
-        files = {".json": escape_json(text) + "\n", ".md": to_markdown(sections)}
-        written = write_reports(out / f"{name[:120]}.json", files)
+        written = write_reports(out / f"{name[:120]}.json", {".json": escape_json(text) + "\n"})
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:
         show(sections)
@@ -138,24 +138,6 @@ def to_text(sections: Sequence[Section], width: int, *, styled: bool = False) ->
     return "\n".join(lines) + "\n"
 
 
-def to_markdown(sections: Sequence[Section]) -> str:
-    """The page as Markdown; whatever models, files and data sets are called stands as it is."""
-    lines: list[str] = []
-    for number, section in enumerate(sections):
-        lines += [f"{'#' if number == 0 else '##'} {_escaped(section.title)}", ""]
-        for block in section.blocks:
-            if isinstance(block, Table):
-                cells = [[_escaped(cell) for cell in row] for row in (block.head, *block.rows)]
-                rule = ["---", *["---:"] * (len(block.head) - 1)]
-                table = [f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:])]
-                lines += [*([""] if lines[-1] else []), *table, ""]
-            else:
-                indent = "  " if block.startswith("  ") else ""
-                lines.append(f"{indent}- {_escaped(block)}")
-        lines += [""] if lines[-1] else []
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def short(name: str) -> str:
     """A name on one line, from its end, in at most LONGEST_NAME columns of a terminal."""
     from rich.cells import cell_len
@@ -172,6 +154,11 @@ def short(name: str) -> str:
 def rank_range(low: int, high: int) -> str:
     """The ranks that a model may have: 2, or 1-3."""
     return str(low) if low == high else f"{low}-{high}"
+
+
+def percent(value: float | None) -> str:
+    """A share of one in percent, with two decimals, or a dash."""
+    return "-" if value is None else f"{100 * value:.2f}"
 
 
 def _wrapped(line: str, width: int) -> list[str]:
@@ -192,9 +179,14 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
     from rich.text import Text
 
     from pytest_cepbench.gate import PRESENTATIONS
+    from pytest_cepbench.report.number_format import number
 
-    colors = {str(verdict): shown.color for verdict, shown in PRESENTATIONS.items()}
-    cells = [tuple(short(cell) for cell in row) for row in (table.head, *table.rows)]
+    colors = {str(verdict): own.color for verdict, own in PRESENTATIONS.items()}
+
+    def shown(cell: Cell) -> str:
+        return number(cell) if isinstance(cell, float | None) else short(str(cell))
+
+    cells = [tuple(map(shown, row)) for row in (table.head, *table.rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(table.head))]
     # The columns beside the first one, as many at a time as the width has room for.
     parts: list[list[int]] = [[]]
@@ -209,8 +201,8 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
     # No narrower than its columns, which are chosen here: rich would shorten what finds no room.
     room = max(width, widths[0] + _GAP + max(widths))
     console = Console(file=stream, width=room, force_terminal=styled or None, highlight=False)
-    for number, columns in enumerate(parts):
-        if number:
+    for place, columns in enumerate(parts):
+        if place:
             console.print()
         part = rich_table.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
         for i in (0, *columns):
@@ -220,10 +212,6 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
             part.add_row(*(Text(row[i], style=colors.get(row[i], "")) for i in (0, *columns)))
         console.print(part)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|#&~])", r"\\\1", printable(text, 10_000))
 
 
 def _write(stream: TextIO, text: str) -> None:

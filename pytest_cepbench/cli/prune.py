@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, complain, show
-from pytest_cepbench.errors import EndedError, SpecError, unknown_name
-from pytest_cepbench.evaluation.project_baselines import is_folder, list_baselines
+from pytest_cepbench.errors import EndedError, SpecError
+from pytest_cepbench.evaluation.project_baselines import list_baselines
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.suites.definition import NAME
 
 
 def run(arguments: Namespace) -> int:
@@ -24,32 +23,23 @@ def run(arguments: Namespace) -> int:
     keys: dict[str, set[CaseKey]] = {}
     for case in report.cases:
         keys.setdefault(case.suite, set()).add(key_of(case))
-    for name in dict.fromkeys(arguments.suite):  # those that are gone altogether
-        if name in keys:
-            raise SpecError(
-                f"--suite {name!r}: the results have cases of it, so it is not gone; its unused "
-                "baselines are found without this option"
-            )
-        if not (NAME.fullmatch(name) and is_folder(root / name)):
-            known = [path.name for path in root.iterdir() if is_folder(path)]
-            raise SpecError(f"--suite: {unknown_name('suite', name, known)}")
     refusals = list(_refusals(report))
     for refusal in refusals:
         complain(f"nothing is pruned: {refusal}", NOT_DONE)
     if refusals:
         return NOT_DONE
     try:
-        listing = list_baselines(root, {name: set() for name in arguments.suite} | keys)
+        listing = list_baselines(root, keys)
     except OSError as error:
         raise EndedError(f"{str(root)!r} cannot be read: {error.strerror}") from error
     lines = [f"{path}: {key}" for path, key in listing.unused] or ["every baseline has its case"]
     lines += [f"left: {reason}" for reason in listing.left]
     lines += [
-        f"left: {root / name}: the results have no case of this suite; where it is gone, say "
-        f"--suite {name}"
+        f"left: {root / name}: the results have no case of this suite; where it is gone, delete "
+        "its folder"
         for name in listing.elsewhere
     ]
-    page = [Section(f"baselines below {root} that no case has", tuple(lines))]
+    page = [Section(f"baselines below {root} that no case has", lines)]
     if not arguments.delete or not listing.unused:
         show(page, *(["nothing deleted: say --delete"] if listing.unused else []))
         return 0

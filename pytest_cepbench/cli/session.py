@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.output import HOME, INTERRUPTED
-from pytest_cepbench.errors import CepError, EndedError, SpecError
+from pytest_cepbench.errors import CepError, EndedError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.option_values import named_specs
@@ -22,7 +21,6 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial
 from pytest_cepbench.studies.study import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
-from pytest_cepbench.suites.gate_config import Overrides
 
 
 @contextmanager
@@ -94,25 +92,12 @@ def spent_line(spent: StudyUsage) -> str:
 
 def read_trial(arguments: Namespace) -> Trial:
     """Trial to calibrate. Raises SpecError and SuiteError naming the option that is wrong."""
-    roles, encoders = fixed_roles(arguments)
-    try:
-        if arguments.tolerance is not None:
-            check_tolerance(arguments.tolerance, "--tolerance")
-        if arguments.alpha is not None:
-            check_alpha(arguments.alpha, "--alpha")
-    except ValueError as error:
-        raise SpecError(str(error)) from error
     return Trial(
         suite=arguments.suite,
-        choices=RoleChoices(arguments.model, arguments.role, roles, encoders),
+        choices=RoleChoices(arguments.model, arguments.role, *fixed_roles(arguments)),
         seeds=arguments.seeds,
         data=dict(arguments.data),
         samples=arguments.samples,
-        overrides=Overrides(
-            tolerance=arguments.tolerance,
-            alpha=arguments.alpha,
-            sources={"tolerance": "--tolerance", "alpha": "--alpha"},
-        ),
     )
 
 

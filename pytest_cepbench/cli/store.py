@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from pytest_cepbench.cli.arguments import UNITS
 from pytest_cepbench.cli.output import (
     INTERRUPTED,
@@ -19,7 +17,6 @@ from pytest_cepbench.cli.output import (
     Section,
     Table,
     show,
-    show_document,
     tell,
 )
 from pytest_cepbench.cli.session import open_store
@@ -38,7 +35,7 @@ from pytest_cepbench.store.answers import (
     import_bundle,
     keys_of_answers,
 )
-from pytest_cepbench.store.database import INDEX, ReadonlyStore
+from pytest_cepbench.store.database import ReadonlyStore
 from pytest_cepbench.store.maintenance import (
     Collection,
     GcCriteria,
@@ -55,50 +52,32 @@ from pytest_cepbench.store.maintenance import (
 from pytest_cepbench.store.rows import DAY_SECONDS
 from pytest_cepbench.suites import load_suite
 
-SCHEMA = 1
-"""Of `store stats --json`; raised when a field changes its meaning."""
-
 _LISTED = 10
 
 
-def _existing(folder: Path) -> Path:
-    """A store's folder. Raises SpecError where there is none, so that reading creates none."""
-    if not (folder / INDEX).is_file():
-        raise SpecError(f"no store at {str(folder)!r}: give its folder with --store DIR")
-    return folder
-
-
-def _reader(folder: Path) -> ReadonlyStore:
-    return ReadonlyStore(_existing(folder))
-
-
-def stats(arguments: Namespace) -> int:
+def run_stats(arguments: Namespace) -> int:
     """Show what a store holds; exit codes as in `main`."""
     folder: Path = arguments.store
-    with _reader(folder) as reader:
+    with ReadonlyStore(folder) as reader:
         held = summarize(reader)
-    if arguments.json:
-        document = {"schema": SCHEMA, "store": str(folder)} | msgspec.to_builtins(held)
-        show_document(json.dumps(document, indent=2, allow_nan=False) + "\n")
-        return 0
-    images = f"files: {held.images:,}, {show_size(held.image_bytes)}"
-    blocks: list[str | Table] = [f"index: {show_size(held.index_bytes)}", images]
+    images = f"files: {held.images:,}, {_show_size(held.image_bytes)}"
+    blocks: list[str | Table] = [f"index: {_show_size(held.index_bytes)}", images]
     if held.kinds:
         blocks += [_shares("kind", held.kinds), _shares("model", held.models)]
     else:
         blocks.append("no results")
-    show([Section(f"store {folder}", tuple(blocks))])
+    show([Section(f"store {folder}", blocks)])
     return 0
 
 
 # -- verify ----------------------------------------------------------------------------------------
 
 
-def verify(arguments: Namespace) -> int:
+def run_verify(arguments: Namespace) -> int:
     """Say what is damaged of a store, and drop it where asked to."""
     folder: Path = arguments.store
     if arguments.repair:
-        with open_store(_existing(folder)) as store:
+        with open_store(folder) as store:
             report = inspect(store.root, store.index.read)
             lines = []
             if not report.sound:
@@ -107,7 +86,7 @@ def verify(arguments: Namespace) -> int:
             show([_verify_page(store.root, report)], *store.damage, *lines)
         return 0
     try:
-        with _reader(folder) as reader:
+        with ReadonlyStore(folder) as reader:
             report = inspect(folder, reader.read)
     except StoreError as error:
         raise EndedError(f"{error}; --repair saves what can be read") from error
@@ -138,7 +117,7 @@ def _verify_page(folder: Path, report: VerifyReport) -> Section:
         images = counted(len(report.unused), "file")
         lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
     lines += _some("no file of a store, left alone", [str(path) for path in report.foreign])
-    return Section(f"store {folder}", tuple(lines))
+    return Section(f"store {folder}", lines)
 
 
 # -- gc --------------------------------------------------------------------------------------------
@@ -147,7 +126,7 @@ _Tables = dict[Path, dict[str, object]]
 """Baselines and anchors by their files."""
 
 
-def gc(arguments: Namespace) -> int:
+def run_gc(arguments: Namespace) -> int:
     """List what may go, and delete it where asked to; exit codes as in `main`."""
     folder: Path = arguments.store
     criteria = GcCriteria(unused_for=arguments.unused_for, max_size=arguments.max_size)
@@ -155,8 +134,10 @@ def gc(arguments: Namespace) -> int:
         raise SpecError(
             "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         )
+    if arguments.baselines and arguments.without_baselines:
+        raise SpecError("--baselines and --without-baselines contradict each other: drop one")
     named, project = _baselines_of(arguments)
-    with _reader(folder) as reader:
+    with ReadonlyStore(folder) as reader:
         accepted = _accepted_keys([*named.values(), *project.values()], reader)
         if (named or project) and not arguments.without_baselines:
             models = models_in(reader.read)
@@ -193,7 +174,7 @@ def gc(arguments: Namespace) -> int:
         raise EndedError(
             "interrupted: the same command again deletes the rest", INTERRUPTED
         ) from None
-    lines = [f"deleted: about {show_size(freed)}"]
+    lines = [f"deleted: about {_show_size(freed)}"]
     if waiting:
         lines.append(
             f"left: {counted(waiting, 'file')} younger than an hour, which a running "
@@ -225,10 +206,10 @@ def _gc_page(
     if collection.unused:
         goes += f", {counted(len(collection.unused), 'file')} that no result refers to"
     anything = collection.entries or collection.unused
-    freed = f"{goes}; about {show_size(collection.bytes)} with their files"
+    freed = f"{goes}; about {_show_size(collection.bytes)} with their files"
     blocks.append(freed if anything else "nothing goes")
     blocks.append(
-        f"stays: {counted(collection.kept, 'result')}, about {show_size(collection.kept_bytes)} "
+        f"stays: {counted(collection.kept, 'result')}, about {_show_size(collection.kept_bytes)} "
         "with their files"
     )
     if criteria.accepted:
@@ -240,10 +221,10 @@ def _gc_page(
         )
     if criteria.max_size is not None and collection.kept_bytes > criteria.max_size:
         blocks.append(
-            f"more than --max-size stays: the baselines need it ({show_size(criteria.max_size)} "
+            f"more than --max-size stays: the baselines need it ({_show_size(criteria.max_size)} "
             "were asked)"
         )
-    return Section(f"what may go of the store {folder}", tuple(blocks))
+    return Section(f"what may go of the store {folder}", blocks)
 
 
 def _baselines_of(arguments: Namespace) -> tuple[_Tables, _Tables]:
@@ -330,16 +311,12 @@ def _accepted_keys(
 # -- accepted answers ------------------------------------------------------------------------------
 
 
-def export_answers(arguments: Namespace) -> int:
-    """Write accepted answers into a bundle.
-
-    Raises SuiteError for a suite that cannot be used, and WriteError.
-    """
-    suite = load_suite(arguments.suite)
+def run_export(arguments: Namespace) -> int:
+    """Write accepted answers into a bundle. Raises SuiteError and WriteError."""
+    suite = load_suite(arguments.answers)
     folder: Path = arguments.baselines / suite.name
-    baselines = dict(battle_baselines(folder))
-    every = [digest for baseline in baselines.values() for digest in baseline.answers.values()]
-    digests = set(every) - {""}
+    baselines = [baseline for _, baseline in battle_baselines(folder)]
+    digests = {digest for baseline in baselines for digest in baseline.answers.values()} - {""}
     if not digests:
         raise SpecError(
             f"{str(folder)!r} holds no baseline of battles: accept one with --snapshot-update"
@@ -353,15 +330,14 @@ def export_answers(arguments: Namespace) -> int:
                 f"{str(arguments.store)!r}: use the store of the run that accepted them"
             )
         data = bundle_bytes(answers.values(), store)
-        target: Path = arguments.out or folder / BUNDLE
-        replace_files(target.parent, {target: data})
-    tell(
-        f"{len(answers)} answers in {target}, {show_size(len(data))}: commit it with the baselines"
-    )
+    target: Path = arguments.out or folder / BUNDLE
+    replace_files(target.parent, {target: data})
+    size = _show_size(len(data))
+    tell(f"{len(answers)} answers in {target}, {size}: commit it with the baselines")
     return 0
 
 
-def import_answers(arguments: Namespace) -> int:
+def run_import(arguments: Namespace) -> int:
     """Take over exported answers; exit codes as in `main`."""
     with open_store(arguments.store) as store:
         for bundle in arguments.bundles:
@@ -383,7 +359,7 @@ def _shares(name: str, shares: Mapping[str, StoreShare], size: str = "size") -> 
         (
             title or "(not named)",
             f"{share.results:,}",
-            show_size(share.bytes),
+            _show_size(share.bytes),
             *map(day, (share.oldest, share.newest, share.used * DAY_SECONDS)),
         )
         for title, share in shares.items()
@@ -398,7 +374,7 @@ def _some(what: str, names: Sequence[str]) -> Iterator[str]:
         yield f"{what}: {len(names) - _LISTED:,} more"
 
 
-def show_size(count: int) -> str:
+def _show_size(count: int) -> str:
     """Bytes with a unit, three digits or so."""
     unit = next((u for u in ("T", "G", "M", "K") if count >= UNITS[u]), "")
     if not unit:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import itemgetter
 
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
+from pytest_cepbench.cli.output import NOT_DONE, Cell, Section, Table, tell, write_and_show
 from pytest_cepbench.cli.session import fixed_roles, measuring, spent_line
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation
@@ -70,7 +70,7 @@ def _read_question(arguments: Namespace) -> StudySpec:
         data=dict(arguments.data),
         samples=arguments.samples,
         metrics=arguments.metrics,
-        parts=arguments.parts,
+        parts=arguments.parts or (),
     )
 
 
@@ -82,7 +82,7 @@ def study_page(study: FinishedStudy) -> list[Section]:
     sections = [_opening(study, heads), *(_grid(study, grid, heads) for grid in study.grids)]
     if study.errors:
         lines = [f"{model}, {variant}: {why}" for model, variant, why in study.errors]
-        sections.append(Section("could not be measured", tuple(lines)))
+        sections.append(Section("could not be measured", lines))
     return sections
 
 
@@ -110,30 +110,29 @@ def _opening(study: FinishedStudy, heads: dict[str, str]) -> Section:
         *(f"store: {note}: computed again" for note in study.damage),
         spent_line(study.effort),
     ]
-    return Section(f"study of {study.study} on {study.suite}", tuple(lines))
+    return Section(f"study of {study.study} on {study.suite}", lines)
 
 
 def _grid(study: FinishedStudy, grid: Grid, heads: dict[str, str]) -> Section:
     models = [model.name for model in study.models]
     cells = {m: [grid.cell(m, variant.name) for variant in study.variants] for m in models}
-    values = tuple(
-        (m, *("error" if c.error else number(c.value) for c in row)) for m, row in cells.items()
-    )
+    values = [(m, *("error" if c.error else c.value for c in row)) for m, row in cells.items()]
     blocks: list[str | Table] = [Table(("model", *heads.values()), values)]
     if len(models) > 1:  # 1 for the best
         ranks = [grid.ranks(variant.name) for variant in study.variants]
-        ranked = tuple((m, *(str(own.get(m, "-")) for own in ranks)) for m in models)
+        ranked = [(m, *(own.get(m) for own in ranks)) for m in models]
         blocks.append(Table(("rank", *heads.values()), ranked))
     if any(cell.failures for row in cells.values() for cell in row):
-        stopped = tuple(
-            (m, *("-" if c.error else str(sum(c.failures.values())) for c in row))
+        stopped = [
+            (m, *(None if c.error else sum(c.failures.values()) for c in row))
             for m, row in cells.items()
-        )
+        ]
         blocks.append(Table(("stopped or failed", *heads.values()), stopped))
     if any(spread.spread is not None for spread in grid.spreads):
         blocks.append(_spreads(study, grid))
     if grid.agreements:
-        names, rows = grid.agreements[0].variants, []
+        names = grid.agreements[0].variants
+        rows: list[tuple[Cell, ...]] = []
         pairs = study.study != "seeds"  # else their mean alone
         order = sorted(combinations(range(len(names)), 2), key=itemgetter(1))
         for first, second in order if pairs else ():
@@ -141,9 +140,9 @@ def _grid(study: FinishedStudy, grid: Grid, heads: dict[str, str]) -> Section:
             rows.append(
                 (both, *(_correlation(own.matrix[second][first]) for own in grid.agreements))
             )
-        rows.append(("mean of pairs", *(number(agreement.mean) for agreement in grid.agreements)))
+        rows.append(("mean of pairs", *(agreement.mean for agreement in grid.agreements)))
         head = ("correlation over models", *(agreement.method for agreement in grid.agreements))
-        blocks.append(Table(head, tuple(rows)))
+        blocks.append(Table(head, rows))
         if any(agreement.mean is None for agreement in grid.agreements):
             blocks.append("no coefficient with a column in which all models score the same")
     blocks += [grid.undefined] if grid.undefined else []
@@ -152,22 +151,20 @@ def _grid(study: FinishedStudy, grid: Grid, heads: dict[str, str]) -> Section:
     sizes = sorted({cell.n for cell in grid.cells if cell.error is None})
     n = "" if not sizes else f", n = {sizes[0]}"
     n += f" to {sizes[-1]}" if len(sizes) > 1 else ""
-    return Section(f"{grid.part} {grid.label} ({better} is better{n})", tuple(blocks))
+    return Section(f"{grid.part} {grid.label} ({better} is better{n})", blocks)
 
 
 def _spreads(study: FinishedStudy, grid: Grid) -> Table:
     intervals = study.study == "seeds"
-    rows: list[tuple[str, ...]] = []
+    rows: list[list[Cell]] = []
     for row in grid.spreads:
-        spread = row.spread
-        figures = (spread.mean, spread.std, spread.low, spread.high, spread.range) if spread else ()
-        ends = (row.low, row.high) if intervals else ()
-        rows.append((row.model, *map(number, figures or [None] * 5), *map(number, ends)))
-    means = ("mean of models", "", number(grid.mean_std), "", "", number(grid.mean_range))
-    rows.append((*means, *(("", "") if intervals else ())))
-    level = f"{study.confidence:.0%}"
-    bounds = (f"{level} from", "to") if intervals else ()
-    return Table(("model", "mean", "std", "min", "max", "range", *bounds), tuple(rows))
+        s = row.spread
+        rows.append([row.model, *((s.mean, s.std, s.low, s.high, s.range) if s else [None] * 5)])
+        rows[-1] += [row.low, row.high] if intervals else []
+    rows.append(["mean of models", "", grid.mean_std, "", "", grid.mean_range])
+    rows[-1] += ["", ""] if intervals else []
+    bounds = (f"{study.confidence:.0%} from", "to") if intervals else ()
+    return Table(("model", "mean", "std", "min", "max", "range", *bounds), rows)
 
 
 def _correlation(correlation: Correlation | None) -> str:

@@ -216,7 +216,7 @@ class _Pages:
         return JSONResponse({"saved": True} | self._upcoming(annotator), headers=_HEADERS)
 
     async def undo(self, request: Request) -> Response:
-        """Withdraw the last answer, and send what it had, so that the page can be filled again."""
+        """Withdraw the last answer, and send the text of a description, so that it can change."""
         annotator = self._annotator(request)
         try:
             key = msgspec.json.decode(await _body(request), type=dict[str, str]).get("key", "")
@@ -233,7 +233,6 @@ class _Pages:
         shown = self.live.upcoming(annotator)
         done, about = self.live.assignment.progress(annotator)
         pages = [render_item(i, self.live.ratings.study, self.live.image_name) for i in shown]
-        waiting = not shown and self.live.assignment.is_waiting(annotator)
         return {
             "items": [
                 {
@@ -243,7 +242,7 @@ class _Pages:
                 }
                 for item, html in zip(shown, pages, strict=True)
             ],
-            "state": "open" if shown else "waiting" if waiting else "done",
+            "state": "open" if shown else "done",
             "progress": {"done": done, "about": about},
         }
 

@@ -1,5 +1,4 @@
-"""Who is shown which item next, on which side, and with leases, so that two people do not judge the
-same one.
+"""Who is shown which item next, and on which side.
 
 State in memory, rebuilt from the votes when a server starts. Orders and sides follow from the
 study's seed, so that a person who comes back is shown the item at which they stopped.
@@ -13,9 +12,6 @@ from typing import NamedTuple
 
 from pytest_cepbench.files import digest_text
 from pytest_cepbench.ratings.records import Item, Study, Vote, VoteKind
-
-LEASE = 1800.0
-"""Seconds for which an item is a person's; a late answer still counts."""
 
 AHEAD = 2
 """Items that a person has: the one that is shown, and the one that is loaded behind it."""
@@ -70,7 +66,6 @@ class Assignment:
                 [item for item in own if kinds[item] == "attention"],
             )
         self._voters: dict[str, set[str]] = {item: set() for item in kinds}
-        self._leases: dict[str, dict[str, float]] = {item: {} for item in kinds}
         for vote in counted:
             self.answer(vote)
 
@@ -94,31 +89,19 @@ class Assignment:
             return turned[::-1] if kind == "repeat" else turned
         return ()
 
-    def upcoming(self, annotator: str, now: float) -> list[Slot]:
+    def upcoming(self, annotator: str) -> list[Slot]:
         """The slots that a person has, the first one being shown; none where nothing is left.
 
-        now: seconds of a clock that only goes forward.
+        What two people are shown at once, both may answer: then it has a vote more than it needs.
         """
         person = self._people[annotator]
-        person.held = [slot for slot in person.held if self._is_free(slot, annotator, now)]
+        person.held = [slot for slot in person.held if self._is_open(slot, annotator)]
         while len(person.held) < AHEAD:
-            slot = self._next(person, annotator, now)
+            slot = self._next(person, annotator)
             if slot is None:
                 break
             person.held.append(slot)
-        for slot in person.held:
-            if slot.kind == "item":
-                self._leases[slot.item][annotator] = now + LEASE
         return list(person.held)
-
-    def is_waiting(self, annotator: str) -> bool:
-        """Whether items are left that others have on lease just now."""
-        person = self._people[annotator]
-        return any(
-            Slot(item, "item") not in person.answered
-            and len(self._voters[item]) < self._study.overlap
-            for item in person.items
-        )
 
     def answer(self, vote: Vote) -> None:
         """Take note of an answer that is saved."""
@@ -128,7 +111,6 @@ class Assignment:
         person.answered.pop(slot, None)  # an answer that is changed is the last one
         person.answered[slot] = not vote.skip
         if vote.kind == "item":
-            self._leases[vote.item].pop(vote.annotator, None)
             voters = self._voters[vote.item]
             (voters.discard if vote.skip else voters.add)(vote.annotator)
 
@@ -142,10 +124,7 @@ class Assignment:
         slot, _ = person.answered.popitem()
         if slot.kind == "item":
             self._voters[slot.item].discard(annotator)
-        dropped = person.held[AHEAD - 1 :]
         person.held = [slot, *person.held[: AHEAD - 1]]
-        for left in dropped:
-            self._leases[left.item].pop(annotator, None)
 
     def progress(self, annotator: str) -> tuple[int, int]:
         """Answers of a person so far, and about how many there will be, repeats and checks among
@@ -158,17 +137,15 @@ class Assignment:
     def _draw(self, *words: str) -> str:
         return digest_text("\0".join((str(self._study.seed), *words)))
 
-    def _is_free(self, slot: Slot, annotator: str, now: float) -> bool:
-        """Whether a person may have an item: people who judged it or have it leave room."""
-        if slot.kind != "item":
-            return True
-        others = {name for name, until in self._leases[slot.item].items() if until > now}
-        return len((others | self._voters[slot.item]) - {annotator}) < self._study.overlap
+    def _is_open(self, slot: Slot, annotator: str) -> bool:
+        """Whether fewer others have judged an item than are wanted."""
+        others = self._voters[slot.item] - {annotator}
+        return slot.kind != "item" or len(others) < self._study.overlap
 
-    def _next(self, person: _Person, annotator: str, now: float) -> Slot | None:
+    def _next(self, person: _Person, annotator: str) -> Slot | None:
         slots = (Slot(name, "item") for name in person.items)
-        free = (s for s in slots if not person.has(s) and self._is_free(s, annotator, now))
-        item = next(free, None)
+        open_ = (s for s in slots if not person.has(s) and self._is_open(s, annotator))
+        item = next(open_, None)
         if item is None:
             return None
         place = len(person.answered) + len(person.held)

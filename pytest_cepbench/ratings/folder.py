@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,14 +98,12 @@ class Remarks:
     unreadable: lines that are no record, such as one that was cut off when a machine stopped.
     unknown: votes for items that the study does not have.
     invalid: votes that are no answer to their item. first_fault: the first of these.
-    backwards: records whose time is before that of the record above; they count.
     """
 
     unreadable: int = 0
     unknown: int = 0
     invalid: int = 0
     first_fault: str = ""
-    backwards: int = 0
 
     @property
     def lines(self) -> list[str]:
@@ -115,8 +112,6 @@ class Remarks:
             "that cannot be read are left out, such as one cut off in a crash": self.unreadable,
             "for items that the study does not have are left out": self.unknown,
             f"that answer no question are left out ({self.first_fault})": self.invalid,
-            "are older than the record above them: the clock was set back; the order of the "
-            "lines counts": self.backwards,
         }
         return [f"{count} records of votes {words}" for words, count in counts.items() if count]
 
@@ -199,9 +194,7 @@ def read_votes(ratings: Ratings) -> Votes:
                     f"{owners[annotator]} and {path} both have votes of {annotator!r}: keep the "
                     "one that is whole, or rename the annotator in the other"
                 )
-            own = tuple(vote for vote in votes if vote.annotator == annotator)
-            remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
-            records[annotator] = own
+            records[annotator] = tuple(vote for vote in votes if vote.annotator == annotator)
     return Votes(records, remarks, owners)
 
 

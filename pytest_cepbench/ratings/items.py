@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -232,35 +231,28 @@ class _ItemLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sample: str = ""
 
 
-@dataclass
-class OwnItems:
-    """Items of a file, with what their folder needs."""
-
-    items: list[Item] = field(default_factory=list)
-    images: dict[str, ImageArtifact] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)
-
-
-def read_items(path: Path, task: Task) -> OwnItems:
-    """The items of a file.
+def read_items(path: Path, task: Task) -> tuple[list[Item], dict[str, ImageArtifact], list[Source]]:
+    """The items of a file, their images by digest, and their sources.
 
     Raises DatasetError, which names the line, for one that cannot be understood, an image that
     cannot be read, two equal sides, and a file without an item.
     """
-    own = OwnItems()
+    items: list[Item] = []
+    images: dict[str, ImageArtifact] = {}
+    sources: list[Source] = []
     equal: list[str] = []
     for where, content in read_json_lines(path):
         line = convert_record(where, content, _ItemLine)
         if line.models and len(line.models) != len(line.options):
             raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
-        question = _parts(line.question, path.parent, where, own)
-        options = [_parts(option, path.parent, where, own) for option in line.options]
+        question = _parts(line.question, path.parent, where, images)
+        options = [_parts(option, path.parent, where, images) for option in line.options]
         item = make_item(task, question, options)
         if task in ("pair", "caption") and len({option.option for option in item.options}) == 1:
             equal.append(where.rpartition(" ")[2])
-        own.items.append(item)
+        items.append(item)
         models = line.models or ("",) * len(options)
-        own.sources += [
+        sources += [
             Source(item=item.item, option=option.option, model=model, sample=line.sample)
             for option, model in zip(item.options, models, strict=True)
         ] or [Source(item=item.item, sample=line.sample)]
@@ -271,12 +263,15 @@ def read_items(path: Path, task: Task) -> OwnItems:
             f"{path}: both sides are equal in {'line' if len(equal) == 1 else 'lines'} {named}, "
             "which is a tie without asking anybody: leave these items out, and count them yourself"
         )
-    if not own.items:
+    if not items:
         raise DatasetError(f"{path} holds no item")
-    return own
+    return items, images, sources
 
 
-def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) -> list[Part]:
+def _parts(
+    pieces: Sequence[_Piece], folder: Path, where: str, images: dict[str, ImageArtifact]
+) -> list[Part]:
+    """The parts of these pieces; their images are added."""
     parts = []
     for piece in pieces:
         if isinstance(piece, str):
@@ -290,6 +285,6 @@ def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) ->
             image = read_image(folder / piece.image)
         except ImageError as error:
             raise DatasetError(f"{where}: image {piece.image!r}: {error}") from error
-        own.images[image.digest] = image
+        images[image.digest] = image
         parts.append(Part(image=image.digest))
     return parts

@@ -7,8 +7,7 @@ import hmac
 import os
 import re
 import secrets
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -87,31 +86,6 @@ def parse_answer(data: bytes) -> SentAnswer:
     if max(len(answer.text), len(answer.note), len(answer.skip)) > MOST_CHARACTERS:
         raise DatasetError(f"a text has more than {MOST_CHARACTERS:,} characters")
     return answer
-
-
-def form_of(vote: Vote, item: Item) -> Fields:
-    """What a person had filled in for a vote, in the terms of the page: `make_vote` backwards."""
-    form: Fields = {"note": vote.note}
-    if vote.skip:
-        return form
-    match vote.task:
-        case "pair" | "caption":
-            form["verdict"] = vote.verdict
-            if vote.errors:
-                letters = dict(zip(vote.shown, "AB", strict=True))
-                form["errors"] = {letters[side]: kinds for side, kinds in vote.errors.items()}
-        case "grades":
-            places = enumerate(vote.places, 1)
-            ranks = {number: rank for rank, place in places for number in place}
-            form["grades"] = [vote.grades[str(number)] for number in vote.shown]
-            form["ranks"] = [ranks[int(number)] for number in vote.shown]
-        case "describe":
-            form |= {"text": vote.text or "", "pasted": bool(vote.pasted)}
-        case "verify":
-            names = [option_name(option) for option in item.options]
-            form["ticked"] = [names.index(name) for name in vote.ticked or ()]
-            form["added"] = list(vote.added or ())
-    return form
 
 
 def make_vote(
@@ -207,14 +181,13 @@ class ShownItem(NamedTuple):
 class LiveStudy:
     """A study that one server has, from its folder.
 
-    clock: seconds that only go forward, by which leases end.
     people: token in the address of a person -> their name.
     Raises DatasetError for a folder that cannot be used, and WriteError where it cannot be written
     or another server has it.
     """
 
-    def __init__(self, ratings: Ratings, clock: Callable[[], float] = time.monotonic) -> None:
-        self.ratings, self._clock = ratings, clock
+    def __init__(self, ratings: Ratings) -> None:
+        self.ratings = ratings
         study = ratings.study
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
@@ -282,7 +255,7 @@ class LiveStudy:
                 self.ratings.items[slot.item],
                 self.assignment.shown(self.ratings.items[slot.item], annotator, slot.kind),
             )
-            for slot in self.assignment.upcoming(annotator, self._clock())
+            for slot in self.assignment.upcoming(annotator)
         ]
 
     def _slot_name(self, annotator: str, slot: Slot) -> str:
@@ -314,7 +287,7 @@ class LiveStudy:
         """Withdraw a person's last answer; None where there is none. Raises WriteError.
 
         The same key again withdraws nothing more.
-        Returns what they had filled in, as `form`, and the opaque name of its `slot`.
+        Returns the opaque name of its `slot`, and the `text` that they had written.
         """
         records = self._records[annotator]
         if all(vote.key != key for vote in records):
@@ -328,8 +301,8 @@ class LiveStudy:
         at = next(place for place, vote in enumerate(records) if vote.key == key)
         undone = records[at]
         vote = counted_votes(records[:at]).get((annotator, undone.item, undone.kind))
-        form = {} if vote is None else form_of(vote, self.ratings.items[vote.item])
-        return {"slot": self._slot_name(annotator, Slot(undone.item, undone.kind)), "form": form}
+        text = "" if vote is None else vote.text or ""
+        return {"slot": self._slot_name(annotator, Slot(undone.item, undone.kind)), "text": text}
 
     def _append(self, vote: Vote) -> None:
         self._files[vote.annotator].append(record_line(vote))

@@ -88,7 +88,6 @@ class AnnotatorSummary:
     seconds: median per judged item; None of none.
     attention: hidden checks answered right, and all that were answered.
     repeats: equal answers to items that came again, and all of them.
-    doubt: as of `doubtful_annotators`; empty for none.
     """
 
     name: str
@@ -97,7 +96,6 @@ class AnnotatorSummary:
     seconds: float | None
     attention: tuple[int, int]
     repeats: tuple[int, int]
-    doubt: str = ""
 
 
 def summarize_people(ratings: Ratings, votes: Votes) -> tuple[AnnotatorSummary, ...]:
@@ -107,7 +105,6 @@ def summarize_people(ratings: Ratings, votes: Votes) -> tuple[AnnotatorSummary, 
         own[vote.annotator].append(vote)
     attention = _by_annotator(attention_results(ratings, votes))
     repeats = _by_annotator(repeat_results(votes))
-    doubts = doubtful_annotators(ratings, votes)
     people = []
     for name, given in own.items():
         judged = [vote for vote in given if vote.kind == "item" and not vote.skip]
@@ -120,7 +117,6 @@ def summarize_people(ratings: Ratings, votes: Votes) -> tuple[AnnotatorSummary, 
                 seconds=median(vote.seconds for vote in judged) if judged else None,
                 attention=(sum(checks), len(checks)),
                 repeats=(sum(again), len(again)),
-                doubt=doubts.get(name, ""),
             )
         )
     return tuple(people)

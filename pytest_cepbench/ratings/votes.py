@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -48,38 +47,25 @@ class BattleVotes:
     item: Item
     winners: Mapping[str, Winner]
 
-    @cached_property
-    def shares(self) -> tuple[float, float, float, float]:
-        """The share of each verdict, in the order of `WINNERS`; they sum to 1."""
-        given = list(self.winners.values())
-        a, tie_a, tie_b, b = (given.count(winner) / len(given) for winner in WINNERS)
-        return a, tie_a, tie_b, b
-
-    @property
-    def score(self) -> float:
-        """The first option's mean score in [0, 1], ties being one half."""
-        a, tie_a, tie_b, _ = self.shares
-        return a + (tie_a + tie_b) / 2
-
     def verdict(self, rule: Rule = "majority") -> Winner:
         """The verdict of all annotators together.
 
         A tie leans to the side that more votes lean to. Where they are as many, it leans to either,
         as the digest of both answers has it: to the same in both orders, not always to the first.
         """
-        a, _, _, b = self.shares
-        leaning = [WINNERS.index(winner) <= _TIE_A for winner in self.winners.values()]
+        given = list(self.winners.values())
+        counts = {winner: given.count(winner) for winner in WINNERS}
+        leaning = [WINNERS.index(winner) <= _TIE_A for winner in given]
         sides = sorted(option.option for option in self.item.options)
         first = sides[int(digest_json(sides)[:8], 16) % 2] == self.item.options[0].option
         if leaning.count(True) != leaning.count(False):
             first = leaning.count(True) > leaning.count(False)
         if rule == "majority":
-            if max(a, b) > 1 / 2:  # more than half of the votes
-                return "A" if a > b else "B"
+            if 2 * max(counts["A"], counts["B"]) > len(given):
+                return "A" if counts["A"] > counts["B"] else "B"
             return "Tie(A)" if first else "Tie(B)"
-        highest = max(self.shares)
-        ordered = range(len(WINNERS)) if first else reversed(range(len(WINNERS)))
-        return next(WINNERS[place] for place in ordered if self.shares[place] == highest)
+        ordered = WINNERS if first else WINNERS[::-1]
+        return max(ordered, key=counts.__getitem__)  # the first of equals
 
 
 def battle_votes(
@@ -91,7 +77,11 @@ def battle_votes(
     annotators: whose votes count; everybody's where empty.
     Raises DatasetError for a study of another kind and for an unknown annotator.
     """
-    require_kind(ratings, "pair")
+    if ratings.study.kind != "pair":
+        raise DatasetError(
+            f"{str(ratings.path)!r} holds ratings of the kind {ratings.study.kind!r}, and 'pair' "
+            "is expected here"
+        )
     check_annotators(ratings, annotators)
     winners: dict[str, dict[str, Winner]] = {}
     for vote in votes.answers():
@@ -107,15 +97,6 @@ def battle_votes(
 def study_items(ratings: Ratings) -> Iterable[tuple[str, Item]]:
     """The items that are asked for their answers: none whose answer is known."""
     return ((digest, item) for digest, item in ratings.items.items() if item.kind == "item")
-
-
-def require_kind(ratings: Ratings, *kinds: Task) -> None:
-    """Raise DatasetError for a study of another kind."""
-    if ratings.study.kind not in kinds:
-        raise DatasetError(
-            f"{str(ratings.path)!r} holds ratings of the kind {ratings.study.kind!r}, and "
-            f"{' or '.join(map(repr, kinds))} is expected here"
-        )
 
 
 def check_annotators(ratings: Ratings, annotators: Collection[str]) -> None:

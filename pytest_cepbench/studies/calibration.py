@@ -61,7 +61,6 @@ class Trial:
     seeds: how many, from the suite's own on.
     data: data set name -> path or URL.
     samples: most of each category.
-    overrides: tolerance and alpha that go before the suite's.
     Raises SpecError for fewer than two seeds, and for chains that were made elsewhere.
     """
 
@@ -70,7 +69,6 @@ class Trial:
     seeds: int
     data: Mapping[str, DataPlace] = field(default_factory=dict)
     samples: int | None = None
-    overrides: Overrides = field(default_factory=Overrides)
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
@@ -142,9 +140,7 @@ def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibrat
     refuse_answers(own.suite, _NEEDS_CHAINS)
     for assignment in own.assignments.roles.values():
         model_pool.runner(assignment)
-    policies = settle(
-        {case.key: claim_of(own.suite, case.key, trial.overrides) for case in own.cases}
-    )
+    policies = settle({case.key: claim_of(own.suite, case.key, Overrides()) for case in own.cases})
     return PreparedCalibration(own.under_seeds(trial.seeds), policies)
 
 
@@ -153,10 +149,9 @@ def calibrate(
 ) -> list[Calibrated]:
     """Measure every case under every seed, and find its noise.
 
-    announce: is given what it takes before it begins, and one line for each seed.
+    announce: is given one line for each seed.
     Raises StoreError, which concerns all cases.
     """
-    announce(effort_ahead(prepared, model_pool))
     columns: list[list[CaseMeasurement | str]] = []
     for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):
         announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
@@ -178,29 +173,6 @@ def calibrate(
             result = Calibrated(case.key, case.label, policy, own, known, reason)
         calibrated.append(result)
     return calibrated
-
-
-def effort_ahead(prepared: PreparedCalibration, model_pool: ModelPool) -> str:
-    """What a calibration takes, in one line: samples, inputs, calls and, where known, the time."""
-    cases = [(case, None) for case in prepared.own.cases]
-    try:
-        forecasts = [suite.run(model_pool).forecast(cases) for suite in prepared.seeded]
-    except CepError as error:  # which fails the cases that it concerns
-        return f"what it takes cannot be told: {error}"
-    needs = [need for forecast in forecasts for need in forecast.needs]
-    more = "at least " if any(need.incomplete for need in needs) else ""
-    line = (
-        f"to be measured: {forecasts[0].samples} samples under {len(forecasts)} seeds, "
-        f"{more}{sum(need.inputs for need in needs):,} model inputs in "
-        f"{sum(need.calls for need in needs):,} calls; the store has "
-        f"{sum(forecast.stored for forecast in forecasts):,} results"
-    )
-    times = [need.seconds for need in needs]
-    known = fsum(time for time in times if time is not None)
-    if None in times:
-        return f"{line}; the time is not known: some models never worked on this device long enough"
-    shown = f"{known:.0f} s" if known < 600 else f"{known / 60:.0f} min"
-    return f"{line}; {more or 'about '}{shown}, loading not counted"
 
 
 def _measure(run: SuiteRun, case: Case) -> CaseMeasurement | str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, fsum, isfinite
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from pytest_cepbench.artifacts.modality import as_given
 from pytest_cepbench.chains import Step, total
 from pytest_cepbench.datasets.sample import load_seed
 from pytest_cepbench.errors import CepError, StoreError
-from pytest_cepbench.gate.baseline import baseline_path, record_of, usable_baseline
+from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.sensitivity import largest_drop, range_of
 from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
@@ -134,12 +133,9 @@ class Diagnosis:
         return tuple(check for check in self.checks if check.status == "problem")
 
 
-def examine(
-    prepared: PreparedCalibration, model_pool: ModelPool, baselines: Path, announce: Announce
-) -> Diagnosis:
+def examine(prepared: PreparedCalibration, model_pool: ModelPool, announce: Announce) -> Diagnosis:
     """Measure the suite under its seeds, and check it; nothing is gated.
 
-    baselines: folder of accepted ones, which may hold the noise of a case.
     announce: is given a line for each part.
     Raises StoreError, which concerns all checks.
     """
@@ -149,7 +145,7 @@ def examine(
     checks = [
         measurability(calibrations),
         chance_floors(calibrations),
-        visible_drops(calibrations, baselines),
+        visible_drops(calibrations),
     ]
     # Those that call models or read chains: one that fails says so, and the others go on.
     asked: dict[str, Callable[[], Check]] = {"constant outputs": partial(constant_outputs, run)}
@@ -249,23 +245,18 @@ def chance_floors(calibrations: Sequence[Calibrated]) -> Check:
     return _check_of(name, findings, summary, CheckTable(head, tuple(rows)))
 
 
-def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
+def visible_drops(calibrations: Sequence[Calibrated]) -> Check:
     """Check which drop fails in most runs, and whether good checkpoints are held, case by case.
 
-    The noise is that between the measured seeds; where they change nothing, the one that the
-    accepted baseline holds. A case of the whole suite that could not even show a fall to the worst
-    there is, is a problem.
+    The noise is that between the measured seeds. A case of the whole suite that could not detect
+    even a drop to the worst score is a problem.
     """
     name = "visible drop"
-    judged = [
-        _with_known_noise(case, baselines)
-        for case in calibrations
-        if case.policy.statistical and case.measured is not None
-    ]
+    judged = [c for c in calibrations if c.policy.statistical and c.measured is not None]
     if not judged:
         return Check(name, "not done", ("no case is judged by statistics",))
     blind, small, needed = [], [], 0
-    for case, _ in judged:
+    for case in judged:
         power, measured = case.power, case.measured
         assert measured is not None
         if power is None or power.enough:
@@ -291,44 +282,30 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
             "tolerance, or a larger share of alpha (fewer primary cases)"
         )
         findings.append(("remark", sentence, advice))
-    silent = [case.key.within for case, _ in judged if case.noise is not None and not case.noise.sd]
+    silent = [case.key.within for case in judged if case.noise is not None and not case.noise.sd]
     if silent:
-        sentence = (
-            "not known, since the seeds change nothing and no baseline was calibrated: "
-            f"{_listed(silent)}"
-        )
+        sentence = f"not known, since the seeds change nothing: {_listed(silent)}"
         findings.append(("remark", sentence, ""))
-    unknown = {case.key.within: case.reason for case, _ in judged if case.noise is None}
+    unknown = {case.key.within: case.reason for case in judged if case.noise is None}
     if unknown:
         sentence = f"not known: {_listed(list(unknown))} ({next(iter(unknown.values()))})"
         findings.append(("remark", sentence, ""))
     head = (
-        *("case", "units", "sd", "noise of", "alpha", "tolerance"),
+        *("case", "units", "sd", "alpha", "tolerance"),
         *("visible", "held of 100", "needed"),
     )
     rows: list[tuple[Cell, ...]] = []
-    for case, source in judged:
+    for case in judged:
         power, noise = case.power, case.noise
         units, sd = (None, None) if noise is None else (noise.units, noise.sd)
         drop = power.visible if power is not None and isfinite(power.visible) else None
         alpha, tolerance = round(case.policy.alpha, 6), case.policy.tolerance
         held, more = (None, None) if power is None else (power.held_of_100, power.needed)
-        rows.append((case.key.within, units, sd, source, alpha, tolerance, drop, held, more))
+        rows.append((case.key.within, units, sd, alpha, tolerance, drop, held, more))
     summary = (
         "a checkpoint as good as its baseline is held in 80 of 100 runs or more, in every case"
     )
     return _check_of(name, findings, summary, CheckTable(head, tuple(rows)))
-
-
-def _with_known_noise(case: Calibrated, baselines: Path) -> tuple[Calibrated, str]:
-    """The case with the noise that is known of it, and the source of that noise."""
-    if case.noise is None or case.noise.sd == 0:
-        assert case.measured is not None
-        kept = usable_baseline(baseline_path(baselines, case.key), case.key)
-        same = kept is not None and kept.identity == record_of(case.measured).identity
-        if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
-            return replace(case, noise=kept.noise), "baseline"
-    return case, "-" if case.noise is None else "seeds"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,11 +1,11 @@
-"""A judge measured on battles that people judged: its card, with what it was measured on."""
+"""Judges: asked about battles, measured on those that people judged too, and beside one another."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
@@ -14,9 +14,16 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_in_order
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
-from pytest_cepbench.metrics.judge_card import TRUE_WIN_RATE, JudgeCard, judge_card, match_battles
+from pytest_cepbench.metrics.judge_agreement import (
+    Agreement,
+    agreement,
+    confusion,
+    grades_of,
+    krippendorff_alpha,
+    shared_battles,
+)
+from pytest_cepbench.metrics.judge_card import JudgeCard, judge_card, match_battles
 from pytest_cepbench.studies.calibration import Announce
-from pytest_cepbench.studies.panels import EQUAL, BattlePanel
 from pytest_cepbench.suites.judge_cards import JudgeIdentity
 
 AskedOrder = Literal["both", "balanced", "arranged"]
@@ -127,14 +134,6 @@ def shown_in_order(
         yield from showings
 
 
-LARGE_ORDER_EFFECT = 0.3
-"""Logits from which on a judge should be asked in both orders. Below, one call of balanced order
-sees nearly as much for half the price."""
-
-FEW_BATTLES = 100
-"""With fewer, the intervals of a card are too wide to choose a judge by."""
-
-
 @dataclass(frozen=True)
 class AskedJudge:
     """A judge that was asked for the verdicts of its card, and how.
@@ -155,7 +154,7 @@ class AskedJudge:
 
 @dataclass(frozen=True)
 class MeasuredJudge:
-    """The card of a judge, and the numbers that follow from it.
+    """The card of a judge, and what it was measured on.
 
     judge, people: what the panels are called.
     date: of the measuring, in UTC.
@@ -165,17 +164,8 @@ class MeasuredJudge:
     unknown_models: models of the judge's battles that people never judged.
     seen: models that were known while the judge was made; empty where that is not said.
     card: its errors.
-    accuracy: agreement with people, ties forced, in [0, 1].
-    visible_drop: what it shows of a true drop of a win rate, as a factor.
-    sample_factor: how many times the samples of a perfect judge it needs; None for one that is no
-        better than a coin.
-    bias_rms: root mean square over the models of what it adds to a win rate.
-    most_misjudged: the model of the largest bias.
-    true_win_rate, shown_win_rate, shown_error: of a true win rate what it would show, and the
-        standard error; None where people gave all battles to one side.
-    both_orders_advised: whether it should be asked in both orders.
+    accuracy, sentence: of the card, for reports that show it.
     sees_nothing: whether it is no better than a coin, or leaned to the same side in every battle.
-    sentence: the card in a line.
     """
 
     judge: str
@@ -188,14 +178,6 @@ class MeasuredJudge:
     seen: tuple[str, ...]
     card: JudgeCard
     accuracy: float
-    visible_drop: float
-    sample_factor: float | None
-    bias_rms: float
-    most_misjudged: str
-    true_win_rate: float
-    shown_win_rate: float | None
-    shown_error: float | None
-    both_orders_advised: bool
     sees_nothing: bool
     sentence: str
 
@@ -218,28 +200,19 @@ def measure_judge(
     for a seen model that has no battle.
     """
     matched = match_battles(people, judge)
-    known = _models(battle for battle, _ in matched)
     if asked is None and set(judge) == set(people):  # one that was asked may agree in everything
         raise DatasetError(
             f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
             "with --people those of people"
         )
     own, theirs = _models(judge), _models(people)
-    if not known and own & theirs:
-        raise DatasetError(
-            f"{names[0]} and {names[1]} judged no battle both: the same question and the same "
-            "models"
-        )
-    if not known:
-        raise DatasetError(
-            f"{names[0]} and {names[1]} have no model in common: {', '.join(sorted(own))} against "
-            f"{', '.join(sorted(theirs))}"
-        )
-    require_models(seen, (battle for battle, _ in matched))
-    unseen = known - set(seen) if seen else set()
-    card = judge_card(judge, people, unseen=unseen)
-    sided = card.first_right.total and card.second_right.total
-    shown, error = card.shown_win_rate() if sided else (None, None)
+    if not matched:
+        what = "battle in common, of the same question and models"
+        if not own & theirs:
+            what = f"model in common: {', '.join(sorted(own))} against {', '.join(sorted(theirs))}"
+        raise DatasetError(f"{names[0]} and {names[1]} have no {what}")
+    known = require_models(seen, [battle for battle, _ in matched])
+    card = judge_card(judge, people, unseen=known - set(seen) if seen else set())
     shared = _pairs(battle for battle, _ in matched)
     return MeasuredJudge(
         judge=names[0],
@@ -252,50 +225,19 @@ def measure_judge(
         seen=tuple(sorted(seen)),
         card=card,
         accuracy=card.accuracy,
-        visible_drop=card.visible_drop,
-        sample_factor=card.sample_factor,
-        bias_rms=card.bias_rms,
-        most_misjudged=card.largest_bias.model,
-        true_win_rate=TRUE_WIN_RATE,
-        shown_win_rate=shown,
-        shown_error=error,
-        both_orders_advised=card.order is None or abs(card.order.logit) >= LARGE_ORDER_EFFECT,
         sees_nothing=card.one_side is not None or card.visible_drop <= 0,
         sentence=card.sentence(),
     )
 
 
-def measure_asked(
-    name: str,
-    asked: AskedJudge,
-    panel: BattlePanel,
-    given: AskedVerdicts,
-    *,
-    seen: Collection[str] = (),
-) -> MeasuredJudge:
-    """The card of a judge that was asked about a panel.
-
-    name: of the judge. given: its verdicts. Raises as `measure_judge`.
-    """
-    left_out = dict(asked.left_out)
-    if given.equal:
-        left_out[EQUAL] = left_out.get(EQUAL, 0) + given.equal
-    return measure_judge(
-        (name, panel.name),
-        given.verdicts,
-        panel.people,
-        seen=seen,
-        asked=replace(asked, left_out=left_out),
-    )
-
-
-def require_models(named: Collection[str], battles: Iterable[JudgedBattle]) -> None:
-    """Raise DatasetError for a named model that has no battle."""
+def require_models(named: Collection[str], battles: Iterable[JudgedBattle]) -> set[str]:
+    """The models of battles. Raises DatasetError for a named one that has none."""
     known = _models(battles)
     if absent := sorted(set(named) - known):
         raise DatasetError(
             f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
         )
+    return known
 
 
 def _models(battles: Iterable[JudgedBattle]) -> set[str]:
@@ -304,3 +246,53 @@ def _models(battles: Iterable[JudgedBattle]) -> set[str]:
 
 def _pairs(battles: Iterable[JudgedBattle]) -> set[tuple[str, frozenset[str]]]:
     return {(battle.question, frozenset((battle.first, battle.second))) for battle in battles}
+
+
+@dataclass(frozen=True)
+class JudgeComparison:
+    """Two judges over the battles that both judged.
+
+    shared: how many those are; only_first, only_second: the battles of one of them alone.
+    agreements: forced ties, three-way, decided only.
+    alpha: Krippendorff's over the four verdicts in order; None where one alone occurs.
+    confusion: counts, the first judge's verdict by row.
+    unseen: models that the second judge did not know while it was made.
+    """
+
+    first: str
+    second: str
+    shared: int
+    only_first: int
+    only_second: int
+    agreements: tuple[Agreement, ...]
+    alpha: float | None
+    confusion: tuple[tuple[int, ...], ...]
+    unseen: tuple[str, ...]
+
+
+def compare_judges(
+    names: tuple[str, str],
+    first: Sequence[JudgedBattle],
+    second: Sequence[JudgedBattle],
+    unseen: Collection[str] = (),
+) -> JudgeComparison:
+    """The agreement of two judges. Raises DatasetError where they share no battle."""
+    shared = shared_battles(first, second)
+    if not shared:
+        raise DatasetError(
+            f"{names[0]} and {names[1]} judged no battle both: same questions, models and order"
+        )
+    require_models(unseen, [battle for battle, _ in shared])
+    return JudgeComparison(
+        first=names[0],
+        second=names[1],
+        shared=len(shared),
+        only_first=len(first) - len(shared),
+        only_second=len(second) - len(shared),
+        agreements=tuple(
+            agreement(shared, reading, unseen) for reading in ("fdt", "three_way", "decided")
+        ),
+        alpha=krippendorff_alpha(grades_of(shared)),
+        confusion=tuple(map(tuple, confusion(shared).tolist())),
+        unseen=tuple(sorted(unseen)),
+    )

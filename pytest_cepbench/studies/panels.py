@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pytest_cepbench.artifacts import Failure, digest_text
@@ -29,16 +29,11 @@ from pytest_cepbench.metrics.battles import JudgedBattle, Pairing, roulette
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.records import Item, Part
+from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.role_assignment import RoleAssignment
-
-# -- panels: battles that people have judged, with the questions and answers for a judge to see them
-# Answers come from folders in OpenING's layout, one for each model; the reference answers of the
-# questions are those of the model that OpenING's files call Human.
-
 
 B = TypeVar("B", JudgedBattle, Pairing)
 
@@ -60,13 +55,9 @@ class BattlePanel:
     """
 
     name: str
-    people: tuple[JudgedBattle, ...]
+    people: Sequence[JudgedBattle]
     pair: Callable[[JudgedBattle], AnswerPair]
-    left_out: Mapping[str, int]
-
-    def limited(self, limit: int | None, seed: int) -> BattlePanel:
-        """The same with some of its battles; parameters as of `choose_battles`."""
-        return replace(self, people=tuple(choose_battles(self.people, limit, seed)))
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def choose_battles(battles: Iterable[B], limit: int | None, seed: int) -> list[B]:
@@ -104,19 +95,33 @@ def opening_panel(
     Raises DatasetError for those, with a count and the first of them, and where none is left.
     """
     samples = {sample.id: sample for sample in questions.samples}
-    reasons: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    shown = []
+
+    def lack(battle: JudgedBattle) -> tuple[str, str] | None:
+        """Why a battle cannot be shown, and the example that names it; None where it can."""
+        sample = samples.get(battle.question)
+        if sample is None:
+            return "whose question is not there whole", f"first {battle.question!r}"
+        for model in (battle.first, battle.second):
+            answer = answers[model].answer(sample) if model in answers else None
+            if answer is None and not (sample.gold and model.casefold() == GOLD):
+                return "of models without a folder of answers", f"first {model!r}"
+            if isinstance(answer, Failure):
+                return "in which an answer is missing", f"first of {model!r} to {sample.id!r}"
+            steps = () if answer is None else answer.steps
+            if any(isinstance(step.image, Failure) for step in steps):
+                return "in which an image is missing", f"first of {model!r} to {sample.id!r}"
+        return None
+
+    shown, lacking = [], []
     for battle in battles:
-        lack = _lack(battle, samples, answers)
-        if lack is None:
+        reason = lack(battle)
+        if reason is None:
             shown.append(battle)
         else:
-            reason, example = lack
-            reasons[reason] += 1
-            examples.setdefault(reason, example)
+            lacking.append(reason)
+    reasons = Counter(reason for reason, _ in lacking)
     if reasons and not (partial and shown):
-        counts = "; ".join(f"{n} {reason} ({examples[reason]})" for reason, n in reasons.items())
+        counts = "; ".join(f"{n} {why} ({dict(lacking[::-1])[why]})" for why, n in reasons.items())
         remedy = "give --answers MODEL=FOLDER for each model, and all of OpenING with --data"
         if shown:
             remedy += ", or leave those battles out with --partial"
@@ -126,47 +131,17 @@ def opening_panel(
         )
 
     def refer(sample: Sample, model: str) -> PieceRefs | None:
-        recorded = _answer(sample, model, answers)
+        recorded = answers[model].answer(sample) if model in answers else None
         if isinstance(recorded, RecordedAnswer):
             return refer_to_recorded(recorded, sample.id, store)
         return refer_to_gold(sample, store)
 
     def pair(battle: JudgedBattle) -> AnswerPair:
         sample = samples[battle.question]
-        return AnswerPair(
-            sample.id,
-            refer_to_question(sample, store),
-            refer(sample, battle.first),
-            refer(sample, battle.second),
-        )
+        sides = (refer(sample, battle.first), refer(sample, battle.second))
+        return AnswerPair(sample.id, refer_to_question(sample, store), *sides)
 
-    return BattlePanel(name, tuple(shown), pair, dict(reasons))
-
-
-def _lack(
-    battle: JudgedBattle, samples: Mapping[str, Sample], answers: Mapping[str, RecordedAnswers]
-) -> tuple[str, str] | None:
-    """Why a battle cannot be shown, and the example that names it; None where it can."""
-    sample = samples.get(battle.question)
-    if sample is None:
-        return "whose question is not there whole", f"first {battle.question!r}"
-    for model in (battle.first, battle.second):
-        answer = _answer(sample, model, answers)
-        if answer is None and not (sample.gold and model.casefold() == GOLD):
-            return "of models without a folder of answers", f"first {model!r}"
-        if isinstance(answer, Failure):
-            return "in which an answer is missing", f"first of {model!r} to {sample.id!r}"
-        steps = answer.steps if isinstance(answer, RecordedAnswer) else ()
-        if any(isinstance(step.image, Failure) for step in steps):
-            return "in which an image is missing", f"first of {model!r} to {sample.id!r}"
-    return None
-
-
-def _answer(
-    sample: Sample, model: str, answers: Mapping[str, RecordedAnswers]
-) -> RecordedAnswer | Failure | None:
-    """The recorded answer of a model; None where it is the reference answer, or has no folder."""
-    return answers[model].answer(sample) if model in answers else None
+    return BattlePanel(name, shown, pair, reasons)
 
 
 def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
@@ -175,37 +150,31 @@ def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
     A judge's verdict on one has the key that it has in a run of the suite, so that what a run has
     asked costs no call. Raises DatasetError as `named_battles`.
     """
-    named: dict[tuple[str, str, str], Item] = {}
-    battles = []
-    for item, battle in named_battles(ratings, votes):
-        named[battle.question, battle.first, battle.second] = item
-        battles.append(battle)
+    battles = named_battles(ratings, votes)
+    items = {(b.question, b.first, b.second): item for item, b in battles}
+
+    def refer(name: str, parts: Sequence[Part]) -> PieceRefs:
+        pieces = [
+            FileImage(ratings.image_path(str(part.image))) if part.text is None else part.text
+            for part in parts
+        ]
+        inputs = [
+            ("image", str(part.image)) if part.text is None else ("text", digest_text(part.text))
+            for part in parts
+        ]
+        return PieceRefs(name, tuple(pieces), tuple(inputs))
 
     def pair(battle: JudgedBattle) -> AnswerPair:
-        item = named[battle.question, battle.first, battle.second]
+        item = items[battle.question, battle.first, battle.second]
         first, second = item.options
         return AnswerPair(
             battle.question,
-            _refer(ratings, f"{battle.question}, its question", item.question),
-            _refer(ratings, f"{battle.question}, the answer of {battle.first}", first.parts),
-            _refer(ratings, f"{battle.question}, the answer of {battle.second}", second.parts),
+            refer(f"{battle.question}, its question", item.question),
+            refer(f"{battle.question}, the answer of {battle.first}", first.parts),
+            refer(f"{battle.question}, the answer of {battle.second}", second.parts),
         )
 
-    return BattlePanel(ratings.path.resolve().name, tuple(battles), pair, {})
-
-
-def _refer(ratings: Ratings, name: str, parts: Sequence[Part]) -> PieceRefs:
-    pieces: list[str | FileImage] = []
-    inputs: list[tuple[str, str]] = []
-    for part in parts:
-        if part.text is not None:
-            pieces.append(part.text)
-            inputs.append(("text", digest_text(part.text)))
-        else:
-            digest = str(part.image)
-            pieces.append(FileImage(ratings.image_path(digest)))
-            inputs.append(("image", digest))
-    return PieceRefs(name, tuple(pieces), tuple(inputs))
+    return BattlePanel(ratings.path.resolve().name, [battle for _, battle in battles], pair)
 
 
 # -- the panel of the embedded world: rule-based models of known faults, judged by the truth -------
@@ -242,12 +211,16 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
     tasks: dict[str, list[str]] = {}
     for sample in samples.values():
         tasks.setdefault(sample.categories[0], []).append(sample.id)
+
+    def runner(role: RoleName, spec: str) -> RoleRunner:
+        return pool.runner(RoleAssignment(role, parse_spec(spec), SHAPES_PANEL))
+
     arranged = roulette(list(PANEL_MODELS), tasks, _ROUNDS)
     pairings = choose_battles(arranged, limit, seed)
     answers: dict[tuple[str, str], Answer] = {}  # those that are missing are left out
     for model, spec in PANEL_MODELS.items():
         asked = dict.fromkeys(p.question for p in pairings if model in (p.first, p.second))
-        models = AnswerModels(pool.store, interleaver=_runner(pool, "interleaver", spec))
+        models = AnswerModels(pool.store, interleaver=runner("interleaver", spec))
         questions = [samples[question] for question in asked]
         for start in range(0, len(questions), SHARD):
             for own in make_answers(AnswerPlan(), questions[start : start + SHARD], models):
@@ -271,18 +244,14 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
         p for p, two in zip(pairings, sides, strict=True) if None not in two and two[0] != two[1]
     ]
     equal = len(pairings) - len(fought)
-    verdicts = judge_in_order([pair(p) for p in fought], seed, _runner(pool, "judge", "shapes:"))
+    verdicts = judge_in_order([pair(p) for p in fought], seed, runner("judge", "shapes:"))
     return BattlePanel(
         name=f"the truth of {SHAPES_PANEL}",
-        people=tuple(
+        people=[
             JudgedBattle(p.question, p.first, p.second, verdict)
             for p, verdict in zip(fought, verdicts, strict=True)
             if not isinstance(verdict, Failure)
-        ),
+        ],
         pair=pair,
         left_out={EQUAL: equal} if equal else {},
     )
-
-
-def _runner(pool: ModelPool, role: RoleName, spec: str) -> RoleRunner:
-    return pool.runner(RoleAssignment(role, parse_spec(spec), SHAPES_PANEL))

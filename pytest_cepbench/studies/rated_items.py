@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from msgspec.structs import replace
+
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains import Chain, Modality
@@ -75,31 +77,13 @@ def seeds_of(records: Mapping[CaseKey, Measurement]) -> int:
     return 1 + max(further, default=0)
 
 
-@dataclass(frozen=True)
-class ItemDraw:
-    """Which items people get.
-
-    most: how many; all where None.
-    seed: of the choice; fewer are among more.
-    """
-
-    most: int | None = None
-    seed: int = 0
-
-    def choose(self, names: Iterable[str]) -> tuple[list[str], float]:
-        """The chosen of all names, sorted, and the probability with which each was drawn."""
-        every = sorted(names)
-        if self.most is None or self.most >= len(every):
-            return every, 1.0
-        ranked = sorted(every, key=lambda name: digest_text(f"rate {self.seed} {name}"))
-        return sorted(ranked[: self.most]), self.most / len(every)
-
-
 @dataclass
 class RatedItems:
     """Items of a study with everything that its folder needs.
 
     task: of the items. suite: whose samples they are of.
+    most: how many items people get; all where None.
+    seed: of the choice; fewer are among more.
     items: in the order of their samples' ids.
     images: digest -> image.
     sources: which model made which option.
@@ -109,6 +93,8 @@ class RatedItems:
 
     task: Task
     suite: str
+    most: int | None = None
+    seed: int = 0
     items: list[Item] = field(default_factory=list)
     images: dict[str, ImageArtifact] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
@@ -116,13 +102,13 @@ class RatedItems:
     probability: float = 1.0
     remarks: list[str] = field(default_factory=list)
 
-    def choose(self, draw: ItemDraw, able: Iterable[str], left_out: Mapping[str, int]) -> list[str]:
+    def choose(self, able: Iterable[str], left_out: Mapping[str, int]) -> list[str]:
         """The samples that are drawn, by id.
 
         able: that could be rated. left_out: why others could not, and how many.
         Raises DatasetError where none could.
         """
-        names = list(able)
+        names = sorted(able)
         self.remarks += [
             f"{count} samples {why} and are left out" for why, count in left_out.items() if count
         ]
@@ -130,27 +116,32 @@ class RatedItems:
             why = "; ".join(self.remarks) or "the runs have no sample in common"
             raise DatasetError(f"there is nothing to rate: {why}")
         self.population = len(names)
-        chosen, self.probability = draw.choose(names)
-        return chosen
+        if self.most is None or self.most >= len(names):
+            return names
+        self.probability = self.most / len(names)
+        ranked = sorted(names, key=lambda name: digest_text(f"rate {self.seed} {name}"))
+        return sorted(ranked[: self.most])
 
-    def add(self, sample: str, question: Sequence[Part], outputs: Sequence[RatedOutput]) -> None:
-        """An item of a sample; equal outputs are one option with several sources."""
-        options = {option_digest(output.parts): output.parts for output in outputs}
+    def add(
+        self,
+        sample: str,
+        question: Sequence[Part],
+        outputs: Sequence[tuple[RatedRun, Sequence[Part]]] = (),
+    ) -> None:
+        """An item of a sample; equal outputs are one option with several sources.
+
+        outputs: what runs made of it.
+        """
+        options = {option_digest(parts): parts for _, parts in outputs}
         item = make_item(self.task, question, options.values(), probability=self.probability)
         self.items.append(item)
-        if not outputs:
-            self.sources.append(Source(item=item.item, sample=sample, suite=self.suite))
+        source = Source(item=item.item, sample=sample, suite=self.suite)
         self.sources += [
-            Source(
-                item=item.item,
-                option=option_digest(output.parts),
-                model=output.run.name,
-                fingerprint=output.run.fingerprint,
-                sample=sample,
-                suite=self.suite,
+            replace(
+                source, option=option_digest(parts), model=run.name, fingerprint=run.fingerprint
             )
-            for output in outputs
-        ]
+            for run, parts in outputs
+        ] or [source]
 
     def take(self, refs: PieceRefs, store: Store) -> tuple[Part, ...]:
         """The parts of a question or an answer; their images are added.
@@ -181,18 +172,10 @@ class RatedItems:
         return Part(image=digest)
 
 
-@dataclass(frozen=True)
-class RatedOutput:
-    """What one run made of a sample. parts: texts, and images by digest."""
-
-    run: RatedRun
-    parts: tuple[Part, ...]
-
-
 def answer_pairs(
-    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: ItemDraw
-) -> RatedItems:
-    """Items of the kind `pair`: the interleaved answers of two runs to the same question.
+    made: RatedItems, dataset: Dataset, runs: Sequence[RatedRun], store: Store
+) -> None:
+    """Make items of the kind `pair`: the interleaved answers of two runs to the same question.
 
     Drawn from the questions that both answered differently: equal answers and missing ones need no
     judge. Raises DatasetError where the data set is not that of the runs, where there are not two
@@ -208,40 +191,32 @@ def answer_pairs(
         "have equal answers": equal,
         "lack an answer": len(shared) - len(able) - equal,
     }
-    made = RatedItems("pair", suite)
-    _add_answers(made, made.choose(draw, able, left_out), dataset, runs, store)
-    return made
+    _add_answers(made, made.choose(able, left_out), dataset, runs, store)
 
 
 def answer_grades(
-    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: ItemDraw
-) -> RatedItems:
-    """Items of the kind `grades`: the answers of all runs to a question. Raises as above."""
+    made: RatedItems, dataset: Dataset, runs: Sequence[RatedRun], store: Store
+) -> None:
+    """Make items of the kind `grades`: the answers of all runs to a question. Raises as above."""
     require_runs(runs, 2)
     known = [answers_of(run) for run in runs]
     shared = sorted(set.intersection(*(set(answers) for answers in known)))
     able = [name for name in shared if len({answers[name] for answers in known} - {""}) > 1]
     left_out = {"have fewer than two different answers": len(shared) - len(able)}
-    made = RatedItems("grades", suite)
-    _add_answers(made, made.choose(draw, able, left_out), dataset, runs, store)
-    return made
+    _add_answers(made, made.choose(able, left_out), dataset, runs, store)
 
 
-def described_images(suite: str, dataset: Dataset, draw: ItemDraw) -> RatedItems:
-    """Items of the kind `describe`: the images of a data set. Raises DatasetError for none."""
+def described_images(made: RatedItems, dataset: Dataset) -> None:
+    """Make items of the kind `describe`: the images of a data set. Raises DatasetError for none."""
     images = {sample.id: sample.image for sample in dataset.samples if sample.image is not None}
-    made = RatedItems("describe", suite)
-    chosen = made.choose(draw, images, {"have no image": len(dataset.samples) - len(images)})
-    seen = {}
+    chosen = made.choose(images, {"have no image": len(dataset.samples) - len(images)})
     for name in chosen:
         image = images[name].load()
-        if image.digest not in seen:  # one image is one item, whatever samples show it
+        if image.digest not in made.images:  # one image is one item, whatever samples show it
             made.images[image.digest] = image
-            made.add(name, [Part(image=image.digest)], [])
-        seen[image.digest] = name
-    if len(seen) < len(chosen):
-        made.remarks.append(f"{len(chosen) - len(seen)} samples show the image of another one")
-    return made
+            made.add(name, [Part(image=image.digest)])
+    if len(made.images) < len(chosen):
+        made.remarks.append(f"{len(chosen) - len(made.images)} samples show the image of another")
 
 
 def require_runs(runs: Sequence[RatedRun], least: int, most: int | None = None) -> None:
@@ -291,7 +266,7 @@ def _add_answers(
     stored = load_answers(wanted, "the runs", store)
     for name in chosen:
         outputs = [
-            RatedOutput(run, made.take(refer_to_answer(stored[answers[name]], name), store))
+            (run, made.take(refer_to_answer(stored[answers[name]], name), store))
             for run, answers in named
             if answers[name]
         ]
@@ -332,9 +307,9 @@ _Outputs = dict[str, list[tuple[RatedRun, Chain]]]
 
 
 def chain_grades(
-    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: ItemDraw
-) -> RatedItems:
-    """Items of the kind `grades`: for each start of the suite, what all runs made of a sample.
+    made: RatedItems, run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store
+) -> None:
+    """Make items of the kind `grades`: for each start of the suite, what all runs made of a sample.
 
     Captions of an image are graded as understanding, images of a text as generation (SDP, 3.3). The
     draw is of samples, so that both sections of a sample are there.
@@ -344,7 +319,6 @@ def chain_grades(
     given and where nothing is left to rate; what reading chains raises.
     """
     require_runs(runs, 2)
-    made = RatedItems("grades", run.suite.name)
     if any(plan.makes != "image" for plan in run.suite.plans.values()):
         raise DatasetError(
             f"people rate texts and images: the chains of suite {run.suite.name!r} are of sounds"
@@ -359,18 +333,16 @@ def chain_grades(
     able = {name for outputs in by_start.values() for name, own in outputs.items() if _differ(own)}
     every = {name for outputs in by_start.values() for name in outputs}
     left_out = {"have fewer than two different outputs": len(every) - len(able)}
-    chosen = made.choose(draw, able, left_out)
-    for name in chosen:
+    for name in made.choose(able, left_out):
         for outputs in by_start.values():
             if _differ(own := outputs.get(name, [])):
                 _add(made, name, own, store)
-    return made
 
 
 def caption_pairs(
-    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: ItemDraw
-) -> RatedItems:
-    """Items of the kind `caption`: an image with the captions of two runs.
+    made: RatedItems, run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store
+) -> None:
+    """Make items of the kind `caption`: an image with the captions of two runs.
 
     Of more than two runs each image gets two, by digest. Equal captions are comparable without a
     vote and left out. Source: MMGenBench, C.4. Raises as `chain_grades`.
@@ -389,16 +361,14 @@ def caption_pairs(
     for name, own in outputs.items():
         if len(own) > 1:
             two = list(combinations(own, 2))
-            pairs[name] = two[int(digest_text(f"captions {draw.seed} {name}")[:12], 16) % len(two)]
+            pairs[name] = two[int(digest_text(f"captions {made.seed} {name}")[:12], 16) % len(two)]
     able = [name for name, own in pairs.items() if _differ(own)]
     left_out = {
         "lack a caption": len(outputs) - len(pairs),
         "have equal captions": len(pairs) - len(able),
     }
-    made = RatedItems("caption", run.suite.name)
-    for name in made.choose(draw, able, left_out):
+    for name in made.choose(able, left_out):
         _add(made, name, pairs[name], store)
-    return made
 
 
 def _made_by_all(runs: Sequence[RatedRun], start: Modality) -> bool:
@@ -461,5 +431,4 @@ def _add(made: RatedItems, name: str, own: Sequence[tuple[RatedRun, Chain]], sto
             return Part(text=link.text)
         return made.take_image(link.digest, link.source, store)
 
-    outputs = [RatedOutput(rated, (part(chain, 1),)) for rated, chain in own]
-    made.add(name, [part(own[0][1], 0)], outputs)
+    made.add(name, [part(own[0][1], 0)], [(rated, (part(chain, 1),)) for rated, chain in own])

@@ -6,10 +6,11 @@ A column of a study is the suite as it stands with one thing changed; a row is a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
-from math import fsum, sqrt
+from math import sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -56,7 +57,7 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.chain_run import refuse_answers
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.role_assignment import Part, check_data_names
-from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 StudyName = Literal["seeds", "generators", "encoders"]
 
@@ -529,9 +530,22 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         tallies += unloaded
         if unloaded:
             release_memory()
-        measured = _measure_cases(own.run(model_pool), cases)
-        for case, result in zip(cases, measured, strict=True):
-            results[model.name, variant.name, case.key.part, case.key.metric] = result
+        run, broken = own.run(model_pool), ""
+        for case in cases:
+            place = model.name, variant.name, case.key.part, case.key.metric
+            if broken:
+                results[place] = broken
+                continue
+            try:
+                measured = run.measure(case)
+                warnings = (*measured.warnings, *run.warnings(measured))
+                results[place] = msgspec.structs.replace(measured, warnings=warnings)
+            except MeasurementError as error:
+                results[place] = str(error)
+            except StoreError:
+                raise
+            except CepError as error:  # a model that does not load does so for no case
+                results[place] = broken = str(error)
     tallies += [runner.tally for runner in model_pool.runners.values()]
     spec, suite = prepared.spec, prepared.suite
     return FinishedStudy(
@@ -553,51 +567,26 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
     )
 
 
-def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[CaseMeasurement | str]:
-    results: list[CaseMeasurement | str] = []
-    broken: str | None = None
-    for case in cases:
-        if broken is not None:
-            results.append(broken)
-            continue
-        try:
-            measured = run.measure(case)
-            warnings = (*measured.warnings, *run.warnings(measured))
-            results.append(msgspec.structs.replace(measured, warnings=warnings))
-        except MeasurementError as error:
-            results.append(str(error))
-        except StoreError:
-            raise
-        except CepError as error:  # a model that does not load does so for no case
-            broken = str(error)
-            results.append(broken)
-    return results
-
-
 def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
     """A table with statistics for every case.
 
     A variant under which nothing could be measured is left out of the statistics.
     """
-    study = prepared.spec.study
-    for case in prepared.runs[0].cases:
+    spec, first = prepared.spec, prepared.runs[0]
+    for case in first.cases:
         part, metric = case.key.part, case.key.metric
-        rows: dict[str, list[StudyCell]] = {}
-        for model, variant in product(prepared.spec.models, prepared.spec.variants):
-            result = results[model.name, variant.name, part, metric]
-            rows.setdefault(model.name, []).append(
-                StudyCell(model.name, variant.name, error=result)
-                if isinstance(result, str)
-                else StudyCell(
-                    model.name,
-                    variant.name,
-                    value=result.value,
-                    n=result.n,
-                    failures=dict(result.failures),
-                    identity=dict(result.identity),
-                    notes=(*result.notes, *result.warnings),
-                )
-            )
+        rows: dict[str, list[StudyCell]] = {model.name: [] for model in spec.models}
+        for model, variant in product(rows, spec.variants):
+            result = results[model, variant.name, part, metric]
+            if isinstance(result, str):
+                cell = StudyCell(model, variant.name, error=result)
+            else:
+                notes = (*result.notes, *result.warnings)
+                cell = StudyCell(
+                    model, variant.name, result.value, result.n,
+                    dict(result.failures), dict(result.identity), notes,
+                )  # fmt: skip
+            rows[model].append(cell)
         cells = tuple(cell for row in rows.values() for cell in row)
         left = {cell.variant for cell in cells if cell.value is not None}
         columns: dict[str, list[float]] = {}
@@ -608,30 +597,31 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
                 whole.append(name)
                 for column, value in values.items():
                     columns.setdefault(column, []).append(value)
-        spreads = {name: spread_over(row, sampled=study == "seeds") for name, row in rows.items()}
-        mean_std, mean_range = mean_spread([spreads[name] for name in whole])
+        sampled = spec.study == "seeds"
+        spreads = {name: spread_over(row, sampled=sampled) for name, row in rows.items()}
+        # Means over the models, as in MMGenBench, Table 15.
+        known = [own for name in whole if (own := spreads[name].spread) is not None]
         labels = {run.prepared.measures[metric].label for run in prepared.runs}
-        grid = Grid(
+        defined = len(whole) >= FEWEST_CORRELATED and len(left) > 1
+        undefined = (
+            f"correlation between {spec.study} is not defined: it needs {FEWEST_CORRELATED} models "
+            f"that were measured under the same 2 {spec.study} or more, here are {len(whole)} "
+            f"under {len(left)}"
+        )
+        methods = _RANKS if sampled else ("pearson", *_RANKS)
+        yield Grid(
             part=part,
             metric=metric,
             label=case.label if len(labels) == 1 else metric,  # some labels name the encoder
-            higher_is_better=prepared.runs[0].prepared.measures[metric].higher_is_better,
+            higher_is_better=first.prepared.measures[metric].higher_is_better,
             cells=cells,
             spreads=tuple(spreads.values()),
             complete=tuple(whole),
-            mean_std=mean_std,
-            mean_range=mean_range,
+            mean_std=fmean(own.std for own in known) if known else None,
+            mean_range=fmean(own.range for own in known) if known else None,
+            agreements=agreements(columns, methods) if defined else (),
+            undefined=None if defined else undefined,
         )
-        if len(whole) >= FEWEST_CORRELATED and len(left) > 1:
-            methods = _RANKS if study == "seeds" else ("pearson", *_RANKS)
-            yield replace(grid, agreements=agreements(columns, methods))
-        else:
-            undefined = (
-                f"correlation between {study} is not defined: it needs {FEWEST_CORRELATED} models "
-                f"that were measured under the same 2 {study} or more, here are {len(whole)} under "
-                f"{len(left)}"
-            )
-            yield replace(grid, undefined=undefined)
 
 
 # -- statistics: spreads of models over variants, agreement of variants on models ------------------
@@ -654,17 +644,6 @@ def spread_over(cells: Sequence[StudyCell], *, sampled: bool) -> ModelSpread:
     t = t_upper_quantile((1 - CONFIDENCE) / 2, spread.runs - 1)
     half = t * spread.std / sqrt(spread.runs)
     return ModelSpread(model, spread, spread.mean - half, spread.mean + half)
-
-
-def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | None]:
-    """Means over the models of standard deviation and range; None where there is no model.
-
-    Source: MMGenBench, Table 15.
-    """
-    known = [spread.spread for spread in spreads if spread.spread is not None]
-    if not known:
-        return None, None
-    return fsum(s.std for s in known) / len(known), fsum(s.range for s in known) / len(known)
 
 
 def agreements(

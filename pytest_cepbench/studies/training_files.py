@@ -16,14 +16,13 @@ from typing import Any, Literal
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.chains.answers.answer_plan import PieceRefs
 from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.datasets.judged_battles import FILE_NAME, VERDICT, load_judged_battles
 from pytest_cepbench.datasets.sample import GoldStep, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError, WriteError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JudgePrompt, break_up
-from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.ratings.votes import battle_votes
 from pytest_cepbench.store import Store
@@ -47,17 +46,21 @@ class TrainingBattle:
     battle: Battle
     verdict: Winner
 
-    def mirrored(self) -> tuple[Battle, Winner]:
-        """The same with the answers in the other order."""
-        other = Battle(self.battle.question, self.battle.second, self.battle.first)
-        return other, WINNERS[len(WINNERS) - 1 - WINNERS.index(self.verdict)]
-
 
 def panel_battles(panel: BattlePanel, store: Store) -> Iterator[TrainingBattle]:
     """Those of a panel, with the verdicts of its people or of the truth."""
     for number, judged in enumerate(panel.people):
         pair: AnswerPair = panel.pair(judged)
-        shown = [_loaded(refs, store) for refs in (pair.question, pair.candidate, pair.opponent)]
+        shown = []
+        for refs in (pair.question, pair.candidate, pair.opponent):
+            assert refs is not None  # a panel has no battle of which an answer is missing
+            loaded = refs.load(store)
+            if loaded is None:
+                raise StoreError(
+                    f"{refs.name}: an image in the store {store.root} is damaged: run the command "
+                    "again"
+                )
+            shown.append(loaded)
         category, slash, _ = judged.question.partition("/")
         yield TrainingBattle(
             f"{judged.question}-{number:05}",
@@ -70,16 +73,19 @@ def panel_battles(panel: BattlePanel, store: Store) -> Iterator[TrainingBattle]:
 
 def stored_battles(path: Path) -> Iterator[TrainingBattle]:
     """Those of a table of battles with stored verdicts. Raises DatasetError."""
+
+    def pieces(shown: Iterable[str | SeedImage | None]) -> list[Piece]:
+        return [p if isinstance(p, str) else p.load().to_pil() for p in shown if p]
+
+    def steps(answer: Sequence[GoldStep]) -> list[Piece]:
+        return pieces(piece for step in answer for piece in (step.text, step.image))
+
     for sample in load_judged_battles(path).samples:
         yield TrainingBattle(
             sample.id,
             sample.categories[0],
             frozenset(sample.categories),
-            Battle(
-                [_piece(piece) for piece in sample.question],
-                _pieces(sample.answer),
-                _pieces(sample.gold),
-            ),
+            Battle(pieces(sample.question), steps(sample.answer), steps(sample.gold)),
             sample.metadata[VERDICT],
         )
 
@@ -96,44 +102,19 @@ def people_battles(path: Path) -> Iterator[TrainingBattle]:
     if not votes:
         raise DatasetError(f"{path}: nobody has judged a battle of this study yet")
     models = {source.option: source.model for source in ratings.sources}
+
+    def pieces(parts: Sequence[Part]) -> list[Piece]:
+        return [p.text or "" if p.image is None else ratings.image(p.image).to_pil() for p in parts]
+
     for digest, judged in votes.items():
         first, second = judged.item.options
-        shown = (judged.item.question, first.parts, second.parts)
         yield TrainingBattle(
             digest,
             "people",
             frozenset(filter(None, (models.get(own.option) for own in (first, second)))),
-            Battle(*([_part(part, ratings) for part in parts] for parts in shown)),
+            Battle(*map(pieces, (judged.item.question, first.parts, second.parts))),
             judged.verdict(),
         )
-
-
-def _part(part: Part, ratings: Ratings) -> Piece:
-    if part.image is not None:
-        return ratings.image(part.image).to_pil()
-    return part.text or ""
-
-
-def _loaded(refs: PieceRefs | None, store: Store) -> Sequence[Piece]:
-    assert refs is not None  # a panel has no battle of which an answer is missing
-    loaded = refs.load(store)
-    if loaded is None:
-        raise StoreError(
-            f"{refs.name}: an image in the store {store.root} is damaged: run the command again"
-        )
-    return loaded
-
-
-def _piece(piece: str | SeedImage) -> Piece:
-    return piece if isinstance(piece, str) else piece.load().to_pil()
-
-
-def _pieces(steps: Sequence[GoldStep]) -> list[Piece]:
-    pieces: list[Piece] = []
-    for step in steps:
-        pieces += [step.text] if step.text else []
-        pieces += [] if step.image is None else [_piece(step.image)]
-    return pieces
 
 
 ExportFormat = Literal["chat", "battles"]
@@ -162,7 +143,6 @@ class TrainingExport:
     verdicts: how often each verdict was given, in the order of the answers at hand.
     """
 
-    folder: Path
     battles: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
     images: int = 0
@@ -186,33 +166,44 @@ def write_training(
     """
     if folder.exists():
         raise WriteError(f"{str(folder)!r} is there already: name a new folder with --out")
-    export = TrainingExport(folder)
+    export = TrainingExport()
     partial = folder.parent / f".{folder.resolve().name}.partial"
     lines: dict[str, list[str]] = {}
     known: set[str] = set()
+    written: set[str] = set()
+
+    def add(image: Any) -> str:
+        """Write an image once; the name of its file, counted from the folder."""
+        artifact = ImageArtifact.from_pil(image)
+        # PNG: of lossless formats the one that every trainer's loader reads.
+        name = f"{IMAGES}/{artifact.digest}.png"
+        if name not in written:
+            artifact.to_pil().save(partial / name, "PNG")
+            written.add(name)
+        return name
+
     try:
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
         (partial / IMAGES).mkdir(parents=True)
-        album = _Album(partial)
         for battle in battles:
             known |= battle.names
             split = _UNSEEN if battle.names & set(unseen) else _TRAIN
             export.battles[split] += 1
             export.verdicts[battle.verdict] += 1
             if layout == "chat":
-                name, rows = f"{split}.jsonl", _chats(battle, prompt, album)
+                name, rows = f"{split}.jsonl", _chats(battle, prompt, add)
             else:
                 name = FILE_NAME if split == _TRAIN else f"{_UNSEEN}-{FILE_NAME}"
-                rows = [_table(battle, album)]
-            lines.setdefault(name, []).extend(rows)
+                rows = [_table(battle, add)]
+            lines.setdefault(name, []).extend(json.dumps(row, ensure_ascii=False) for row in rows)
             export.rows[name] += len(rows)
         if absent := sorted(set(unseen) - known):
             names = ", ".join(sorted(known)) or "none is named"
             raise WriteError(
                 f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
             )
-        for name, rows in lines.items():
-            (partial / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        for name, texts in lines.items():
+            (partial / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         partial.rename(folder)
     except OSError as error:
         raise WriteError(
@@ -220,85 +211,68 @@ def write_training(
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    export.images = len(album.written)
+    export.images = len(written)
     return export
 
 
-@dataclass
-class _Album:
-    """Files of images, named by their digests."""
-
-    folder: Path
-    written: set[str] = field(default_factory=set)
-
-    def add(self, image: Any) -> str:
-        """The name of an image's file, counted from the folder."""
-        artifact = ImageArtifact.from_pil(image)
-        # PNG: of lossless formats the one that every trainer's loader reads.
-        name = f"{IMAGES}/{artifact.digest}.png"
-        if name not in self.written:
-            artifact.to_pil().save(self.folder / name, "PNG")
-            self.written.add(name)
-        return name
-
-
-def _chats(battle: TrainingBattle, prompt: JudgePrompt, album: _Album) -> list[str]:
+def _chats(
+    battle: TrainingBattle, prompt: JudgePrompt, add: Callable[[Any], str]
+) -> list[dict[str, Any]]:
     """The battle in either order of the answers."""
-    rows = []
-    for shown, winner in ((battle.battle, battle.verdict), battle.mirrored()):
-        pieces = break_up(_CONTROLS, prompt.show(shown))
-        # As prompt and completion: of rows with all turns in one list, trl learns the prompt too.
-        row = {
-            "prompt": [_turn("system", [prompt.system]), _turn("user", pieces)],
-            "completion": [_turn("assistant", [prompt.phrases[winner]])],
-            "images": [album.add(piece) for piece in pieces if not isinstance(piece, str)],
-            "battle": battle.id,
-            "verdict": winner,
-            "answers": prompt.bounds(shown),
-        }
-        rows.append(json.dumps(row, ensure_ascii=False))
-    return rows
 
-
-def _turn(role: str, pieces: Sequence[Piece]) -> dict[str, Any]:
-    # Parts with and without a text have the same columns, or rows of them are no table.
-    return {
-        "role": role,
-        "content": [
+    def turn(role: str, pieces: Sequence[Piece]) -> dict[str, Any]:
+        # Parts with and without a text have the same columns, or rows of them are no table.
+        content = [
             {"type": "text", "text": piece}
             if isinstance(piece, str)
             else {"type": "image", "text": None}
             for piece in pieces
-        ],
-    }
+        ]
+        return {"role": role, "content": content}
+
+    rows = []
+    shown = battle.battle
+    turned = Battle(shown.question, shown.second, shown.first)
+    other = WINNERS[len(WINNERS) - 1 - WINNERS.index(battle.verdict)]
+    for own, winner in ((shown, battle.verdict), (turned, other)):
+        pieces = break_up(_CONTROLS, prompt.show(own))
+        # As prompt and completion: of rows with all turns in one list, trl learns the prompt too.
+        rows.append(
+            {
+                "prompt": [turn("system", [prompt.system]), turn("user", pieces)],
+                "completion": [turn("assistant", [prompt.phrases[winner]])],
+                "images": [add(piece) for piece in pieces if not isinstance(piece, str)],
+                "battle": battle.id,
+                "verdict": winner,
+                "answers": prompt.bounds(own),
+            }
+        )
+    return rows
 
 
-def _table(battle: TrainingBattle, album: _Album) -> str:
-    """A line of a table of judged battles."""
+def _table(battle: TrainingBattle, add: Callable[[Any], str]) -> dict[str, Any]:
+    """A row of a table of judged battles."""
 
-    def pieces(shown: Sequence[Piece]) -> Iterator[dict[str, str]]:
-        for piece in shown:
-            yield {"text": piece} if isinstance(piece, str) else {"image": album.add(piece)}
+    def steps(pieces: Sequence[Piece]) -> list[dict[str, str]]:
+        """An answer in the same order: a step begins at each text, and at a second image."""
+        made: list[dict[str, str]] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                made.append({"text": piece})
+            elif made and "image" not in made[-1]:
+                made[-1]["image"] = add(piece)
+            else:
+                made.append({"image": add(piece)})
+        return made
 
-    fields = {
+    return {
         "id": battle.id,
         "category": battle.group,
         "verdict": battle.verdict,
-        "question": list(pieces(battle.battle.question)),
-        "first": _steps(battle.battle.first, album.add),
-        "second": _steps(battle.battle.second, album.add),
+        "question": [
+            {"text": piece} if isinstance(piece, str) else {"image": add(piece)}
+            for piece in battle.battle.question
+        ],
+        "first": steps(battle.battle.first),
+        "second": steps(battle.battle.second),
     }
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _steps(pieces: Sequence[Piece], add: Callable[[Any], str]) -> list[dict[str, str]]:
-    """An answer's pieces in the same order: a step begins at each text, and at a second image."""
-    steps: list[dict[str, str]] = []
-    for piece in pieces:
-        if isinstance(piece, str):
-            steps.append({"text": piece})
-        elif steps and "image" not in steps[-1]:
-            steps[-1]["image"] = add(piece)
-        else:
-            steps.append({"image": add(piece)})
-    return steps

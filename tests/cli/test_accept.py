@@ -11,12 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.gate import CaseKey, FreshMeasurement, Noise, load_baseline, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
-from pytest_cepbench.measures import KINDS, SuiteContext
 from pytest_cepbench.measures.measure_registry import higher_is_better
-from pytest_cepbench.measures.text_quality import TextTable, make_texts
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.result import ModelShown
 from tests.cli.conftest import Ended, Home
@@ -184,23 +181,6 @@ def test_a_write_that_fails_writes_nothing(home: Home, measured: Measured) -> No
     )
 
 
-def test_texts_of_users_reach_no_terminal_as_they_are(home: Home, measured: Measured) -> None:
-    """Control characters are not printed, and are escaped in files, which can be read back."""
-    measurement = altered(
-        measured()[0],
-        key=CaseKey("toy", "co\x1b[2Jlor\n", "gc"),
-        model={"role": "describer", "spec": "a\x1b]0;b", "identity": "x"},
-    )
-    ended = accept(home, [result_of(measurement)], "--reason=line\n\x1b[31mred\x7f")
-    assert ended.code == 0
-    assert "\x1b" not in ended.out + ended.err
-    path = baseline_path(home.path / "baselines", measurement.key)
-    assert (
-        load_baseline(path.read_text(), measurement.key, "x").accepted["reason"]
-        == "line\n\x1b[31mred\x7f"
-    )
-
-
 def test_what_was_accepted_first_stays_as_the_anchor(home: Home, measured: Measured) -> None:
     """The second acceptance freezes the first, byte by byte; the third leaves it alone."""
     root, measurement = home.path / "baselines", measured()[0]
@@ -285,11 +265,6 @@ def test_a_run_in_which_a_worker_died(home: Home, measured: Measured) -> None:
     """Its verdicts stand, as its cases were judged again; a baseline must come of a calm run."""
     results = results_of(measured())
     refused(home, accept(home, results, deaths=2), "2 workers died in the run, and baselines are")
-
-
-def test_no_case(home: Home) -> None:
-    """A run that judged nothing."""
-    refused(home, accept(home, [], verdict="failed"), "the run judged no case")
 
 
 def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
@@ -397,17 +372,10 @@ def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
 
 
 def test_directions_are_those_of_the_metrics() -> None:
-    """As every accepted baseline of this repository has it, and statistics of texts say."""
+    """As every accepted baseline of this repository has it."""
     for path in BASELINES.rglob("*.toml"):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
-    plan = ChainPlan("text", 2, "describe", "{description}")
-    context = SuiteContext("suite", {"text": plan}, {})
-    for kind in ("length", "repetition"):
-        settings = KINDS[kind]()
-        assert isinstance(settings, TextTable)
-        measure = make_texts(kind, kind, settings, context)
-        assert higher_is_better(measure.identity) == measure.higher_is_better
 
 
 def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:
@@ -471,9 +439,8 @@ def test_what_cannot_fail_a_run_may_lie_at_chance(home: Home, measured: Measured
     assert f"warning: {blind.key}: {blind.value:.4g} of a range from " in flat
 
 
-@pytest.mark.parametrize("option", ["--accept-insensitive", "--cep-accept-insensitive"])
-def test_it_can_be_asked_for(home: Home, measured: Measured, option: str) -> None:
-    """In pytest's spelling too; what the set-up can see stands under the table."""
-    ended = accept(home, [result_of(_blind(measured))], option)
+def test_it_can_be_asked_for(home: Home, measured: Measured) -> None:
+    """What the set-up can see stands under the table."""
+    ended = accept(home, [result_of(_blind(measured))], "--accept-insensitive")
     assert ended.code == 0
     assert "can see a drop of at most 0.001" in " ".join(ended.out.split())

@@ -119,10 +119,10 @@ def test_accepting_says_where_the_answers_lie(home: Home) -> None:
 
     assert (ended.code, elsewhere.code) == (0, 0)
     assert (
-        "the 20 accepted answers of arena lie in the store .cepbench/store alone: cepbench store "
+        "20 of 20 accepted answers of arena lie in the store .cepbench/store: cepbench store "
         "export --answers SUITE --store .cepbench/store keeps them beside the baselines"
     ) in ended.out
-    assert "20 of 20 accepted answers of arena are not in the store nowhere" in elsewhere.out
+    assert "0 of 20 accepted answers of arena lie in the store nowhere" in elsewhere.out
     assert not Path("nowhere").exists()
 
 

@@ -96,19 +96,6 @@ def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
     assert json.loads((out / "play.json").read_text("utf-8"))["judge"] == LONGER
 
 
-def test_the_files_rank_as_the_play_did(folders: Home) -> None:
-    """`arena leaderboard` on the written verdicts has the same standings."""
-    play(folders)
-    played = board(folders)
-    verdicts = ".cepbench/play/verdicts.json"
-    ended = folders.command("arena", "leaderboard", verdicts, "--out=again")
-    (path,) = (folders.path / "again").glob("*.json")
-    (read,) = json.loads(path.read_text("utf-8"))["leaderboards"]
-
-    assert ended.code == 0, ended.err
-    assert read["standings"] == played["standings"]
-
-
 def test_a_plan_asks_nothing(folders: Home) -> None:
     """It counts verdicts, those that the store has, and what the judge is shown."""
     ended = play(folders, "--plan", "--order=both")
@@ -175,7 +162,7 @@ def test_reference_answers_battle_too(folders: Home) -> None:
     [
         (("--rounds=4",), (), "expected 1 to 3 rounds: 3 models make 3 pairs; got 4"),
         (("--rounds=0",), (), "--rounds"),
-        ((), ("long_output", "long_output"), "two of the answers are of 'long'"),
+        ((), ("long_output", "long_output"), "these answers battle as 'long' already"),
         ((), ("a=long_output", "b=long_output"), "b=long_output: these answers battle as 'a'"),
         ((), ("long_output",), "expected two or more different models, got ['long']"),
         ((), ("long_output", "nowhere"), "'nowhere': neither a folder of answers"),

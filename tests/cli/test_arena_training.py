@@ -171,13 +171,3 @@ def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
     ended = home.command("arena", "training", "ratings", f"--unseen={BLUE}", "--out=others")
     assert ended.code == 0, ended.err
     assert not (home.path / "others" / "train.jsonl").exists()
-
-
-def test_a_study_that_nobody_judged_is_refused(home: Home) -> None:
-    """In one line that says so."""
-    judged_study(home.path / "ratings", votes=0)
-    ended = home.command("arena", "training", "ratings", "--out=chats")
-    assert ended.code != 0
-    assert "nobody has judged a battle" in ended.err
-    assert len(ended.err.strip().splitlines()) == 1
-    assert not (home.path / "chats").exists()

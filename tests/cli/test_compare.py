@@ -14,7 +14,6 @@ from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import judge
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.report.history import append_run, report_digest, run_record
 from tests.cli.conftest import Home
 from tests.cli.reports import (
     CASES,
@@ -28,7 +27,6 @@ from tests.cli.reports import (
 )
 from tests.documents import flat_report
 from tests.plugin.project import accept_project, run_plainly
-from tests.report.runs import origin
 from tests.suites.answers import ANSWERS, WORSE
 
 MODELS = {"best": "shapes:", "mid": "shapes:?miss=0.1", "low": "shapes:?miss=0.3"}
@@ -36,15 +34,9 @@ MODELS = {"best": "shapes:", "mid": "shapes:?miss=0.1", "low": "shapes:?miss=0.3
 
 @pytest.fixture
 def reports(home: Home, measured: Measured) -> Home:
-    """Reports of three models of the toy suite, each known to the history."""
-    for number, (name, spec) in enumerate(MODELS.items()):
-        results = [result_of(m, model=dict(m.model)) for m in measured(spec)]
-        path = write_report(home.path / f"{name}.json", results, "passed")
-        data = path.read_bytes()
-        facts = {"report": f"../../{name}.json"}
-        facts |= {"digest": report_digest(data)}
-        folder = home.path / ".cepbench" / "history"
-        append_run(folder, run_record(origin(number, **facts), results))
+    """Reports of three models of the toy suite."""
+    for name, spec in MODELS.items():
+        write_report(home.path / f"{name}.json", results_of(measured(spec)), "passed")
     return home
 
 
@@ -106,14 +98,6 @@ def test_three_runs(reports: Home) -> None:
         assert text in ended.out
 
 
-def test_checkpoints_by_their_specs(reports: Home) -> None:
-    """The history knows the latest report of a model."""
-    ended = reports.command("compare", "shapes:", "worse=shapes:?miss=0.3", "--case=toy/overall/*")
-    assert (ended.code, ended.err) == (0, "")
-    assert "worse against shapes:: regressed in" in ended.out
-    assert "toy/color/gc" not in ended.out
-
-
 def test_what_is_not_paired_says_so(reports: Home) -> None:
     """A case that one run could not measure has no verdict that could pass."""
 
@@ -170,12 +154,10 @@ def test_distances_between_sets(home: Home) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["best.json"], "expected two or more runs"),
+        (["best.json"], "of two or more runs"),
         (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
-        (["best.json", "x" * 5000], "xxxxx...: no file has so long a name"),
         (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
-        (["best.json", "shapes:?mis=0.3"], "no run of it is in .cepbench/history. Did you mean"),
-        (["best.json", "x", "--history=none"], "no model can be looked up: history 'none'"),
+        (["best.json", "low.json", "--suite=toys"], "no case that is asked for: it has toy/"),
         (["best.json", "low.json", "--alpha=2"], "--alpha 2: a probability"),
         (["best.json", "low.json", "--case=toy/all/*"], "no case that is asked for: it has toy/"),
         (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died)"),
@@ -210,14 +192,6 @@ def test_runs_of_other_measurements(
     ended = reports.command("compare", "best.json", "low.json")
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
-
-
-def test_a_report_that_another_run_replaced(reports: Home) -> None:
-    """A model is not given the numbers of another run."""
-    (reports.path / "low.json").write_bytes((reports.path / "best.json").read_bytes() + b" ")
-    ended = reports.command("compare", "best.json", MODELS["low"])
-    assert (ended.code, ended.out) == (2, "")
-    assert "no report of 'shapes:?miss=0.3' is left" in ended.err
 
 
 def test_runs_without_a_common_case(home: Home, measured: Measured) -> None:
@@ -326,7 +300,6 @@ def test_page_and_files(ranked: Home) -> None:
     assert re.search(r"^best +1-2 ", ended.out, re.MULTILINE)
     assert re.search(r"^low +2-3 ", ended.out, re.MULTILINE)
     assert "toy/overall/gc: GC@" in ended.out
-    assert (out / "leaderboard.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
     board = document["cases"][0]
     assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
     assert board["models"][0]["rank_high"] == board["models"][2]["rank_low"] == 2
@@ -334,85 +307,3 @@ def test_page_and_files(ranked: Home) -> None:
     assert document["command"] == (
         "cepbench compare low.json best.json third=mid.json --out=boards"
     )
-
-
-def test_chosen_cases_and_folder(ranked: Home) -> None:
-    """--case ranks in a part, with or without the name of its suite."""
-    ended = ranked.command("compare", "best.json", "low.json", "--case=overall/gc", "--out=boards")
-    document = json.loads((ranked.path / "boards" / "leaderboard.json").read_text("utf-8"))
-
-    assert ended.code == 0
-    assert [board["case"] for board in document["cases"]] == ["toy/overall/gc"]
-
-
-@pytest.mark.parametrize(
-    ("pool", "line"),
-    [
-        ("samples", "lower is better; 16 independent samples"),
-        ("categories", "lower is better; too few blocks of samples for intervals: nothing is told"),
-    ],
-)
-def test_ranks_by_distances_between_sets(home: Home, pool: str, line: str) -> None:
-    """Units are called what they are; two samples of a category make no blocks."""
-    text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
-    for name, spec in (("a", "shapes:?miss=0.4"), ("b", "shapes:?recolor=0.9")):
-        results = map(result_of, measure_toy(home.path, spec, text))
-        write_report(home.path / f"{name}.json", results)
-    ended = home.command("compare", "a.json", "b.json", "--case=overall/fid", "--out=boards")
-
-    assert (ended.code, ended.err) == (0, "")
-    assert line in ended.out
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["best.json"], "expected two or more runs"),
-        (
-            ["best.json", "low.json", "--suite=toys"],
-            "the run of best has no case that is asked for: it has toy/",
-        ),
-        (["best.json", "x" * 5000], "xxxxx...: no file has so long a name"),
-        (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
-        (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
-        (
-            ["best.json", "low.json", "--case=overall/gx"],
-            "the run of best has no case that is asked for: it has toy/",
-        ),
-        (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died): run it"),
-    ],
-)
-def test_rankings_that_are_refused(
-    ranked: Home, measured: Measured, argv: list[str], message: str
-) -> None:
-    """One line, exit code 2, no files."""
-    results = map(result_of, measured("shapes:"))
-    write_report(ranked.path / "cut.json", results, "incomplete", ["worker gw0 died"])
-    ended = ranked.command("compare", *argv, "--out=boards")
-
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert message in ended.err
-    assert not (ranked.path / "boards").exists()
-
-
-@pytest.mark.parametrize(
-    ("edit", "field"),
-    [
-        (lambda measured: measured["identity"].update(prompt="another"), "prompt"),
-        (lambda measured: measured.update(higher_is_better=False), "direction"),
-        (lambda measured: measured["clusters"].update(color="one"), "clusters"),
-    ],
-)
-def test_runs_of_another_version_of_the_suite(
-    ranked: Home, edit: Callable[[dict[str, Any]], object], field: str
-) -> None:
-    """What differs is named, in one line."""
-
-    def edit_cases(document: dict[str, Any]) -> None:
-        for case in document["cases"]:
-            edit(case["measurement"])
-
-    edit_report(ranked.path / "low.json", edit_cases)
-    ended = ranked.command("compare", "best.json", "low.json", "--out=boards")
-
-    ended.refused(f"best and low were not measured alike ({field} differ)", lines=1)

@@ -16,7 +16,6 @@ from pytest_cepbench.construction.folder import RATINGS
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
-from pytest_cepbench.suites import load_data, load_suite
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
 from tests.models.api.fake_server import chat_answer, serving
@@ -40,12 +39,6 @@ class Talker:
         """The same of each image."""
         type(self).asked += len(images)
         return [type(self).reply for _ in images]
-
-
-class OtherTalker(Talker):
-    """Says the same, and is another model."""
-
-    fingerprint = "talker/2"
 
 
 @pytest.fixture
@@ -124,16 +117,6 @@ def test_images_become_a_set_that_gates_a_model(photos: Home) -> None:
     assert not worse.passed
 
 
-def test_the_shipped_suites_read_what_is_frozen(photos: Home) -> None:
-    """`suites/mmgenbench` as it is, under the name of its files."""
-    construct(photos)
-    assert freeze(photos, "--unverified", "--name=MMGenBench-Test").code == 0
-    suite = load_suite(ROOT / "suites" / "mmgenbench" / "suite.toml")
-    dataset = load_data(suite, {"mmgenbench": photos.path / "bench" / "frozen"})
-
-    assert set(dataset.categories) == set(NAMES)
-
-
 def test_labels_are_the_truth_where_the_model_is_exact(photos: Home) -> None:
     """Every file of every stage, and the loaded set, agree with the rules."""
     truth = write_scenes(photos.path / "photos")
@@ -183,24 +166,6 @@ def test_people_edit_the_patterns(photos: Home) -> None:
     assert path.read_text() == edited
     path.write_text(edited.replace("size", "Count"))
     assert "was edited after images were annotated" in freeze(photos, "--unverified").err
-
-
-def test_an_interrupted_annotation_is_not_frozen(
-    photos: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C at the first image of another model: the labels are those of the first one."""
-    construct(photos)
-
-    def interrupted(*_: object) -> list[str]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Talker, "describe", interrupted)
-    ended = construct(photos, describer=f"{MODULE}:Talker")
-    refused = freeze(photos, "--unverified")
-
-    assert (ended.code, refused.code) == (130, 2)
-    assert "has no chosen.json: finish cepbench dataset patterns first" in refused.err
-    assert not (photos.path / "bench" / "frozen").exists()
 
 
 def test_patterns_of_ones_own_need_no_writer(photos: Home) -> None:
@@ -312,15 +277,6 @@ def test_files_of_other_labels_are_not_frozen(
     path.write_text(text.replace(before, after, 20), "utf-8")
     assert path.read_text("utf-8") != text
     freeze(photos, "--unverified").refused(words, lines=1)
-
-
-def test_a_set_is_frozen_into_a_folder_of_its_own(photos: Home) -> None:
-    """Neither a file nor the folder that one stands in."""
-    construct(photos)
-    (photos.path / "notes").write_text("mine")
-    for to in ("notes", ".", "/"):
-        freeze(photos, "--unverified", f"--to={to}").refused("cannot be a new folder", lines=1)
-    assert (photos.path / "notes").read_text() == "mine"
 
 
 def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:

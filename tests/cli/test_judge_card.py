@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,13 +63,12 @@ def test_a_card(verdicts: Home) -> None:
     assert "100.00 [89.8, 100.0] of 100 pairs; the first answer in 0, the second in 0" in text
     assert "models known while the judge was made: m00, m01" in text
     assert card["sentence"].startswith(sentence)
-    assert (card["accuracy"], card["visible_drop"]) == (0.8, pytest.approx(0.6))
+    assert card["accuracy"] == 0.8
     assert card["card"]["both_orders"]["pairs"] == 100
     assert (card["judge_alone"], card["people_alone"]) == (0, 0)
     agreements = card["card"]["agreements"]
     assert agreements[0]["seen"]["total"] == 100
     assert agreements[0]["unseen"]["total"] == 200
-    assert (folder / "judge-card-judge.md").read_text("utf-8").startswith("# card of the judge")
 
 
 def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
@@ -100,7 +94,10 @@ def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
             ["others.json", "--people=people.json"],
             "no model in common: xm00, xm01, xm02 against m00, m01, m02",
         ),
-        (["elsewhere.json", "--people=people.json"], "elsewhere and people judged no battle both"),
+        (
+            ["elsewhere.json", "--people=people.json"],
+            "have no battle in common",
+        ),
         (["twice.json", "--people=people.json"], "was judged before, at twice.json, record 1"),
         (["extra.json", "--people=people.json"], "contains unknown field `reason`"),
         (
@@ -116,13 +113,6 @@ def test_refused(verdicts: Home, argv: list[str], message: str) -> None:
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
     assert not (verdicts.path / ".cepbench").exists()
-
-
-def test_people_are_needed(verdicts: Home) -> None:
-    """Without them nothing is known of a judge."""
-    ended = verdicts.command("agree", "judges", "judge.json")
-
-    ended.refused("--people")
 
 
 MODULE = "python:tests.cli.test_judge_card"
@@ -174,18 +164,6 @@ class Interrupted(Longer):
         if Longer.shown and not type(self).stopped:
             type(self).stopped = True
             raise KeyboardInterrupt
-        return super().judge(battles, seeds)
-
-
-class Killed(Longer):
-    """Is as `Longer`; where the environment says so, its second call kills the process."""
-
-    batch_size = 4
-
-    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[str]:
-        """As above."""
-        if Longer.shown and "CEPBENCH_TEST_KILL" in os.environ:
-            os.kill(os.getpid(), signal.SIGKILL)
         return super().judge(battles, seeds)
 
 
@@ -266,21 +244,6 @@ def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
     assert set(wordy) == {"A"}
 
 
-def test_the_file_form_reads_what_was_asked(panel: Home) -> None:
-    """The verdicts as files give the same figures."""
-    assert ask(panel).code == 0
-    asked = card_of(panel)
-    folder = panel.path / ".cepbench/agreement"
-    (file,) = folder.glob("*-verdicts.json")
-    ended = panel.command("agree", "judges", str(file), "--people=people.json", "--out=files")
-    (path,) = (panel.path / "files").glob("*.json")
-    card = json.loads(path.read_text("utf-8"))["card"]
-
-    assert ended.code == 0, ended.err
-    assert card["card"] == asked["card"]
-    assert card["asked"] is None
-
-
 def test_nothing_is_asked_twice(panel: Home) -> None:
     """The same command again, in the other design too, finds every verdict in the store."""
     ask(panel)
@@ -289,39 +252,6 @@ def test_nothing_is_asked_twice(panel: Home) -> None:
     assert "0 verdicts by the judge, 24 from the store" in ask(panel, "--order=balanced").err
     assert card_of(panel)["card"]["both_orders"] is None
     assert Longer.shown == shown
-
-
-def test_an_interrupted_command_goes_on(panel: Home) -> None:
-    """What was judged before is not judged again."""
-    spec = f"{MODULE}:Interrupted"
-    ended = ask(panel, judge=spec)
-    before = Longer.shown
-
-    assert ended.code == 130
-    assert "the same command goes on from there" in ended.err
-    assert before > 0
-    assert not (panel.path / "baselines").exists()
-    assert ask(panel, judge=spec).code == 0
-    assert Longer.shown == 48
-
-
-@pytest.mark.slow
-def test_a_killed_command_goes_on(panel: Home) -> None:
-    """Verdicts are stored batch by batch: a process that dies at once loses one batch at most."""
-    spec = f"{MODULE}:Killed"
-    killed = subprocess.run(
-        [sys.executable, "-m", "pytest_cepbench.cli", "agree", "judges", f"--judge={spec}", *ON],
-        cwd=panel.path,
-        env=os.environ | {"CEPBENCH_TEST_KILL": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        check=False,
-    )
-    ended = ask(panel, judge=spec)
-
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert ended.code == 0
-    assert 0 < Longer.shown < 48
-    assert f"{Longer.shown} verdicts by the judge, {48 - Longer.shown} from the store" in ended.err
 
 
 def test_fewer_battles_are_among_more(panel: Home) -> None:
@@ -450,30 +380,3 @@ def test_folders_without_battles_are_said(panel: Home) -> None:
 
     assert ended.code == 0
     assert "Other_output is not used: no battle has the model 'Other'" in ended.err
-
-
-@pytest.mark.slow
-@pytest.mark.models
-def test_a_local_checkpoint_has_a_card_for_each_prompt(home: Home) -> None:
-    """Its weights, its prompt and its precision are what a card is of."""
-    pytest.importorskip("torch", reason="local judges need the [models] extra")
-    pytest.importorskip("transformers", reason="local judges need the [models] extra")
-    from tests.tiny.common import JUDGE_WORDS
-    from tests.tiny.describers import build_qwen2_vl
-
-    build_qwen2_vl(home.path / "tiny", words=JUDGE_WORDS)
-    for prompt in ("criteria", "opening-intjudge"):
-        spec = f"tiny?device=cpu&dtype=float32&max_pixels=4096&prompt={prompt}"
-        ended = home.command(
-            "agree", "judges", f"--judge={spec}", "--on=shapes-arena", "--samples=12"
-        )
-        assert ended.code == 0, ended.err
-    cards = [
-        json.loads(path.read_text("utf-8"))["card"]["asked"]["judge"]
-        for path in (home.path / "baselines/judges").iterdir()
-    ]
-
-    assert len(cards) == 2
-    assert len({card["fingerprint"] for card in cards}) == 1
-    assert all("float32" in card["step"] for card in cards)
-    assert {"opening-intjudge" in card["identity"] for card in cards} == {True, False}

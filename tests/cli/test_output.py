@@ -1,8 +1,6 @@
-"""Pages as text and as Markdown: nothing is wider than the terminal, nothing is read as markup."""
+"""Pages as text: nothing is wider than the terminal."""
 
 from __future__ import annotations
-
-import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +10,7 @@ from pytest_cepbench.cli.output import (
     LONGEST_NAME,
     Section,
     Table,
-    rank_range,
     short,
-    to_markdown,
     to_text,
 )
 
@@ -69,19 +65,3 @@ def test_long_names_lose_their_beginning() -> None:
     assert [len(name) for name in shortened] == [LONGEST_NAME] * 2
     assert shortened[0].endswith("/step-400")
     assert shortened[1].endswith("/step-8000")
-
-
-@given(tables(), st.text())
-def test_markdown_tables_have_as_many_cells_as_they_should(table: Table, line: str) -> None:
-    """No name opens a cell, a tag, a link or a heading of its own."""
-    text = to_markdown([Section("title", (line, table))])
-    rows = [row for row in text.split("\n") if row.startswith("|")]
-    assert len(rows) == len(table.rows) + 2
-    for row in rows:
-        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == len(table.head) + 1
-    assert not re.findall(r"(?<!\\)(?:\\\\)*[<\[`]", text)
-
-
-def test_ranks_of_a_model() -> None:
-    """One rank, or the first and the last that it may have."""
-    assert (rank_range(2, 2), rank_range(1, 12)) == ("2", "1-12")

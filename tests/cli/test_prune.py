@@ -94,32 +94,14 @@ def test_delete(full: Home, measured: Measured) -> None:
         f"toy/{stem}.toml", f"toy/{ANCHORS}/{stem}.toml",
     }  # fmt: skip
     assert contents(root).items() <= before.items()
+    assert "left: baselines/other: the results have no case of this suite" in ended.out
     again = prune(full, measured, "--delete")
     assert "every baseline has its case\n" in again.out
-
-
-def test_a_suite_that_is_gone_is_touched_only_by_name(full: Home, measured: Measured) -> None:
-    """Without `--suite` its folder is mentioned; with it all of its baselines are unused."""
-    key = other(measured).key
-    path = baseline_path(full.path / "baselines", key)
-    plain = prune(full, measured, "--delete")
-    assert "left: baselines/other: the results have no case of this suite" in plain.out
-    assert path.exists()
-    named = prune(full, measured, "--suite=other")
-    assert f"baselines/other/{key.file_stem}.toml: {key}\n" in named.out
-    assert prune(full, measured, "--suite=other", "--delete").code == 0
-    assert not path.exists()
-    assert "other" not in prune(full, measured).out
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--suite=toy"], "--suite 'toy': the results have cases of it"),
-        (["--suite=othr"], "unknown suite 'othr'. Did you mean 'other'?"),
-        (["--suite=../baselines/other"], "unknown suite '../baselines/other'"),
-        (["--suite=."], "unknown suite '.'"),
-        (["--suite="], "unknown suite ''"),
         (["--baselines=nowhere"], "no folder of baselines at 'nowhere'"),
         (["--baselines=suite.toml"], "no folder of baselines at 'suite.toml'"),
     ],
@@ -220,6 +202,5 @@ def test_nothing_behind_a_symbolic_link_is_touched(
     assert ended.code == 0
     assert ended.out.count("a symbolic link, not a file") == 2
     assert "every baseline has its case" in ended.out
-    assert prune(full, measured, "--delete", "--suite=other").code == 2
     assert contents(away) == before
     assert (root / "toy" / f"{stem}.toml").is_symlink()

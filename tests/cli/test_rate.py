@@ -74,19 +74,6 @@ def test_a_suite_gives_images_to_describe(home: Home) -> None:
     assert "this suite describes drawings as well" in ended.err  # it has two iterations
 
 
-def test_a_suite_of_one_iteration_can_be_described(home: Home) -> None:
-    """Nothing is said of drawings where there are none that would be described."""
-    path = home.path / "suite.toml"
-    text = path.read_text()
-    assert "iterations = 2" in text
-    path.write_text(text.replace("iterations = 2", "iterations = 1"))
-    ended = home.command(
-        "rate", "ask", ".", "--kind=describe", "--out=ratings/people", "--only-write"
-    )
-    assert ended.code == 0
-    assert "drawings" not in ended.err
-
-
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
@@ -123,7 +110,7 @@ def test_mistakes_are_one_line(
         (["--kind=pair"], "goes on as it was written: drop --kind"),
         (["--annotators=5", "--seed=1"], "drop --annotators, --seed"),
         (["--overlap=1", "--samples=3"], "drop --overlap, --samples"),
-        (["--report=none.json", "--data=a=b"], "drop --report, --data"),
+        (["--report=ratings/study.json", "--data=a=b"], "drop --report, --data"),
         (["--store=elsewhere"], "drop --store"),
         (["--port=x"], "--port 'x': a number is expected"),
         (["--host=0.0.0.0"], "say with --name by which one browsers call it"),

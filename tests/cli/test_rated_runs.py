@@ -174,7 +174,7 @@ def test_caption_votes_align_with_metrics(runs: Home) -> None:
         verdict = "C1" if item.options[0].option == fine else "C2"
         cast(ratings, side_vote(item, "ada", verdict, task="caption"))
     reports = [f"--report={name}={name}.json" for name in ("fine", "poor")]
-    ended = runs.command("agree", "models", "ratings/it", "--draws=50", *reports)
+    ended = runs.command("agree", "models", "ratings/it", *reports)
 
     assert ended.code == 0, ended.err
     assert "what people think in ratings/it of drift" in ended.out
@@ -202,7 +202,7 @@ def test_grades_in_both_sections(runs: Home) -> None:
         )
         cast(ratings, vote)
     reports = [f"--report={name}={name}.json" for name in MODELS]
-    ended = runs.command("agree", "models", "ratings/it", "--draws=20", *reports)
+    ended = runs.command("agree", "models", "ratings/it", *reports)
 
     assert ended.code == 0, ended.err
     assert "grades of all models in both sections" in ended.out

@@ -14,25 +14,6 @@ from tests.cli.conftest import Home
 from tests.ratings.studies import BLUE, RED, make_study
 from tests.ratings.voted import cast, side_vote
 
-DESCRIBED = """\
-name = "toy"
-version = 1
-[data]
-loader = "shapes"
-options = { samples_per_category = 1 }
-[chain]
-start = "image"
-generations = 1
-[prompts]
-describe = "describe"
-[roles]
-describer = "shapes:"
-[encoders]
-world = "shapes:"
-[metrics.mcd.mappings]
-image-to-text = "world"
-"""
-
 MODULE = "python:tests.cli.test_ratings"
 
 
@@ -63,7 +44,7 @@ def rated(home: Home) -> Ratings:
 
 def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
     """Each coefficient with its interval, a row for each annotator, and the same as JSON."""
-    ended = home.command("agree", "people", "ratings/may", "--draws=100")
+    ended = home.command("agree", "people", "ratings/may")
     out = " ".join(ended.out.split())
 
     assert (ended.code, ended.err) == (0, "")
@@ -80,7 +61,6 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
     cases = {
         ("agree", "people", "ratings"): "is no ratings folder",
         ("agree", "people", "ratings/words"): "nobody has judged an item yet",
-        ("agree", "people", "ratings/may", "--draws=0"): "--draws",
         ("agree", "models", "ratings/words"): "in which no models are compared",
         ("arena", "leaderboard", "ratings/words"): "'pair' is expected here",
     }
@@ -99,19 +79,18 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
     """A line that was cut off is left out and counted."""
     with rated.vote_path("a1").open("ab") as file:
         file.write(b'{"v":1,"task":"pair","it')
-    ended = home.command("agree", "models", "ratings/may", "--draws=10")
+    ended = home.command("agree", "models", "ratings/may")
     assert ended.code == 0, ended.err
     assert "1 records of votes that cannot be read are left out" in " ".join(ended.out.split())
 
 
 def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
-    """Each model's win rate over all votes, and how sure it is: printed, as JSON, as Markdown."""
-    ended = home.command("agree", "models", "ratings/may", "--draws=200")
+    """Each model's win rate over all votes, and how sure it is: printed, and as JSON."""
+    ended = home.command("agree", "models", "ratings/may")
     rows = {
         line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
     }
     content = json.loads(Path(".cepbench/agreement/alignment-may.json").read_text())["alignment"]
-    page = Path(".cepbench/agreement/alignment-may.md").read_text()
 
     assert (ended.code, ended.err) == (0, "")
     (red,) = (own for own in content["people"] if own["model"] == RED)
@@ -122,7 +101,6 @@ def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
     assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
     shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
     assert rows[RED] == ["answer", "24", "0.792", *shown]
-    assert " ".join(shown) in page.replace("\\", "")
     assert "the better one is known where the interval leaves out .5" in " ".join(ended.out.split())
 
 
@@ -140,7 +118,7 @@ def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
         cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
     ended = home.command("arena", "leaderboard", "ratings/may")
     assert ended.code == 0, ended.err
-    assert "the judge favours the first answer by" in " ".join(ended.out.split())
+    assert "order effect: " in " ".join(ended.out.split())
     (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))
     assert row[1] == "1"
 

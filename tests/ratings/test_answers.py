@@ -1,4 +1,4 @@
-"""Answers that pages send: read strictly, kept once, filled in again."""
+"""Answers that pages send: read strictly, and kept once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.assignment import Assignment
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.live_study import SentAnswer, form_of, make_vote, parse_answer
+from pytest_cepbench.ratings.live_study import SentAnswer, make_vote, parse_answer
 from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, Vote, fault_of, record_line
 from tests.disk import small_disk
 from tests.ratings.serving import records, request, see, served, slots
@@ -130,43 +129,11 @@ def test_seconds_are_those_of_a_day_at_most(sent: float, kept: float, tmp_path: 
     assert make_vote(answer, ratings.study, item, "item", (), **WHO).seconds == kept
 
 
-FORMS: list[tuple[Task, dict[str, Any]]] = [
-    ("pair", {"verdict": "Tie(B)"}),
-    ("caption", {"verdict": "B"}),
-    ("grades", {"grades": ["poor", "good", "good"], "ranks": [2, 1, 1]}),
-    ("grades", {"grades": ["good", "medium", "poor"], "ranks": [3, 1, 2]}),
-    ("describe", {"text": "a red  area\n", "pasted": True}),
-    ("verify", {"ticked": [0, 2], "added": [NAMES[3]]}),
-    ("verify", {"ticked": [], "added": []}),
-]
-
-
-@pytest.mark.parametrize("note", ["", "dark"])
-@pytest.mark.parametrize(("task", "fields"), FORMS)
-def test_a_vote_is_filled_in_again(
-    task: Task, fields: dict[str, Any], note: str, tmp_path: Path
-) -> None:
-    """In the terms of the page: for two people, who see other sides and other orders."""
-    ratings = make_study(tmp_path, task, count=2)
-    item = next(iter(ratings.items.values()))
-    for name in ratings.study.annotators:
-        shown = Assignment(ratings.study, ratings.items.values()).shown(item, name, "item")
-        answer = parse_answer(
-            json.dumps({"key": "12345678", "slot": "s", "note": note} | fields).encode()
-        )
-        who = WHO | {"annotator": name}
-        vote = make_vote(answer, ratings.study, item, "item", shown, **who)
-        assert form_of(vote, item) == {"note": note} | fields
-        skipped = msgspec.structs.replace(answer, skip="other")
-        vote = make_vote(skipped, ratings.study, item, "item", shown, **who)
-        assert form_of(vote, item) == {"note": note}
-
-
 @pytest.mark.parametrize("shown", [("first", "second"), ("second", "first")])
 def test_errors_are_of_the_answer_wherever_it_stood(
     shown: tuple[str | int, ...], tmp_path: Path
 ) -> None:
-    """Ticked under A or B, kept by side in the order of the table, and filled in again."""
+    """Ticked under A or B, kept by side in the order of the table."""
     ratings = make_study(tmp_path, "pair", count=1)
     item = next(iter(ratings.items.values()))
     told = {"A": ["incomplete", "factual", "factual"], "B": []}
@@ -175,7 +142,6 @@ def test_errors_are_of_the_answer_wherever_it_stood(
         parse_answer(json.dumps(fields).encode()), ratings.study, item, "item", shown, **WHO
     )
     assert vote.errors == {shown[0]: ("factual", "incomplete")}
-    assert form_of(vote, item)["errors"] == {"A": ("factual", "incomplete")}
     assert msgspec.json.decode(record_line(vote), type=Vote) == vote
     assert b"errors" not in record_line(msgspec.structs.replace(vote, errors={}))
     other = msgspec.structs.replace(vote, task="caption")

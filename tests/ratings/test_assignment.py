@@ -1,4 +1,4 @@
-"""Who is shown what: orders, sides, overlap, leases, hidden checks, and where people go on."""
+"""Who is shown what: orders, sides, overlap, hidden checks, and where people go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.ratings.assignment import AHEAD, LEASE, Assignment, Slot
+from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, ItemKind, Part, Study, Task, Vote
 
@@ -31,10 +31,10 @@ def answered(slot: Slot, annotator: str, *, skip: str = "") -> Vote:
     return Vote(task="pair", item=slot.item, annotator=annotator, kind=slot.kind, skip=skip)
 
 
-def work(assignment: Assignment, annotator: str, count: int, now: float = 0.0) -> list[Slot]:
+def work(assignment: Assignment, annotator: str, count: int) -> list[Slot]:
     """Let a person answer so many items, or all there are. Returns what was shown."""
     shown: list[Slot] = []
-    while len(shown) < count and (upcoming := assignment.upcoming(annotator, now)):
+    while len(shown) < count and (upcoming := assignment.upcoming(annotator)):
         shown.append(upcoming[0])
         assignment.answer(answered(upcoming[0], annotator))
     return shown
@@ -86,7 +86,7 @@ def test_everyone_has_an_order_of_their_own() -> None:
 def test_each_item_is_judged_by_as_many_as_it_needs(
     count: int, people: int, overlap: int, turns: list[int]
 ) -> None:
-    """Whoever works when: no more than are wanted, and in the end no fewer."""
+    """Whoever works when, one after the other: as many as are wanted."""
     items, wanted = items_of("pair", count), min(people, overlap)
     study = study_of(people, overlap=wanted)
     assignment = Assignment(study, items)
@@ -95,53 +95,39 @@ def test_each_item_is_judged_by_as_many_as_it_needs(
         name = study.annotators[turn % people]
         judged.update(slot.item for slot in work(assignment, name, 1))
     assert judged == {item.item: wanted for item in items}
-    assert not any(assignment.is_waiting(name) for name in study.annotators)
+    assert not any(assignment.upcoming(name) for name in study.annotators)
 
 
-def test_leases_keep_people_apart_until_they_end() -> None:
-    """Two people hold different items; what one leaves lying goes to the other after 30 minutes."""
-    assignment = Assignment(study_of(), items_of("pair", 4))
-    first = assignment.upcoming("a1", 0.0)
-    assert len(first) == AHEAD
-    second = assignment.upcoming("a2", 1.0)
-    assert not set(first) & set(second)
-    assert len(work(assignment, "a2", 10, 2.0)) == 2
-    assert assignment.upcoming("a2", LEASE - 1) == []
-    assert assignment.is_waiting("a2")
-    taken = assignment.upcoming("a2", LEASE + 1)
-    assert sorted(taken) == sorted(first)
-    assert assignment.upcoming("a1", LEASE + 2) == []
-    assignment.answer(answered(first[0], "a1"))  # a late answer still counts
+def test_an_answer_to_what_others_have_judged_meanwhile_counts() -> None:
+    """Two people can be shown the same item; who has not answered is shown it no longer."""
+    assignment = Assignment(study_of(), items_of("pair", 1))
+    (slot,) = assignment.upcoming("a1")
+    assert assignment.upcoming("a2") == [slot]
+    assignment.answer(answered(slot, "a2"))
+    assert assignment.upcoming("a1") == []
+    assignment.answer(answered(slot, "a1"))
     assert assignment.progress("a1")[0] == 1
-
-
-def test_a_lease_is_kept_while_its_person_works() -> None:
-    """Looking again is a sign of life."""
-    assignment = Assignment(study_of(), items_of("pair", 4))
-    held = assignment.upcoming("a1", 0.0)
-    assert assignment.upcoming("a1", LEASE - 1) == held
-    assert not set(assignment.upcoming("a2", LEASE + 1)) & set(held)
 
 
 def test_a_skipped_item_goes_to_another_person() -> None:
     """And not to the same one again."""
     assignment = Assignment(study_of(), items_of("pair", 1))
-    (slot,) = assignment.upcoming("a1", 0.0)
+    (slot,) = assignment.upcoming("a1")
     assignment.answer(answered(slot, "a1", skip="broken image"))
-    assert assignment.upcoming("a1", 0.0) == []
-    assert assignment.upcoming("a2", 0.0) == [slot]
+    assert assignment.upcoming("a1") == []
+    assert assignment.upcoming("a2") == [slot]
 
 
 def test_an_answer_that_is_taken_back_is_shown_again() -> None:
     """Before what was shown meanwhile; taken back twice, the one before it."""
     assignment = Assignment(study_of(1), items_of("pair", 6))
     done = work(assignment, "a1", 2)
-    shown = assignment.upcoming("a1", 0.0)
+    shown = assignment.upcoming("a1")
     assignment.withdraw("a1")
-    assert assignment.upcoming("a1", 0.0) == [done[1], shown[0]]
+    assert assignment.upcoming("a1") == [done[1], shown[0]]
     assert assignment.last("a1") == done[0]
     assignment.withdraw("a1")
-    assert assignment.upcoming("a1", 0.0) == [done[0], done[1]]
+    assert assignment.upcoming("a1") == [done[0], done[1]]
     assert assignment.last("a1") is None
     assert len(work(assignment, "a1", 10)) == 6
 
@@ -154,7 +140,7 @@ def test_people_go_on_where_they_stopped(stop: int) -> None:
     assignment = Assignment(study, items)
     done = work(assignment, "a1", stop)
     again = Assignment(study, items, [answered(slot, "a1") for slot in done])
-    assert again.upcoming("a1", 0.0)[:1] == assignment.upcoming("a1", 0.0)[:1]
+    assert again.upcoming("a1")[:1] == assignment.upcoming("a1")[:1]
 
 
 def test_checks_are_hidden_among_the_items() -> None:
@@ -186,7 +172,7 @@ def test_what_was_skipped_does_not_come_again(seed: int, skips: list[bool]) -> N
     for turn in range(1000):
         if turn == 30:
             assignment = Assignment(study, items, votes)
-        upcoming = assignment.upcoming("a1", 0.0)
+        upcoming = assignment.upcoming("a1")
         if not upcoming:
             break
         skip = "offensive or disturbing" if skips[turn % len(skips)] else ""

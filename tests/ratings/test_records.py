@@ -56,25 +56,6 @@ def test_a_vote_is_read_as_it_was_written(texts: list[str], note: str, skip: str
     } <= (json.loads(line).keys())
 
 
-@given(
-    question=TEXTS, texts=st.lists(TEXTS, min_size=2, max_size=2, unique=True),
-    task=st.sampled_from(["pair", "caption"]),
-)  # fmt: skip
-def test_an_item_is_named_by_its_content(question: str, texts: list[str], task: Task) -> None:
-    """The same content has the same digest; another order, question or task has another."""
-    parts = [[Part(text=text)] for text in texts]
-    item = make_item(task, [Part(text=question)], parts)
-    others = [
-        make_item(task, [Part(text=question)], parts[::-1]),
-        make_item(task, [Part(text=f"{question}.")], parts),
-        make_item("grades", [Part(text=question)], parts),
-        make_item(task, [Part(image="0" * 64)], parts),
-    ]
-    assert make_item(task, [Part(text=question)], parts) == item
-    assert item.item not in {other.item for other in others}
-    assert {option.option for option in item.options} == {o.option for o in others[0].options}
-
-
 @pytest.mark.parametrize(
     ("task", "verdict", "winner", "tie"),
     [
@@ -92,13 +73,6 @@ def test_sides_are_un_swapped(task: Task, verdict: str, winner: str, tie: bool |
     assert un_swapped(task, verdict, ("second", "first")) == (winner, tie)
     other = {"first": "second", "second": "first"}.get(winner, winner)
     assert un_swapped(task, verdict, ("first", "second")) == (other, tie)
-
-
-def test_a_part_is_one_thing() -> None:
-    """Neither both nor none."""
-    for fields in ({}, {"text": "a", "image": "b"}):
-        with pytest.raises(ValueError, match="a text or an image"):
-            Part(**fields)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -174,13 +148,10 @@ def test_a_winner_has_more_than_half(given_votes: list[Winner]) -> None:
 
 
 @given(winners)
-def test_shares_are_probabilities(given_votes: list[Winner]) -> None:
-    """They sum to 1, the verdict is a likeliest one, and the score is their mean."""
-    own = votes_on(given_votes)
-    assert sum(own.shares) == pytest.approx(1)
-    assert own.shares[WINNERS.index(own.verdict("shares"))] == max(own.shares)
-    worth = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
-    assert own.score == pytest.approx(sum(worth[w] for w in given_votes) / len(given_votes))
+def test_by_shares_the_most_frequent_verdict_counts(given_votes: list[Winner]) -> None:
+    """Whatever the others are."""
+    verdict = votes_on(given_votes).verdict("shares")
+    assert given_votes.count(verdict) == max(map(given_votes.count, WINNERS))
 
 
 def test_even_ties_lean_to_either_side() -> None:

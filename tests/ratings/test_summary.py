@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
-from pytest_cepbench.ratings.summary import agreement_so_far, doubtful_annotators, summarize_people
+from pytest_cepbench.ratings.summary import doubtful_annotators, summarize_people
 from pytest_cepbench.ratings.votes import SCALES
 from tests.ratings.studies import make_study
 from tests.ratings.voted import make
@@ -81,17 +79,6 @@ def test_careless_raters_are_doubted(tmp_path: Path) -> None:
     assert doubts["a3"].startswith("agrees with nobody (alpha -")
     few = [vote for vote in votes if vote.annotator != "a4"][:25]
     assert doubtful_annotators(ratings, votes_of(*few)) == {}
-
-
-def test_agreement_is_krippendorffs(tmp_path: Path) -> None:
-    """Ordinal over the four verdicts, of the items that several people judged."""
-    ratings = make_study(tmp_path, "pair", count=5, annotators=3)
-    given = {"a1": "1=2 1", "a2": "112= ", "a3": " =2  "}
-    alpha, several = agreement_so_far(ratings, verdicts(ratings, given))
-    marks = {"1": 0.0, "=": 1.0, "2": 3.0, " ": np.nan}
-    table = np.array([[marks[mark] for mark in row] for row in given.values()])
-    assert alpha == pytest.approx(krippendorff_alpha(table, "ordinal"))
-    assert several == 3
 
 
 @pytest.mark.parametrize("task", TASKS)

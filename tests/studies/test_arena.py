@@ -1,15 +1,34 @@
-"""Leaderboards from verdicts: forfeits, groups, what cannot be ranked; comparisons of judges."""
+"""Battles: leaderboards of verdicts, judges beside one another, panels for a judge to see."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_cepbench.datasets.opening.answers import read_answers
+from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import BattleTable, Forfeit, JudgedBattle
 from pytest_cepbench.metrics.pair_models import ELO, fit_ratings
-from pytest_cepbench.studies.arena import compare_judges, make_leaderboard
-from tests.metrics.arena.panels import simulate
+from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.arena import make_leaderboard
+from pytest_cepbench.studies.judge_card import (
+    AskedJudge,
+    collect_verdicts,
+    compare_judges,
+    measure_judge,
+)
+from pytest_cepbench.studies.panels import PANEL_MODELS, choose_battles, opening_panel, shapes_panel
+from pytest_cepbench.suites import ModelPool
+from pytest_cepbench.suites.judge_cards import identify_judge
+from pytest_cepbench.suites.role_assignment import RoleAssignment
+from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.metrics.arena.panels import panels, simulate
 
 TRUTH = np.array([1.5, 0.0, -1.5])
 
@@ -49,22 +68,6 @@ def test_forfeits_count_in_win_rates_alone() -> None:
     assert (board.standings[0].win_rates["fdt"] or 0) < (plain.standings[0].win_rates["fdt"] or 0)
 
 
-def test_groups() -> None:
-    """By the first digits of a question's id, under the paper's names; unknown ones as they are."""
-    battles = [
-        JudgedBattle("0101001", "a", "b", "A"),
-        JudgedBattle("0102001", "b", "a", "Tie(A)"),
-        JudgedBattle("9901001", "a", "b", "B"),
-    ]
-    by_task = make_leaderboard("p", battles, grouping="task").standings
-    by_topic = make_leaderboard("p", battles, grouping="meta-topic").standings
-    rates = {standing.model: standing.groups for standing in by_topic}
-
-    assert list(by_task[0].groups) == ["Story Writing", "Fiction Writing", "9901"]
-    assert rates["a"] == {"Storybook Creation": 0.75, "99": 0.0}
-    assert rates["b"] == {"Storybook Creation": 0.25, "99": 1.0}
-
-
 def test_panels_that_cannot_be_ranked() -> None:
     """The panel is named."""
     with pytest.raises(DatasetError, match=r"p: the judge leaned to the first answer in all 2"):
@@ -90,3 +93,70 @@ def test_nothing_to_compare() -> None:
         compare_judges(("one", "two"), PANEL, [JudgedBattle("else", "m00", "m01", "A")])
     with pytest.raises(DatasetError, match="no battle has the model 'm07': m00, m01, m02 do"):
         compare_judges(("one", "two"), PANEL, PANEL, ["m07"])
+
+
+UID = "0101001"
+
+
+@given(panels(), st.integers(0, 40), st.integers(0, 3))
+def test_chosen_battles_are_nested(battles: list[JudgedBattle], limit: int, seed: int) -> None:
+    """Each pair once; so many of them, or all; fewer are among more, in the order of the file."""
+    every = choose_battles(battles, None, seed)
+    some = choose_battles(battles, limit, seed)
+    more = choose_battles(battles, limit + 1, seed)
+
+    pairs = {(b.question, frozenset((b.first, b.second))) for b in battles}
+    assert len(every) == len(pairs)
+    assert len(some) == min(limit, len(pairs))
+    assert set(some) <= set(more) <= set(every)
+    assert [battle for battle in battles if battle in set(some)] == some
+    backwards = {
+        (b.question, frozenset((b.first, b.second)))
+        for b in choose_battles(battles[::-1], limit, seed)
+    }
+    assert backwards == {(b.question, frozenset((b.first, b.second))) for b in some}
+
+
+def test_a_pair_holds_what_the_files_hold(tmp_path: Path, store: Store) -> None:
+    """Question and answers as texts and images, in the order of the battle."""
+    folder = tmp_path / "x_output"
+    put_answer(folder, UID, [{"text": "first", "image": f"{UID}-o-0.jpg"}])
+    (folder / f"{UID}-o-0.jpg").write_bytes(png(90))
+    questions = load_opening(put_questions(tmp_path / "q", [question(UID)]))
+    battle = JudgedBattle(UID, "Human", "x", "A")
+    panel = opening_panel("p", [battle], questions, {"x": read_answers(folder)}, store)
+    pair = panel.pair(battle)
+    assert pair.candidate is not None
+    assert pair.opponent is not None
+    gold, recorded = pair.candidate.load(store), pair.opponent.load(store)
+
+    assert gold is not None
+    assert recorded is not None
+    assert gold[0] == "It ends well."
+    assert recorded[0] == "first"
+    assert not isinstance(recorded[1], str)
+    assert recorded[1].getpixel((0, 0)) == (90, 90, 90)
+
+
+@pytest.mark.slow
+def test_the_embedded_panel_measures_known_faults(tmp_path: Path, store: Store) -> None:
+    """A tenth of wrong verdicts is an agreement of nine tenths, without bias for a place."""
+    pool = ModelPool(store)
+    panel = shapes_panel(pool)
+    judge = pool.runner(RoleAssignment("judge", parse_spec("shapes:?flip=0.1"), "a test"))
+    given = collect_verdicts(panel.people, panel.pair, judge, "both", lambda _: None)
+    asked = AskedJudge(identify_judge(judge.bound), "both", 0, given.failures, panel.left_out)
+    names = ("flip", panel.name)
+    measured = measure_judge(names, given.verdicts, panel.people, asked=asked)
+
+    assert len(panel.people) > 350
+    assert {b.first for b in panel.people} == set(PANEL_MODELS)
+    assert measured.people == "the truth of shapes-arena"
+    assert measured.card.agreements[0].overall.low < 0.9 < measured.card.agreements[0].overall.high
+    assert measured.card.order is not None
+    assert abs(measured.card.order.logit) < 4 * measured.card.order.error
+    # Two draws of a tenth agree in .82 of all pairs.
+    assert measured.card.both_orders is not None
+    assert (
+        measured.card.both_orders.consistent.low < 0.82 < measured.card.both_orders.consistent.high
+    )

@@ -24,7 +24,6 @@ from pytest_cepbench.studies.calibration import (
     prepare_calibration,
 )
 from pytest_cepbench.suites import ModelPool, RoleChoices
-from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.studies.toy import TOY, write_suite
 
@@ -165,9 +164,9 @@ def test_noise_that_cannot_be_told(measurements: list[CaseMeasurement], message:
 # -- the suite -------------------------------------------------------------------------------------
 
 
-def calibrated(folder: Path, text: str = GATED, **fields: Any) -> dict[str, Calibrated]:
+def calibrated(folder: Path, text: str = GATED) -> dict[str, Calibrated]:
     """What is found of every case of a suite, by PART/METRIC."""
-    trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2, **fields)
+    trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2)
     with Store(folder / "store") as store:
         pool = ModelPool(store)
         cases = calibrate(prepare_calibration(trial, pool), pool, lambda _: None)
@@ -198,8 +197,9 @@ def test_a_case_holds_good_checkpoints_from_one_tolerance_on(tmp_path: Path) -> 
     assert design is not None
     alpha = calibrated(tmp_path)["overall/gc"].policy.alpha
     for factor, enough in ((0.99, False), (1.01, True)):
-        overrides = Overrides(tolerance=factor * tolerance_that_holds(design, alpha))
-        power = calibrated(tmp_path, overrides=overrides)["overall/gc"].power
+        tolerance = factor * tolerance_that_holds(design, alpha)
+        text = GATED.replace('gate = "regression"', f'gate = "regression"\ntolerance = {tolerance}')
+        power = calibrated(tmp_path, text)["overall/gc"].power
         assert power is not None
         assert power.enough is enough
 

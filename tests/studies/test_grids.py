@@ -14,7 +14,6 @@ from pytest_cepbench.studies.study import (
     ModelSpread,
     StudyCell,
     agreements,
-    mean_spread,
     spread_over,
 )
 
@@ -63,15 +62,6 @@ def test_a_cell_that_was_not_measured_is_left_out_of_its_row() -> None:
     assert spread.runs == 2
     assert spread.mean == pytest.approx(0.2)
     assert spread_over(row[1:], sampled=True) == ModelSpread("m", None)
-
-
-def test_means_over_models() -> None:
-    """The mean of standard deviations and ranges is over the models (MMGenBench, Table 15)."""
-    rows = [[0.1, 0.3, 0.2], [0.5, 0.5, 0.8]]
-    actual = mean_spread([spread_over(cells(row), sampled=False) for row in rows])
-    expected = np.mean([np.std(row, ddof=1) for row in rows]), np.mean([np.ptp(r) for r in rows])
-    assert actual == pytest.approx(expected)
-    assert mean_spread([]) == (None, None)
 
 
 @pytest.mark.slow

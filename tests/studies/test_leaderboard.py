@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -103,19 +102,6 @@ def test_sets_are_ranked_by_their_blocks() -> None:
     assert [(m.rank_low, m.rank_high) for m in board.models] == [(1, 1), (2, 2)]
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"identity": {"samples": "other"}}, r"\(samples differ\)"),
-        ({"identity": {"samples": "same", "prompt": "new"}}, r"\(prompt differ\)"),
-    ],
-)
-def test_runs_that_were_not_measured_alike(other: dict[str, Any], message: str) -> None:
-    """Both are named, with what differs."""
-    with pytest.raises(SpecError, match=f"s/overall/gc: a and b were not measured alike {message}"):
-        rank_case({"a": model(0.0), "b": model(0.0, **other)})
-
-
 SETS: dict[str, Any] = {
     "sizes": {"all": 100},
     "blocks": {"all": {"0": 1.0, "1": 1.5, "2": 2.0}},
@@ -165,22 +151,6 @@ def test_a_set_without_blocks_has_no_intervals(blocks: dict[str, dict[str, float
         board = rank_case(dict(zip("ab", records, strict=True)))
         assert board.units == 0
         assert [(m.rank_low, m.rank_high, m.low) for m in board.models] == [(1, 2, None)] * 2
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"scores": {"all": {}}}, "holds no scores, or scores that are not finite"),
-        ({"value": 9.0}, "says value = 9.0 and its scores give"),
-        ({"case": "s/count/gc"}, "is of case 's/count/gc', not of 's/overall/gc'"),
-    ],
-)
-def test_a_measurement_that_contradicts_itself(change: dict[str, Any], message: str) -> None:
-    """Of a report that was edited by hand: the run is named."""
-    edited = msgspec.structs.replace(model(0.1), **change)
-    expected = f"s/overall/gc: the measurement of b {message}"
-    with pytest.raises(SpecError, match=re.escape(expected)):
-        rank_case({"a": model(0.0), "b": edited})
 
 
 @pytest.mark.parametrize(

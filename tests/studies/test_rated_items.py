@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.gate import record_of
 from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import (
-    ItemDraw,
+    RatedItems,
     RatedRun,
     answer_grades,
     answer_pairs,
@@ -25,13 +28,22 @@ def run_of(measured: MeasuredSuite, name: str) -> RatedRun:
     return RatedRun(name, record_of(measured.measure()))
 
 
+def pairs_of(
+    dataset: Dataset, runs: Sequence[RatedRun], store: Store, most: int | None = None, seed: int = 0
+) -> RatedItems:
+    """The items of two runs."""
+    made = RatedItems("pair", "arena", most, seed)
+    answer_pairs(made, dataset, runs, store)
+    return made
+
+
 def test_pairs_are_the_answers_of_both_runs(tmp_path: Path) -> None:
     """Each item has the question, both answers with their images, and who made which."""
     with Store(tmp_path / "store") as store:
         good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
         runs = run_of(good, "good"), run_of(worse, "worse")
         dataset = good.run.dataset
-        rated = answer_pairs("arena", dataset, runs, store, ItemDraw())
+        rated = pairs_of(dataset, runs, store)
 
         equal = sum(runs[0].record.answers[n] == runs[1].record.answers[n] for n in good.answers())
         assert rated.population == len(rated.items) == len(dataset.samples) - equal
@@ -51,7 +63,7 @@ def test_a_draw_does_not_follow_the_verdicts(tmp_path: Path) -> None:
         runs = run_of(good, "good"), run_of(worse, "worse")
 
         def drawn(most: int, seed: int = 0) -> set[str]:
-            made = answer_pairs("arena", good.run.dataset, runs, store, ItemDraw(most, seed))
+            made = pairs_of(good.run.dataset, runs, store, most, seed)
             assert made.probability == most / made.population
             assert {item.probability for item in made.items} == {made.probability}
             return {item.item for item in made.items}
@@ -67,7 +79,8 @@ def test_answers_of_several_runs_are_graded_together(tmp_path: Path) -> None:
         models = {"good": None, "worse": WORSE, "again": "shapes:?recolor=0.2"}
         suites = {name: prepare(tmp_path, store, model=model) for name, model in models.items()}
         runs = [run_of(measured, name) for name, measured in suites.items()]
-        rated = answer_grades("arena", suites["good"].run.dataset, runs, store, ItemDraw())
+        rated = RatedItems("grades", "arena")
+        answer_grades(rated, suites["good"].run.dataset, runs, store)
 
         assert {len(item.options) for item in rated.items} == {2, 3}
         assert len(rated.sources) == 3 * len(rated.items)
@@ -80,24 +93,23 @@ def test_what_cannot_be_rated_is_refused(tmp_path: Path) -> None:
         first, second = run_of(good, "good"), run_of(worse, "worse")
         dataset = good.run.dataset
         with pytest.raises(DatasetError, match="nothing to rate: 20 samples have equal answers"):
-            answer_pairs("arena", dataset, (first, RatedRun("b", first.record)), store, ItemDraw())
+            pairs_of(dataset, (first, RatedRun("b", first.record)), store)
         with pytest.raises(DatasetError, match="two runs are of 'good'"):
-            answer_pairs("arena", dataset, (first, first), store, ItemDraw())
+            pairs_of(dataset, (first, first), store)
         with pytest.raises(DatasetError, match="2 runs are compared here, got 1"):
-            answer_pairs("arena", dataset, (first,), store, ItemDraw())
+            pairs_of(dataset, (first,), store)
         with pytest.raises(StoreError, match="answers of the runs are not in the store"):
-            answer_pairs("arena", dataset, (first, second), other, ItemDraw())
+            pairs_of(dataset, (first, second), other)
         less = dataset.limited(1)
         with pytest.raises(DatasetError, match="are not those that the run of 'good' measured"):
-            answer_pairs("arena", less, (first, second), store, ItemDraw())
+            pairs_of(less, (first, second), store)
 
 
 def test_images_to_describe(tmp_path: Path) -> None:
     """Each different image of a data set once, with the sample that it is of."""
-    from pytest_cepbench.datasets.shapes import load_shapes
-
     dataset = load_shapes(samples_per_category=1)
-    rated = described_images("toy", dataset, ItemDraw(3))
+    rated = RatedItems("describe", "toy", 3)
+    described_images(rated, dataset)
 
     assert len(rated.items) == len(rated.sources) == 3
     for item, source in zip(rated.items, rated.sources, strict=True):

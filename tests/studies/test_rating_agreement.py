@@ -1,24 +1,31 @@
-"""Agreement of the annotators of a study, from votes in real files."""
+"""Agreement of annotators, and of metrics with people, from votes in real files."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.measurement import FORMAT
+from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
-from pytest_cepbench.ratings.folder import Ratings, read_votes
-from pytest_cepbench.ratings.records import Vote, option_name
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.records import Part, Vote, option_name
+from pytest_cepbench.studies.rated_items import RatedItems, RatedRun
 from pytest_cepbench.studies.rating_agreement import (
     Coefficient,
     RatingAgreement,
+    RatingAlignment,
     measure_agreement,
+    measure_alignment,
 )
 from tests.ratings.studies import make_study
-from tests.ratings.voted import cast, side_vote
+from tests.ratings.voted import cast, flat, side_vote, write_rated
 
 
 def of(agreed: RatingAgreement, name: str) -> Coefficient:
@@ -27,8 +34,8 @@ def of(agreed: RatingAgreement, name: str) -> Coefficient:
 
 
 def measured(ratings: Ratings) -> RatingAgreement:
-    """With few draws."""
-    return measure_agreement(ratings, read_votes(ratings), draws=50)
+    """Of the votes in its folder."""
+    return measure_agreement(ratings, read_votes(ratings))
 
 
 VERDICTS = {
@@ -158,3 +165,175 @@ def test_nobody_has_judged(tmp_path: Path) -> None:
     ratings = make_study(tmp_path / "study", "pair", 2)
     with pytest.raises(DatasetError, match="nobody has judged an item yet"):
         measured(ratings)
+
+
+# -- metrics beside people ---------------------------------------------------------------------
+
+MODELS = ("good", "fair", "poor")
+
+QUALITY = {"good": 0.9, "fair": 0.6, "poor": 0.2}
+
+SAMPLES = [f"s{number}" for number in range(8)]
+
+
+def record(quality: str, case: str = "toy/overall/sim", **changes: Any) -> Measurement:
+    """What a run measured: a model's quality, and a little more for each sample."""
+    scores = {name: QUALITY[quality] + number / 100 for number, name in enumerate(SAMPLES)}
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "case": case,
+        "metric": "SIM",
+        "value": QUALITY[quality],
+        "n": len(SAMPLES),
+        "higher_is_better": True,
+        "model": {"spec": quality, "role": "describer"},
+        "identity": {},
+        "scores": {"overall": scores},
+    }
+    return Measurement(**(fields | changes))
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Ratings:
+    """Captions and images of three models on eight samples, graded good, medium and poor by model.
+
+    What the fair one draws is poor.
+    """
+    runs = {name: RatedRun(name, record(name)) for name in MODELS}
+    rated = RatedItems("grades", "toy")
+    for number, sample in enumerate(SAMPLES):
+        picture = flat(number)
+        rated.images[picture.digest] = picture
+        captions = [(run, (Part(text=f"{name} caption {number}"),)) for name, run in runs.items()]
+        rated.add(sample, [Part(image=picture.digest)], captions)
+        drawn = []
+        for place, run in enumerate(runs.values()):
+            image = flat(10 + number, place)
+            rated.images[image.digest] = image
+            drawn.append((run, (Part(image=image.digest),)))
+        rated.add(sample, [Part(text=f"draw {number}")], drawn)
+    ratings = write_rated(tmp_path_factory.mktemp("study") / "it", rated, ("ada",))
+    for item in ratings.items.values():
+        middle: Grade = "medium" if item.question[0].text is None else "poor"
+        grades: dict[str, Grade] = {"0": "good", "1": middle, "2": "poor"}
+        ranking = (0, 1, 2)
+        vote = Vote(task="grades", item=item.item, annotator="ada", grades=grades, ranking=ranking)
+        cast(ratings, vote)
+    return ratings
+
+
+def aligned(ratings: Ratings, **runs: Any) -> RatingAlignment:
+    """runs: name -> records; one of each model where none are given."""
+    given = runs or {name: [record(name)] for name in MODELS}
+    return measure_alignment(ratings, read_votes(ratings), given)
+
+
+def test_people_of_each_model_and_both_sections(graded: Ratings) -> None:
+    """Shares of grades, mean ranks, and the nine cells of grades in both sections."""
+    result = measure_alignment(graded, read_votes(graded), {})
+
+    people = {(own.section, own.model): own for own in result.people}
+    assert list(people["understanding", "fair"].grades) == [0, 1, 0]
+    assert list(people["generation", "fair"].grades) == [1, 0, 0]
+    assert people["generation", "good"].rank == 1
+    fair = [list(row) for row in result.inconsistency["fair"].counts]
+    assert fair == [[0, 0, 0], [8, 0, 0], [0, 0, 0]]
+    assert result.inconsistency["all"].total == 24
+    assert result.inconsistency["all"].inconsistent == pytest.approx(1 / 3)
+    assert result.metrics == ()
+
+
+def test_a_metric_that_orders_models_as_people_do(graded: Ratings) -> None:
+    """Correlation 1 within items where grades follow the metric; over models in all three."""
+    result = aligned(graded)
+    by_section = {metric.section: metric for metric in result.metrics}
+
+    understanding = by_section["understanding"]
+    assert understanding.samples.value is not None
+    assert understanding.samples.value > 0.9
+    assert understanding.samples.items == 8
+    assert [own and own.value for own in understanding.models][1:] == [1, 1]
+    assert understanding.direction is None  # three outputs have no side
+
+
+def test_lower_is_better_is_turned(graded: Ratings) -> None:
+    """A distance agrees with people where small values are the better outputs."""
+    turned = {"good": "poor", "fair": "fair", "poor": "good"}
+    runs = {
+        name: [record(turned[name], higher_is_better=False, model={"spec": name})]
+        for name in MODELS
+    }
+    result = aligned(graded, **runs)
+    assert all(metric.samples.value > 0.7 for metric in result.metrics if metric.samples.value)
+
+
+def test_what_has_no_score_per_sample_is_left_out(graded: Ratings) -> None:
+    """Battles, distances of sets, and cases of other suites."""
+    runs = {
+        name: [
+            record(name, answers={"s0": "x"}),
+            record(name, "toy/overall/fid", sizes={"overall": 8}),
+            record(name, "other/overall/sim"),
+        ]
+        for name in MODELS
+    }
+    assert aligned(graded, **runs).metrics == ()
+
+
+def test_a_constant_metric_is_named(graded: Ratings) -> None:
+    """Nothing follows from one that gave all outputs the same score."""
+    flat_scores = {"overall": dict.fromkeys(SAMPLES, 0.0)}
+    runs = {name: [record(name, "toy/overall/failures", scores=flat_scores)] for name in MODELS}
+    result = aligned(graded, **runs)
+    assert result.metrics == ()
+    assert result.constant == ("toy/overall/failures",)
+
+
+def test_runs_are_matched_with_rated_models(graded: Ratings) -> None:
+    """By name here; a run of a model that nobody rated is told, and such runs alone are refused."""
+    result = aligned(graded, good=[record("good")], fair=[record("fair")], new=[record("poor")])
+    assert result.unmatched == ("new",)
+    assert result.metrics[0].models == ()  # of two models any correlation is 1 or -1
+    with pytest.raises(DatasetError, match="has ratings of fair, good, poor, and none of new"):
+        aligned(graded, new=[record("poor")])
+
+
+def test_choices_within_a_margin(tmp_path: Path) -> None:
+    """Captions whose scores differ by .01 are comparable, as MMGenBench has it."""
+    runs = {name: RatedRun(name, record(name)) for name in ("fair", "good")}
+    rated = RatedItems("caption", "toy")
+    for number, sample in enumerate(SAMPLES[:4]):
+        picture = flat(number)
+        rated.images[picture.digest] = picture
+        outputs = [(run, (Part(text=f"{name} {number}"),)) for name, run in runs.items()]
+        rated.add(sample, [Part(image=picture.digest)], outputs)
+    ratings = write_rated(tmp_path / "study", rated, ("ada", "bob", "cyd"))
+    for number, item in enumerate(ratings.items.values()):
+        for name, verdict in {"ada": "C2", "bob": "C2", "cyd": "B"}.items():
+            pressed = "B" if number == 3 and name != "cyd" else verdict
+            cast(ratings, side_vote(item, name, pressed, task="caption"))
+    near = {name: 0.5 + place / 100 for place, name in enumerate(("fair", "good"))}
+
+    def scored(model: str) -> Measurement:
+        own = dict.fromkeys(SAMPLES[:3], QUALITY[model]) | {SAMPLES[3]: near[model]}
+        return record(model, scores={"overall": own})
+
+    result = aligned(ratings, fair=[scored("fair")], good=[scored("good")])
+    (metric,) = result.metrics
+    assert metric.within_margin is not None
+    assert (metric.within_margin.votes.right, metric.within_margin.votes.total) == (9, 12)
+    assert metric.within_margin.majorities.share == 1
+    assert metric.direction is not None
+    assert metric.direction.value == 1
+
+
+def test_what_has_no_models(tmp_path: Path) -> None:
+    """Descriptions compare none, and without sources nobody knows who made what."""
+    with pytest.raises(DatasetError, match="in which no models are compared"):
+        aligned(make_study(tmp_path / "words", "describe", 2))
+    ratings = make_study(tmp_path / "pairs", "pair", 2)
+    with pytest.raises(DatasetError, match="nobody has judged an item yet"):
+        aligned(ratings)
+    (ratings.path / "sources.jsonl").unlink()
+    with pytest.raises(DatasetError, match=r"has no sources\.jsonl"):
+        aligned(read_ratings(ratings.path))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt
@@ -83,8 +84,10 @@ def test_chats_are_what_the_judge_is_asked(tmp_path: Path, name: str) -> None:
             )
         )
 
-    own = battle(answer)
-    for number, (shown, winner) in enumerate(((own.battle, own.verdict), own.mirrored())):
+    own = battle(answer).battle
+    turned = Battle(own.question, own.second, own.first)
+    both: list[tuple[Battle, Winner]] = [(own, "Tie(A)"), (turned, "Tie(B)")]
+    for number, (shown, winner) in enumerate(both):
         asked = render(judge._conversation(shown), asks=True)
         assert asked.count("<|image_pad|>") == 2
         whole = f"{asked}{JUDGE_PROMPTS[name].phrases[winner]}<|im_end|>\n"

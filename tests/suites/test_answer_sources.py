@@ -11,7 +11,7 @@ from pytest_cepbench.gate import Judgement, Verdict, judge, record_of
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_items import ItemDraw, RatedRun, answer_pairs
+from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_pairs
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from tests.datasets.opening.files import png, put_answer, put_questions, question
@@ -177,9 +177,9 @@ def rate(folder: Path, store: Store, suite: str = "arena") -> Ratings:
     good = prepare(folder, store)
     worst = prepare(folder, store, model=WORST)
     runs = [RatedRun(name, record_of(own.measure())) for name, own in (("x", worst), ("y", good))]
-    return write_rated(
-        folder / "ratings", answer_pairs(suite, good.run.dataset, runs, store, ItemDraw())
-    )
+    rated = RatedItems("pair", suite)
+    answer_pairs(rated, good.run.dataset, runs, store)
+    return write_rated(folder / "ratings", rated)
 
 
 def accept_for_people(folder: Path, store: Store, judge: str) -> None:

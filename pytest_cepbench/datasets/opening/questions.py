@@ -112,32 +112,6 @@ TASKS = {
 }
 """The first four digits of a question's id."""
 
-CAPABILITIES = {
-    "Content Creation": ("0101", "0102", "0201", "0202", "0203", "0401", "0402"),
-    "Content Completion": ("0301", "0302"),
-    "Interactive Agent": ("0501", "0502", "0503", "0504", "0601", "0602"),
-    "Design & Brainstorming": ("0701", "0702", "0703", "0704", "0705", "1501", "1502"),
-    "Education Assistant": ("0801", "0802", "2101", "2102"),
-    "Summary Agent": ("0901", "0902", "1301"),
-    "Deductive Simulation": ("1001", "1002", "1003", "1004", "1005"),
-    "Visual Reasoning": ("1101", "1102", "1103", "1104", "1201"),
-    "Information Recommendation": ("1401", "1402", "1403"),
-    "Time Series Forecasting": ("1601", "1602"),
-    "Domain-specific Applications": (
-        "1701", "1702", "1703", "1801", "1802", "1901", "1902", "1903", "2001", "2002", "2201",
-        "2301",
-    ),
-}  # fmt: skip
-"""What a task asks of a model. Source: OpenING, Table 6, which does not list 2101: it is put beside
-the other educational task."""
-
-HARD_TASKS = (
-    "0101", "0102", "0301", "0401", "0402", "0501", "0502", "0503", "0504", "0601", "0602", "1005",
-    "1201", "1301", "1502", "1601", "1802", "2301",
-)  # fmt: skip
-"""The tasks that experts annotated; the other 38 are common ones. Source: OpenING, Table 6, where
-1301 and 1601 stand in both lists and 1502 is called Scientific Brainstorming in this one."""
-
 IMAGE_MARKER = "<image>"
 """Stands in a text where the image of its step belongs."""
 

@@ -3,11 +3,9 @@
 
 const BASE = location.pathname; // ends with the token of the person
 const KEPT = `cepbench ${BASE} answer `; // in this browser's storage: an answer that was not sent
-const DRAFT = `cepbench ${BASE} draft `; // and what was filled in of an item that is not answered
 const RETRY = 3000; // milliseconds
 const LOOKED = 250; // milliseconds; nobody has seen an item in less
 const NOTICED = 5000; // milliseconds for which a refusal stays, whatever is answered meanwhile
-const WAIT = 20000; // until it is asked again for items that others have
 const DIGITS = "123456789";
 
 const element = (id) => document.getElementById(id);
@@ -15,7 +13,7 @@ const stage = element("stage");
 
 const state = {
   items: [], // what is shown, and what is loaded behind it
-  state: "open", // as the server says: open, waiting or done
+  state: "open", // as the server says: open or done
   unsent: [], // answers on their way, the first one first: their name in the storage, and what is sent
   sending: null,
   offline: false,
@@ -26,36 +24,32 @@ const state = {
   hidden: 0, // milliseconds for which the page was hidden since then
   hiddenSince: 0,
   pasted: false,
-  blank: "", // the item as nothing is filled in, as text
+  filled: false, // whether something is filled in of what is shown
   timer: 0,
 };
 
 // -- answers on their way --------------------------------------------------------------------------
 
-// Storage may be full or switched off: then answers and drafts are in this page alone.
+// Storage may be full or switched off: then answers are in this page alone.
 function store(name, value) {
   try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* as above */ }
-}
-
-function stored(name) {
-  try { return JSON.parse(localStorage.getItem(name)); } catch { return null; }
 }
 
 function forget(name) {
   try { localStorage.removeItem(name); } catch { /* as above */ }
 }
 
-function storedNames(prefix) {
-  try { return Object.keys(localStorage).filter((name) => name.startsWith(prefix)).sort(); } catch { return []; }
+function unsent() { // names and answers of all pages of this person
+  try {
+    const names = Object.keys(localStorage).filter((name) => name.startsWith(KEPT));
+    return names.map((name) => [name, JSON.parse(localStorage.getItem(name))]);
+  } catch { return []; }
 }
 
 // Takes over what this person's other pages have left: each answer has a name of its own.
 function collect() {
   const own = new Set(state.unsent.map(([name]) => name));
-  for (const name of storedNames(KEPT)) {
-    const answer = stored(name);
-    if (answer && !own.has(name)) state.unsent.push([name, answer]);
-  }
+  state.unsent.push(...unsent().filter(([name, answer]) => answer && !own.has(name)));
   state.unsent.sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
@@ -80,11 +74,6 @@ function warn(words) {
   const text = [state.refusal, words].filter(Boolean).join(" ");
   element("warning").textContent = text;
   element("warning").hidden = !text;
-}
-
-function unsentWords() {
-  const count = state.unsent.length;
-  return `${count} ${count === 1 ? "answer is" : "answers are"} kept in this browser and will be sent again`;
 }
 
 // Sends all answers that wait, in their order; true when none is left.
@@ -112,7 +101,6 @@ async function sendAll() {
     state.unsent.shift();
     forget(name);
     if (response.ok) {
-      forget(DRAFT + answer.slot);
       warn("");
       say("saved");
       adopt(reply);
@@ -134,21 +122,18 @@ function isWrong(response, reply) {
 
 // Says why the server takes nothing now; answers stay in this browser. False, for `send`.
 function refused(response, reply) {
-  if (response.status === 404) {
-    return later(
-      "The server does not know this address. Reload this page, or ask for a new address if that does not help.",
-    );
-  }
-  return later(`Not saved: ${reply.reason ?? "the server has a problem"}.`);
-}
-
-function keptWords() {
-  return state.unsent.length ? ` ${unsentWords()}. What was saved before is safe.` : "";
+  return later(response.status === 404
+    ? "The server does not know this address. Reload this page, or ask for a new address if that does not help."
+    : `Not saved: ${reply.reason ?? "the server has a problem"}.`);
 }
 
 function later(words) {
-  say(state.unsent.length ? "not saved" : "", true);
-  warn(words + keptWords());
+  const count = state.unsent.length;
+  const answers = count === 1 ? "answer is" : "answers are";
+  say(count ? "not saved" : "", true);
+  warn(count
+    ? `${words} ${count} ${answers} kept in this browser and will be sent again. What was saved before is safe.`
+    : words);
   state.timer = setTimeout(resume, RETRY);
   if (!state.shown) showEnd();
   return false;
@@ -190,14 +175,10 @@ function adopt(reply) {
   state.items = state.shown
     ? [state.shown, ...upcoming.filter((item) => item.slot !== state.shown.slot)]
     : upcoming;
-  for (const item of state.items.slice(1)) preload(item);
+  for (const name of state.items.slice(1).flatMap((item) => item.images)) new Image().src = `${BASE}image/${name}`;
   if (!state.shown) show();
   if (done === 0 && state.shown && !sessionStorage.getItem(BASE)) open("help-dialog"); // what to look at
   sessionStorage.setItem(BASE, "seen");
-}
-
-function preload(item) {
-  for (const name of item.images) new Image().src = `${BASE}image/${name}`;
 }
 
 function show() {
@@ -208,12 +189,10 @@ function show() {
   template.innerHTML = item.html; // of the server's templates, which escape every text of models
   stage.replaceChildren(template.content);
   stage.dataset.slot = item.slot;
-  Object.assign(state, { since: performance.now(), hidden: 0, pasted: false });
+  Object.assign(state, { since: performance.now(), hidden: 0, pasted: false, filled: false });
   state.hiddenSince = document.hidden ? performance.now() : 0;
   element("note-text").value = "";
   showTools();
-  state.blank = JSON.stringify(filled());
-  fill(stored(DRAFT + item.slot) ?? {});
   document.documentElement.scrollTop = 0;
   (stage.querySelector("textarea") ?? stage.querySelector("h1")).focus({ preventScroll: true });
   markOutput(0);
@@ -236,15 +215,8 @@ function showEnd() {
       ? "The next item comes when your answers are saved."
       : state.state === "done"
         ? "All done. Thank you!"
-        : state.state === "open"
-          ? "Nothing can be saved now. This page tries again by itself."
-          : "Other people have the items that are left. This page looks again by itself.";
+        : "Nothing can be saved now. This page tries again by itself.";
   stage.replaceChildren(words);
-  if (state.state === "done" && !state.unsent.length) storedNames(DRAFT).forEach(forget);
-  if (state.state === "waiting" && !state.offline) {
-    clearTimeout(state.timer);
-    state.timer = setTimeout(resume, WAIT);
-  }
 }
 
 // -- answers -------------------------------------------------------------------------------------
@@ -293,12 +265,10 @@ async function undo() {
   state.shown = null;
   adopt(reply);
   if (!back) return say("nothing to take back", true);
-  if (back.slot === state.shown?.slot) {
-    fill(back.form);
-    changed();
-  }
-  const button = stage.querySelector(`[data-verdict="${CSS.escape(back.form.verdict ?? "")}"]`);
-  say(button ? `taken back: ${button.firstChild.textContent.trim()}` : "taken back");
+  const text = stage.querySelector("textarea"); // a description can be changed; the rest is soon said again
+  if (text && back.slot === state.shown?.slot) text.value = back.text;
+  check();
+  say("taken back");
 }
 
 // -- what is filled in ---------------------------------------------------------------------------
@@ -307,19 +277,6 @@ const ticks = (name) => [...stage.querySelectorAll(`input.${name}`)];
 
 const ticked = (name) => ticks(name).filter((box) => box.checked).map((box) => box.value);
 
-function filled() {
-  return {
-    note: element("note-text").value,
-    text: stage.querySelector("textarea")?.value ?? "",
-    pasted: state.pasted,
-    grades: outputs().map(gradeOf),
-    ranks: outputs().map(rankOf),
-    ticked: ticked("offered").map(Number),
-    added: ticked("other"),
-    errors: errors(),
-  };
-}
-
 function errors() { // kinds of errors by the letter of the answer that has them
   const own = {};
   for (const letter of "AB") {
@@ -327,31 +284,6 @@ function errors() { // kinds of errors by the letter of the answer that has them
     if (kinds.length) own[letter] = kinds;
   }
   return own;
-}
-
-function fill(form) {
-  element("note-text").value = form.note ?? "";
-  const text = stage.querySelector("textarea");
-  if (text) text.value = form.text ?? "";
-  state.pasted = form.pasted ?? false;
-  outputs().forEach((output, at) => {
-    for (const box of output.querySelectorAll("input")) box.checked = box.value === form.grades?.[at];
-    output.querySelector("select").value = form.ranks?.[at] || "";
-  });
-  for (const box of ticks("offered")) box.checked = form.ticked?.includes(Number(box.value)) ?? false;
-  for (const box of ticks("other")) box.checked = form.added?.includes(box.value) ?? false;
-  for (const box of ticks("error")) box.checked = form.errors?.[box.dataset.of]?.includes(box.value) ?? false;
-  if (ticked("error").length) stage.querySelector("details.errors").open = true;
-  if (form.added?.length) stage.querySelector("details").open = true;
-}
-
-function changed() { // keeps what is filled in, until it is saved
-  check();
-  if (!state.shown) return;
-  const form = filled();
-  const name = DRAFT + state.shown.slot;
-  if (JSON.stringify(form) === state.blank) forget(name);
-  else store(name, form);
 }
 
 const outputs = () => [...stage.querySelectorAll(".output")];
@@ -450,7 +382,7 @@ function act(key) {
   const boxes = stage.querySelectorAll("input.offered");
   if (place >= 0 && verdicts[place]) verdicts[place].click();
   else if (place >= 0 && boxes[place]) boxes[place].click();
-  else if (outputs().length && mark(key, place)) changed();
+  else if (outputs().length && mark(key, place)) check();
   else if (TOOLS[key]) TOOLS[key]();
   else return false;
   return true;
@@ -491,7 +423,8 @@ function click(event) {
 
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
-document.addEventListener("input", changed);
+document.addEventListener("input", () => { state.filled = true; check(); });
+addEventListener("beforeunload", (event) => { if (state.shown && state.filled) event.preventDefault(); });
 document.addEventListener("focusin", (event) => {
   const output = event.target.closest?.(".output");
   if (output) markOutput(outputs().indexOf(output));
