@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -170,22 +168,6 @@ def test_a_server_is_called_by_its_names_alone(tmp_path: Path) -> None:
         assert address.startswith("http://rate.example.org:")
         for name, status in (("rate.example.org", 200), ("evil.example", 400)):
             assert request(address, headers={"Host": name}).status == status
-
-
-@pytest.mark.slow
-def test_a_server_listens_on_an_address_of_ipv6(tmp_path: Path) -> None:
-    """Its addresses have brackets, and browsers that use them are answered."""
-    pytest.importorskip("starlette")
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    make_study(tmp_path / "study", "pair")
-    with served(tmp_path / "study", "--host=::1") as server:
-        address = server.addresses["a1"]
-        assert address.startswith("http://[::1]:")
-        with urlopen(address) as response:
-            assert b"You are a1." in response.read()
 
 
 @pytest.mark.slow

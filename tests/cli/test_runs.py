@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.conftest import Home
-from tests.cli.reports import CASES, GATED, Measured
+from tests.cli.reports import CASES, GATED
 from tests.documents import flat_report
 from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
 from tests.studies.toy import write_suite
@@ -69,31 +68,3 @@ def test_what_was_accepted_elsewhere_holds(elsewhere: Home, ran: Path, tmp_path:
     assert run_plainly(copy, f"--model={MODEL}", accepted) == 0
     verdicts = {case["verdict"] for case in cases_of(copy / ".cepbench" / "report.json")}
     assert verdicts == {"held"}
-
-
-@pytest.mark.slow
-def test_runs_speak_of_the_calibration(
-    home: Home, ran: Path, measured: Measured, tmp_path: Path
-) -> None:
-    """After `calibrate` a run of the same model holds as before, and knows the noise."""
-    copy = tmp_path / "copy"
-    shutil.copytree(ran, copy)
-    baselines = f"--baselines={copy / 'baselines'}"
-    home.command("accept", str(copy / "r.json"), "--reason=the first", baselines)
-    ended = home.command(
-        "calibrate",
-        str(copy),
-        f"--model={MODEL}",
-        "--seeds=3",
-        f"--store={copy / '.cepbench/store'}",
-        baselines,
-    )
-    assert "\nwritten: color/gc, " in ended.out
-    assert run_plainly(copy, "--model=shapes:?miss=0.31", "--cep-report=again.json") in (0, 1)
-    (case,) = [
-        c for c in cases_of(copy / "again.json") if (c["part"], c["metric"]) == ("overall", "gc")
-    ]
-    assert any("by this model's own noise, with 16 " in note for note in case["notes"])
-    text = baseline_path(copy / "baselines", measured()[-2].key).read_text()
-    assert "[accepted]" in text
-    assert "[noise]" in text

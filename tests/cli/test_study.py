@@ -22,43 +22,10 @@ def rows(grid: dict[str, Any]) -> dict[str, list[float]]:
     return columns
 
 
-def ranks(values: list[float]) -> list[int]:
-    """Rank of each value from 0; these are all different."""
-    assert len(set(values)) == len(values)
-    return [sorted(values).index(value) for value in values]
-
-
 def line(text: str, start: str) -> list[str]:
     """The numbers of the first line that begins so."""
     row = next(line for line in text.splitlines() if line.startswith(start))
     return row[len(start) :].split()
-
-
-@pytest.mark.slow
-def test_seeds(home: Home) -> None:
-    """Figures of the seeds, recomputed from the cells; the terminal shows the same."""
-    ended = home.study("seeds", ".", "--seeds=0,1,2", "--metrics=gc")
-    grid = home.grid("seeds")
-    table = rows(grid)
-    for spread in grid["spreads"]:
-        values = table[spread["model"]]
-        mean, std = np.mean(values), np.std(values, ddof=1)
-        figures = spread["spread"]
-        assert (figures["mean"], figures["std"]) == pytest.approx((mean, std))
-        assert (figures["low"], figures["high"]) == (min(values), max(values))
-        half = 4.302652729911275 * std / np.sqrt(3)  # t of Student, 2 degrees of freedom, 97.5 %
-        assert (spread["low"], spread["high"]) == pytest.approx((mean - half, mean + half))
-    columns = [ranks([table[model][i] for model in "abc"]) for i in range(3)]
-    pairs = [np.corrcoef(columns[i], columns[j])[0, 1] for i in range(3) for j in range(i)]
-    (spearman,) = [entry for entry in grid["agreements"] if entry["method"] == "spearman"]
-    assert spearman["mean"] == pytest.approx(np.mean(pairs))
-
-    assert (ended.code, home.document("seeds")["confidence"]) == (0, 0.95)
-    assert line(ended.out, "a   ") == [f"{value:.4f}" for value in table["a"]]
-    ranked = ended.out[ended.out.index("\nrank ") :]
-    assert line(ranked, "a   ") == [str(3 - column[0]) for column in columns]
-    assert line(ended.out, "mean of pairs")[0] == f"{np.mean(pairs):.4f}"
-    assert line(ended.out, "mean of models")[0] == f"{grid['mean_std']:.4f}"
 
 
 def test_generators(home: Home) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.records import TASKS, Part, Study, Task
-from tests.ratings.serving import Server, press, records, request, see, served, slot, slots
+from tests.ratings.serving import Server, press, records, request, see, served, slot
 from tests.ratings.studies import BLUE, HOSTILE, RED, SAMPLE, make_study
 from tests.report.browser import axe_core
 
@@ -63,47 +62,6 @@ def write_study_of_one(folder: Path, annotator: str) -> None:
     """A study of one pair for one person."""
     item = make_item("pair", [Part(text="?")], [[Part(text="a")], [Part(text="b")]])
     write_study(folder, Study(kind="pair", annotators=(annotator,)), [item], {})
-
-
-def test_a_study_is_rated_by_keyboard_alone(pair: tuple[Path, Server], open_page: Any) -> None:
-    """Each key is a verdict; all is done after the last item, and nothing was clicked."""
-    folder, server = pair
-    page = open_page(server.addresses["a1"])
-    for number in range(11):
-        press(page, "1234"[number % 4])
-    see(page)
-    page.keyboard.press("4")
-    page.get_by_text("All done. Thank you!").wait_for()
-    votes = records(folder)
-    assert [vote["verdict"] for vote in votes] == ["A", "Tie(A)", "Tie(B)", "B"] * 3
-    assert len({vote["item"] for vote in votes}) == 12
-    assert all(vote["browser"] == [1280, 800] and vote["seconds"] >= 0 for vote in votes)
-
-
-def test_a_killed_server_keeps_what_was_saved(tmp_path: Path, open_page: Any) -> None:
-    """SIGKILL after "saved": the vote is there, and the next server goes on at the same item.
-
-    An answer that was given while there was no server is sent to the next one, once.
-    """
-    folder = tmp_path / "study"
-    make_study(folder, "pair")
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
-        press(page, "1")
-        shown = slot(page)
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
-        port = server.port
-    assert [vote["verdict"] for vote in records(folder)] == ["A"]
-    see(page)
-    page.keyboard.press("4")
-    page.get_by_text("1 answer is kept in this browser").wait_for()
-    with served(folder, f"--port={port}") as server:
-        page.get_by_text("saved", exact=True).wait_for()
-        assert shown not in slots(server.addresses["a1"])
-        page.wait_for_selector("[data-slot]")
-        assert slot(page) == slots(server.addresses["a1"])[0]
-    assert [vote["verdict"] for vote in records(folder)] == ["A", "B"]
 
 
 def test_markup_of_models_stays_text(pair: tuple[Path, Server], open_page: Any) -> None:
