@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -94,18 +95,14 @@ def vectors(
     if not chains:
         return []
     kind = chains[0].links[generation].kind
-    with naming_damage(chains, generation):
-        steps = _steps(chains, generation, None, json.loads, encoder, store)
-        results = encoder.ask(f"encode_{kind}s", steps)
-    assert all(isinstance(result, np.ndarray | Failure) for result in results)
-    return results  # type: ignore[return-value] # as asserted
+    return _ask(f"encode_{kind}s", chains, generation, encoder, store)
 
 
 def store_vectors(
     chains: Sequence[Chain], generation: int, encoder: RoleRunner, store: Store
 ) -> None:
     """Store every chain's features at a generation; as `vectors`, but none is read."""
-    steps = _steps(chains, generation, None, json.loads, encoder, store)
+    steps = _steps(chains, generation, encoder, store)
     stored = store.has([step.key for step in steps])
     missing = [own for own, step in zip(chains, steps, strict=True) if step.key not in stored]
     vectors(missing, generation, encoder, store)
@@ -123,20 +120,30 @@ def boxes(
     queries: what to look for, by sample id. Raises as `trace`.
     """
     texts = {name: canonical_json(list(words)) for name, words in queries.items()}
+    return _ask("detect", chains, generation, detector, store, texts)
+
+
+def _ask(
+    method: str,
+    chains: Sequence[Chain],
+    generation: int,
+    runner: RoleRunner,
+    store: Store,
+    queries: Mapping[str, str] | None = None,
+    read: Callable[[str], object] = json.loads,
+) -> list[Any]:
+    """The results of `_steps`; DamagedChainsError where a stored image that they need is lost."""
     with naming_damage(chains, generation):
-        steps = _steps(chains, generation, texts, json.loads, detector, store)
-        results = detector.ask("detect", steps)
-    assert all(isinstance(result, Detections | Failure) for result in results)
-    return results  # type: ignore[return-value] # as asserted
+        return runner.ask(method, _steps(chains, generation, runner, store, queries, read))
 
 
 def _steps(
     chains: Sequence[Chain],
     generation: int,
-    queries: Mapping[str, str] | None,
-    read: Callable[[str], object],
     runner: RoleRunner,
     store: Store,
+    queries: Mapping[str, str] | None = None,
+    read: Callable[[str], object] = json.loads,
 ) -> list[Step]:
     """A step for each chain's artifact at a generation, with what is asked about it.
 
@@ -179,9 +186,7 @@ def vqa_answers(
     queries: a `vqa_query` by sample id. Returns a probability in [0, 1] for each of its questions.
     Raises as `trace`.
     """
-    with naming_damage(chains, generation):
-        steps = _steps(chains, generation, queries, vqa_questions, vqa, store)
-        results = vqa.ask("answer", steps)
+    results = _ask("answer", chains, generation, vqa, store, queries, vqa_questions)
     return [
         _stored_answers(result, len(vqa_questions(queries[chain.sample.id])))
         for result, chain in zip(results, chains, strict=True)

@@ -278,7 +278,7 @@ def _sight_of_judge(
     outweighed = _outweighed_by_order(list(given.values()), rules)
     if outweighed:
         return Blindness(f"{_BLIND}: {outweighed}", hidden), hidden
-    ties = sum(mean_score(verdicts, "half") == EVEN for verdicts in given.values())
+    ties = sum(mean_score(verdicts) == EVEN for verdicts in given.values())
     if ties / len(given) >= MOST_TIES:
         said = f"{_BLIND}: {ties} of {len(given)} different answers are ties to it"
         return Blindness(said, hidden), hidden
@@ -292,14 +292,14 @@ def _outweighed_by_order(battles: Sequence[Sequence[OrderedVerdict]], rules: Bat
     one place that at least every second one follows it, and chance does not explain that.
     """
     if rules.order == "both":
-        scores = [[v.score(rules.tie) for v in own] for own in battles if len(own) > 1]
+        scores = [[v.score for v in own] for own in battles if len(own) > 1]
         turned = sum(first != second and first + second == 1 for first, second in scores)
         stood = sum(first == second != EVEN for first, second in scores)
         if turned <= stood:
             return ""
         return f"{turned} of its verdicts turn with the order of the answers, and {stood} stand"
-    first = [own[0].score(rules.tie) == own[0].candidate_first for own in battles
-             if own[0].score(rules.tie) != EVEN]  # fmt: skip
+    first = [own[0].score == own[0].candidate_first for own in battles
+             if own[0].score != EVEN]  # fmt: skip
     most = max(sum(first), len(first) - sum(first))
     tail = sum(comb(len(first), k) for k in range(most, len(first) + 1))
     if not first or most < _ORDER_DECIDES * len(first) or 2 * tail > _CHANCE * 2 ** len(first):

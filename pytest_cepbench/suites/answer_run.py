@@ -29,7 +29,6 @@ from pytest_cepbench.measures.answer_data import (
 )
 from pytest_cepbench.measures.answer_measures import AnswerMeasure, CriteriaMeasure
 from pytest_cepbench.measures.base import JUDGE, Measured
-from pytest_cepbench.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
@@ -111,11 +110,6 @@ class AnswerRun(SuiteRun):
             )
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
         return AnswerData(self.dataset, plan, rules, models, self.runner)
-
-    def battles(self, case: Case) -> bool:
-        """True if the case is a win rate against the accepted answers."""
-        measure = self.measures[case.key.metric]
-        return isinstance(measure, WinRateMeasure) and measure.against == "accepted"
 
     def reads(self, case: Case) -> list[list[object]]:
         """Whether a case needs scores, or verdicts, and on which accepted answers."""

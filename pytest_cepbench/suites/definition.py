@@ -17,7 +17,6 @@ from pytest_cepbench.chains.answers.answer_plan import (
     AnswerPlan,
     BattleRules,
     OrderName,
-    TieName,
 )
 from pytest_cepbench.chains.chain import PLACEHOLDER, CaptionRules
 from pytest_cepbench.errors import SuiteError
@@ -124,13 +123,11 @@ class ArenaTable(_Strict, frozen=True):
 
     against: "accepted" battles the accepted model's stored answers, "gold" the reference answers.
     order: both orders of every pair, or one that alternates.
-    tie: what a tie is worth: one half, or all to the answer that it leans to ("lean").
     seed: of the judge.
     """
 
     against: Literal["accepted", "gold"] = "accepted"
     order: OrderName = "both"
-    tie: TieName = "half"
     seed: int = 0
 
 
@@ -305,7 +302,7 @@ class Suite(msgspec.Struct, frozen=True):
     def battle_rules(self) -> BattleRules:
         """How answers battle."""
         arena = self.table.arena
-        return BattleRules(arena.order, arena.tie, arena.seed)
+        return BattleRules(arena.order, arena.seed)
 
     @property
     def seeds(self) -> int:

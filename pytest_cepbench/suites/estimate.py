@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil
 
 from pytest_cepbench.artifacts import Failure
@@ -18,21 +19,32 @@ from pytest_cepbench.models.binding import BoundRole
 _READ = 500  # results looked at together; vectors are large
 
 
-@dataclass(frozen=True)
-class ModelEstimate:
-    """The work of one model.
+@dataclass
+class ModelSteps:
+    """The work of one model: the keys of its steps, with results in the store and without.
 
-    stored: results that are in the store.
-    inputs: what it would be given.
-    throughput: of earlier runs on this kind of device.
-    incomplete: whether it gets more than can be foreseen.
+    incomplete: whether there are steps that depend on results that are yet to be made.
     """
 
-    bound: BoundRole
-    stored: int
-    inputs: int
-    throughput: Throughput | None
+    runner: RoleRunner
+    stored: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
     incomplete: bool = False
+
+    @property
+    def bound(self) -> BoundRole:
+        """The model."""
+        return self.runner.bound
+
+    @property
+    def inputs(self) -> int:
+        """How many it would be given."""
+        return len(self.missing)
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Of earlier runs on this kind of device; None where it was never measured."""
+        return load_throughput(self.bound, self.runner.store)
 
     @property
     def calls(self) -> int:
@@ -60,36 +72,17 @@ class Forecast:
 
     samples: int
     units: int
-    needs: tuple[ModelEstimate, ...]
+    needs: tuple[ModelSteps, ...]
 
     @property
     def stored(self) -> int:
         """Steps whose results are in the store."""
-        return sum(need.stored for need in self.needs)
+        return sum(len(need.stored) for need in self.needs)
 
     @property
     def steps(self) -> int:
         """All steps, those among them."""
         return self.stored + sum(need.inputs for need in self.needs)
-
-
-@dataclass
-class ModelSteps:
-    """The keys of what one model is to do: with results in the store, and without.
-
-    incomplete: whether there are steps that depend on results that are yet to be made.
-    """
-
-    runner: RoleRunner
-    stored: set[str] = field(default_factory=set)
-    missing: set[str] = field(default_factory=set)
-    incomplete: bool = False
-
-    def estimate(self) -> ModelEstimate:
-        """The work that they are."""
-        bound = self.runner.bound
-        known = load_throughput(bound, self.runner.store)
-        return ModelEstimate(bound, len(self.stored), len(self.missing), known, self.incomplete)
 
 
 def count_chain_steps(

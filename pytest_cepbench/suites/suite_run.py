@@ -166,7 +166,7 @@ class SuiteRun(ABC):
         looked_at = [(case, self.looked_at(case, most)) for case, most in cases]
         units, steps = self._count_steps(looked_at)
         samples = {sample.id for _, own in looked_at for sample in own}
-        return Forecast(len(samples), units, tuple(own.estimate() for own in steps))
+        return Forecast(len(samples), units, tuple(steps))
 
     def look(self, most: int | None) -> Any:
         """The data of no more than so many samples of each category; of all where None."""
@@ -213,10 +213,6 @@ class SuiteRun(ABC):
     def per_sample(self, case: Case) -> bool:
         """True if every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
-
-    def battles(self, case: Case) -> bool:
-        """True if the case's scores are of battles against the accepted answers."""
-        return False
 
     def samples(self, case: Case, most: int | None = None) -> int:
         """The number of samples of a case, counted in each of its categories.

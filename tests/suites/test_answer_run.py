@@ -257,7 +257,6 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         ("ties", "", "52 of 52 different answers are ties to it"),
         ("ties", 'against = "gold"', "different answers are ties to it"),
         ("content", "", "52 of 52 different answers are ties to it"),
-        ("content", 'tie = "lean"', "34 of its verdicts turn with the order of the answers"),
         ("coarse", "", "50 of 52 different answers are ties to it"),
         ("first", "", "52 of its verdicts turn with the order of the answers, and 0 stand"),
         ("first", 'order = "balanced"', "42 of its 52 verdicts are for the answer that was shown"),

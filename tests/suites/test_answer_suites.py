@@ -36,7 +36,7 @@ def test_what_is_left_out_has_the_documented_default(tmp_path: Path) -> None:
     """As many steps as the model likes, ten at most; both orders of every battle."""
     suite = _load(tmp_path, HEAD + "[answer]\n" + METRICS)
     assert suite.answer_plan == AnswerPlan("free", 10, 0, "", "{step}", "{step}")
-    assert suite.battle_rules == BattleRules("both", "half", 0)
+    assert suite.battle_rules == BattleRules("both", 0)
     assert (suite.plans, suite.seeds) == ({}, 1)
 
 
@@ -44,10 +44,10 @@ def test_every_word_is_read(tmp_path: Path) -> None:
     """Of the answers, of their battles, and of the prompts."""
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
     answer = "[answer]\nsteps = 'gold'\nmost = 5\nseed = 7\nseeds = 2\n"
-    arena = '[arena]\nagainst = "gold"\norder = "balanced"\ntie = "lean"\nseed = 4\n'
+    arena = '[arena]\nagainst = "gold"\norder = "balanced"\nseed = 4\n'
     suite = _load(tmp_path, HEAD + prompts + answer + arena + METRICS)
     assert suite.answer_plan == AnswerPlan("gold", 5, 7, "s", "i {step}", "e {step} {question}")
-    assert suite.battle_rules == BattleRules("balanced", "lean", 4)
+    assert suite.battle_rules == BattleRules("balanced", 4)
     assert (suite.table.arena.against, suite.seeds) == ("gold", 2)
 
 

@@ -28,8 +28,6 @@ TOLD = "The number of generated text-image pairs can be {number}: "
 
 OrderName = Literal["both", "balanced"]
 
-TieName = Literal["half", "lean"]
-
 
 @dataclass(frozen=True)
 class AnswerPlan:
@@ -101,16 +99,14 @@ class BattleRules:
 
     order: "both" asks with each answer first, and the score is the mean of the two; "balanced" asks
         once, and which answer is first alternates by the digest of the sample's id.
-    tie: a tie counts one half, or all for the answer that it leans to.
     seed: of the judge.
     """
 
     order: OrderName = "both"
-    tie: TieName = "half"
     seed: int = 0
 
     def __str__(self) -> str:
-        return f"order {self.order}, tie {self.tie}, seed {self.seed}"
+        return f"order {self.order}, tie half, seed {self.seed}"  # as baselines have it
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from functools import partial
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.outcome import EVEN, CriteriaScores, Winner
-from pytest_cepbench.chains.answers.answer_plan import BattleRules, PieceRefs, TieName
+from pytest_cepbench.chains.answers.answer_plan import BattleRules, PieceRefs
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
@@ -20,11 +20,8 @@ from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
 
-_FIRST_SCORES: dict[TieName, dict[Winner, float]] = {
-    "half": {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0},
-    "lean": {"A": 1.0, "Tie(A)": 1.0, "Tie(B)": 0.0, "B": 0.0},
-}
-"""What a verdict is worth to the answer that was shown first, by what a tie counts."""
+_FIRST_SCORES: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
+"""What a verdict is worth to the answer that was shown first."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +56,14 @@ class OrderedVerdict:
     candidate_first: bool
     winner: Winner | Failure
 
-    def score(self, tie: TieName) -> float:
-        """The candidate's score: 1 where its answer is better, 0 where it is worse.
+    @property
+    def score(self) -> float:
+        """The candidate's: 1 where its answer is better, 0 where it is worse, one half for a tie.
 
-        tie: as of `BattleRules`. Without a verdict there is none.
+        Without a verdict there is none.
         """
         assert not isinstance(self.winner, Failure)
-        first = _FIRST_SCORES[tie][self.winner]
+        first = _FIRST_SCORES[self.winner]
         return first if self.candidate_first else 1.0 - first
 
 
@@ -118,7 +116,7 @@ def judge_pairs(
     for number in open_pairs:
         if not outcomes[number].missing:
             verdicts = outcomes[number].verdicts
-            outcomes[number].score = mean_score(verdicts, rules.tie)
+            outcomes[number].score = mean_score(verdicts)
     return outcomes
 
 
@@ -137,9 +135,9 @@ def judge_in_order(
     return [outcome.verdicts[0].winner for outcome in outcomes]
 
 
-def mean_score(verdicts: Sequence[OrderedVerdict], tie: TieName) -> float:
+def mean_score(verdicts: Sequence[OrderedVerdict]) -> float:
     """The candidate's mean score over the orders asked, at least one, each with a verdict."""
-    return sum(verdict.score(tie) for verdict in verdicts) / len(verdicts)
+    return sum(verdict.score for verdict in verdicts) / len(verdicts)
 
 
 def battle_step(

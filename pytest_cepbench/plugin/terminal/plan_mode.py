@@ -17,7 +17,7 @@ from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration, number, printable
 from pytest_cepbench.report.tables import Line, RowGroup, Span, TableLayout, table_lines
-from pytest_cepbench.suites.estimate import Forecast, ModelEstimate
+from pytest_cepbench.suites.estimate import Forecast, ModelSteps
 
 _UNKNOWN = "-"
 
@@ -148,7 +148,7 @@ def _suite_lines(
         time = "unknown" if need.seconds is None else _time(need.seconds)
         row = (
             _name(need),
-            str(need.stored),
+            str(len(need.stored)),
             f"{need.inputs}{'+' if need.incomplete else ''}",
             str(need.calls),
             printable(device_name(need.bound.device), 40),
@@ -207,7 +207,7 @@ def _weights(evaluator: Evaluator, bound: BoundRole) -> int | None:
     return weights_bytes(spec)
 
 
-def _name(need: ModelEstimate) -> str:
+def _name(need: ModelSteps) -> str:
     return f"{need.bound.role} {printable(need.bound.spec, 60)}"
 
 

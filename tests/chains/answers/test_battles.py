@@ -18,7 +18,6 @@ from pytest_cepbench.artifacts.outcome import (
 from pytest_cepbench.chains.answers.answer_plan import (
     BattleRules,
     OrderName,
-    TieName,
     refer_to_question,
 )
 from pytest_cepbench.chains.answers.battles import (
@@ -99,12 +98,11 @@ def test_the_better_answer_wins_in_every_order(store: Store, order: OrderName) -
     assert scores == [1.0] * 4 + [0.0] * 4 + [0.5] * 4
 
 
-@pytest.mark.parametrize("tie", ["half", "lean"])
-def test_swapped_sides_mirror_the_score(store: Store, tie: TieName) -> None:
+def test_swapped_sides_mirror_the_score(store: Store) -> None:
     """Which answer is the candidate changes no verdict: the judge is not even asked again."""
     pairs = [_pair(store, k, f"one {k}", f"two {k}") for k in range(20)]
-    scores, _ = _judge(store, by_words, pairs, tie=tie)
-    mirrored, judge = _judge(store, by_words, [_mirrored(pair) for pair in pairs], tie=tie)
+    scores, _ = _judge(store, by_words, pairs)
+    mirrored, judge = _judge(store, by_words, [_mirrored(pair) for pair in pairs])
     assert mirrored == [1.0 - score for score in scores]
     assert len(set(scores)) > 2
     assert judge.asked == []
@@ -145,18 +143,15 @@ def test_balanced_shows_each_answer_first_about_equally_often(store: Store) -> N
 
 
 @pytest.mark.parametrize(
-    ("winner", "first", "half", "lean"),
+    ("winner", "first", "score"),
     [
-        ("A", True, 1.0, 1.0), ("A", False, 0.0, 0.0),
-        ("B", True, 0.0, 0.0), ("B", False, 1.0, 1.0),
-        ("Tie(A)", True, 0.5, 1.0), ("Tie(A)", False, 0.5, 0.0),
-        ("Tie(B)", True, 0.5, 0.0), ("Tie(B)", False, 0.5, 1.0),
+        ("A", True, 1.0), ("A", False, 0.0), ("B", True, 0.0), ("B", False, 1.0),
+        ("Tie(A)", True, 0.5), ("Tie(A)", False, 0.5), ("Tie(B)", True, 0.5),
     ],
 )  # fmt: skip
-def test_scores_of_verdicts(winner: Any, first: bool, half: float, lean: float) -> None:
-    """For the candidate, where a tie is one half, and where it belongs to whom it leans to."""
-    verdict = OrderedVerdict(first, winner)
-    assert (verdict.score("half"), verdict.score("lean")) == (half, lean)
+def test_scores_of_verdicts(winner: Any, first: bool, score: float) -> None:
+    """For the candidate; a tie is one half, to whichever answer it leans."""
+    assert OrderedVerdict(first, winner).score == score
 
 
 def test_no_verdict_is_asked_for_once_more_and_is_a_tie_then(store: Store) -> None:
