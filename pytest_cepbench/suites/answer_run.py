@@ -34,12 +34,8 @@ from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
 from pytest_cepbench.store.answers import BUNDLE, import_bundle
 from pytest_cepbench.suites.definition import ANSWERING
-from pytest_cepbench.suites.estimate import ModelSteps
 from pytest_cepbench.suites.judge_cards import remark_on_judge
-from pytest_cepbench.suites.suite_run import (
-    SuiteRun,
-    short_prompt,
-)
+from pytest_cepbench.suites.suite_run import ModelSteps, SuiteRun, short_prompt
 
 _JUDGES_ITSELF = (
     "the judge has the weights of the model under test: judges prefer answers of their own kind"

@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from math import ceil
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, UnscoredError
@@ -31,7 +34,6 @@ from pytest_cepbench.metrics.facts import Facts
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import HUMAN
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.estimate import Forecast, ModelSteps
 from pytest_cepbench.suites.model_pool import (
     ModelPool,
     describe_role,
@@ -66,11 +68,77 @@ class CaseMeasurement(FreshMeasurement, frozen=True):
     facts: Facts | None = None
 
 
-_CARRIED = {field.name for field in fields(Measured)} & {*CaseMeasurement.__struct_fields__} - {
+_CARRIED = {own.name for own in fields(Measured)} & {*CaseMeasurement.__struct_fields__} - {
     "identity",
     "notes",
 }
 """Fields that a measurement takes over as they are."""
+
+
+@dataclass
+class ModelSteps:
+    """The work of one model: the keys of its steps, with results in the store and without.
+
+    incomplete: whether there are steps that depend on results that are yet to be made.
+    """
+
+    runner: RoleRunner
+    stored: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    incomplete: bool = False
+
+    @property
+    def bound(self) -> BoundRole:
+        """The model."""
+        return self.runner.bound
+
+    @property
+    def inputs(self) -> int:
+        """How many it would be given."""
+        return len(self.missing)
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Of earlier runs on this kind of device; None where it was never measured."""
+        return load_throughput(self.bound, self.runner.store)
+
+    @property
+    def calls(self) -> int:
+        """At the batch size that is known to fit, else the one that is asked for."""
+        known = self.throughput
+        size = self.bound.resources.batch_size if known is None else known.batch_size
+        return ceil(self.inputs / size)
+
+    @property
+    def seconds(self) -> float | None:
+        """On one device; None where it was never measured."""
+        if not self.inputs:
+            return 0.0
+        return None if self.throughput is None else self.inputs * self.throughput.seconds
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The work that the cases of one suite need.
+
+    samples: how many they read.
+    units: how many chains, or answers.
+    needs: the work of each model.
+    """
+
+    samples: int
+    units: int
+    needs: tuple[ModelSteps, ...]
+
+    @property
+    def stored(self) -> int:
+        """Steps whose results are in the store."""
+        return sum(len(need.stored) for need in self.needs)
+
+    @property
+    def steps(self) -> int:
+        """All steps, those among them."""
+        return self.stored + sum(need.inputs for need in self.needs)
 
 
 class SuiteRun(ABC):

@@ -13,7 +13,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains.batching import Throughput, save_throughput
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.estimate import Forecast
+from pytest_cepbench.suites.suite_run import Forecast
 from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage
 

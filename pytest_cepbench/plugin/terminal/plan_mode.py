@@ -17,7 +17,7 @@ from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration, number, printable
 from pytest_cepbench.report.tables import Line, RowGroup, Span, TableLayout, table_lines
-from pytest_cepbench.suites.estimate import Forecast, ModelSteps
+from pytest_cepbench.suites.suite_run import Forecast, ModelSteps
 
 _UNKNOWN = "-"
 
