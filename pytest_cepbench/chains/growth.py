@@ -324,11 +324,6 @@ class ChainGroup:
         return self._chains if self._reached != _NOT_BEGUN else ()
 
     @property
-    def grown(self) -> bool:
-        """Whether the chains are whole, and stored."""
-        return self._reached == self.plan.generations
-
-    @property
     def chains(self) -> list[Chain]:
         """The chains, one per sample, grown now if they have not been."""
         return self.read(list)

@@ -62,7 +62,15 @@ class ChainRun(SuiteRun):
                 f"{bound.spec} makes {bound.makes}s, and the chains of suite {self.suite.name!r} "
                 f"need {' and '.join(made)}s: give another --generator"
             )
-        needed: set[Modality] = set(made) if role == "describer" else self._read_by(role)
+        needed: set[Modality] = set(made)
+        if role != "describer":
+            needed = {
+                required.plan.modality(generation)
+                for measure in self.measures.values()
+                for required in measure.required_features(None)
+                if required.reader == role
+                for generation in required.generations
+            }
         if bound.role in ("describer", "encoder") and needed - bound.reads:
             kinds = " and ".join(f"{kind}s" for kind in sorted(needed - bound.reads))
             option = f"--{role}" if role in ROLE_NAMES else f"--encoder {role}=SPEC"
@@ -71,16 +79,6 @@ class ChainRun(SuiteRun):
                 f"given: give another {option}"
             )
         return runner
-
-    def _read_by(self, reader: str) -> set[Modality]:
-        """The kinds of artifacts that the metrics have a role read."""
-        return {
-            required.plan.modality(generation)
-            for measure in self.measures.values()
-            for required in measure.required_features(None)
-            if required.reader == reader
-            for generation in required.generations
-        }
 
     def _required(self, case: Case) -> tuple[RequiredFeatures, ...]:
         return self.measures[case.key.metric].required_features(case)

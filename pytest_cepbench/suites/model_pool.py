@@ -48,10 +48,14 @@ class ModelPool:
         self._progress = progress
         self.runners: dict[tuple[RoleName, ModelSpec], RoleRunner] = {}
         self._handles: dict[str, ModelHandle] = {}
-        self._place = place or self._bind
+        self._place = place or (lambda own: bind(own.spec, own.role, self.context, force=own.force))
         self._agree = agree
         assigned = {} if devices is None else devices.devices
-        self.context = BindContext(self._hash_file, threads, servers=servers, devices=assigned)
+
+        def hash_file(path: Path) -> str:
+            return store.file_digest(path, "bytes", sha256_of)
+
+        self.context = BindContext(hash_file, threads, servers=servers, devices=assigned)
 
     def runner(self, assignment: RoleAssignment) -> RoleRunner:
         """The runner of a role; raises what binding raises."""
@@ -65,9 +69,6 @@ class ModelPool:
             self.runners[place] = RoleRunner(bound, self.store, handle, self._progress)
         return self.runners[place]
 
-    def _bind(self, assignment: RoleAssignment) -> BoundRole:
-        return bind(assignment.spec, assignment.role, self.context, force=assignment.force)
-
     def dismiss(self, place: tuple[RoleName, ModelSpec]) -> CallCounts:
         """Forget a runner; its model goes with the last that shares it. Returns what it did."""
         gone = self.runners.pop(place)
@@ -75,9 +76,6 @@ class ModelPool:
         if not any(runner.bound.resources.shares == shares for runner in self.runners.values()):
             self._handles.pop(shares, None)
         return gone.tally
-
-    def _hash_file(self, path: Path) -> str:
-        return self.store.file_digest(path, "bytes", sha256_of)
 
 
 def describe_role(bound: BoundRole, *, fixed: bool = False) -> str:

@@ -130,7 +130,28 @@ def stored_chains(run: ChainRun, step: str) -> StoredChains:
     step: the model, by `remember`.
     Raises BaselineError for a step that cannot be read.
     """
-    return run.chain_data.cached("stored chains", step, lambda: _open(run, step))
+
+    def runner(role: str) -> RoleRunner:
+        bound = recorded.get(role) or run.runner(role).bound
+
+        def refuse() -> Model:
+            raise NotInStoreError(
+                f"a step of {bound.spec} is not in the store, and chains are only read here"
+            )
+
+        return RoleRunner(replace(bound, load=refuse), run.chain_data.store)
+
+    def open_chains() -> StoredChains:
+        describer, generator = (
+            runner(role) if role in run.assignments.roles else None for role in GROWERS
+        )
+        models = ChainModels(describer, generator, run.chain_data.store)
+        data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
+        data.know_starts(run.chain_data)
+        return StoredChains(run.measures, data)
+
+    recorded: dict[str, BoundRole] = {bound.role: bound for bound in recall(step)}
+    return run.chain_data.cached("stored chains", step, open_chains)
 
 
 def is_model_of(run: ChainRun, case: Case, step: str) -> bool:
@@ -144,32 +165,6 @@ def is_model_of(run: ChainRun, case: Case, step: str) -> bool:
     readers = readers_of(run.measures[case.key.metric].required_features(case))
     asked = [role for role in roles if role in (*GROWERS, *readers)]
     return same and not any(run.runner(role).tally.passing for role in asked)
-
-
-def _open(run: ChainRun, step: str) -> StoredChains:
-    recorded: dict[str, BoundRole] = {bound.role: bound for bound in recall(step)}
-    store = run.chain_data.store
-
-    def runner(role: str) -> RoleRunner:
-        bound = recorded.get(role) or run.runner(role).bound
-        return RoleRunner(replace(bound, load=_refuse(bound)), store)
-
-    describer, generator = (
-        runner(role) if role in run.assignments.roles else None for role in GROWERS
-    )
-    models = ChainModels(describer, generator, store)
-    data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
-    data.know_starts(run.chain_data)
-    return StoredChains(run.measures, data)
-
-
-def _refuse(bound: BoundRole) -> Callable[[], Model]:
-    def load() -> Model:
-        raise NotInStoreError(
-            f"a step of {bound.spec} is not in the store, and chains are only read here"
-        )
-
-    return load
 
 
 def similarity_curve(
