@@ -1,4 +1,4 @@
-"""The images of a data set: read once, and chosen by quotas."""
+"""The images of a data set: read once, chosen by quotas, their labels settled by votes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction.folder import choose_images, find_images, members_of
+from pytest_cepbench.construction.verification import vote_labels
 from pytest_cepbench.errors import DatasetError
 
 
@@ -115,3 +116,44 @@ def test_the_rarest_pattern_is_filled_first() -> None:
     labels = {both: ["rare", "often"]} | {digest_text(str(i)): ["often"] for i in range(20)}
 
     assert choose_images(labels, 1) == [both]
+
+
+NAMES = ("A", "B", "C")
+
+VOTES = st.frozensets(st.sampled_from(NAMES))
+
+
+@given(VOTES, st.lists(VOTES, max_size=6))
+def test_labels_are_those_of_the_majority(
+    model: frozenset[str], people: list[frozenset[str]]
+) -> None:
+    """Counted by hand; a tie is decided by the people alone, of whom there is an odd number."""
+    final = vote_labels(NAMES, model, people)
+
+    for name in NAMES:
+        votes = [name in labels for labels in (model, *people)]
+        for_it, against = sum(votes), len(votes) - sum(votes)
+        if for_it != against:
+            assert (name in final.patterns) == (for_it > against)
+        else:
+            own = votes[1:]
+            assert len(own) % 2 == 1
+            assert (name in final.patterns) == (2 * sum(own) > len(own))
+        assert (name in final.disputed) == (0 < for_it < len(votes))
+    assert final.annotators == len(people)
+    assert final.changed == (set(final.patterns) != set(model))
+
+
+@pytest.mark.parametrize(
+    ("people", "expected"),
+    [
+        ([], ("A",)),
+        ([{"B"}], ("B",)),
+        ([{"B"}, {"A"}], ("A",)),
+        ([{"B"}, {"B"}], ("B",)),
+        ([{"B"}, {"A", "B"}, {"C"}], ("B",)),
+    ],
+)
+def test_examples(people: list[set[str]], expected: tuple[str, ...]) -> None:
+    """A model that says A: without people, against one, beside two who differ, and three."""
+    assert vote_labels(NAMES, {"A"}, people).patterns == expected

@@ -1,4 +1,4 @@
-"""Scenes for property tests."""
+"""Scenes and questions of the arena for property tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, features
+from pytest_cepbench.datasets.shapes.arena import (
+    TASKS,
+    ArenaQuestion,
+    ArenaStep,
+)
+from pytest_cepbench.datasets.shapes.arena.samples import FAMILIES
+from pytest_cepbench.datasets.shapes.arena.solver import Task
+from pytest_cepbench.datasets.shapes.samples import random_generator
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, MAX_OBJECTS, SHAPES, SIZES
 
 SEEDS = st.integers(min_value=0, max_value=2**32 - 1)
@@ -38,3 +48,21 @@ def similarity(first: Scene, second: Scene) -> float:
     """Cosine of two scenes' features."""
     a, b = features(first), features(second)
     return float(a @ b) / math.sqrt(float(np.dot(a, a)) * float(np.dot(b, b)))
+
+
+def draw_question(task: Task, seed: int) -> ArenaQuestion:
+    """A question as the data set draws it."""
+    return FAMILIES[task].draw(random_generator(seed))
+
+
+QUESTIONS = st.builds(draw_question, st.sampled_from(TASKS), SEEDS)
+
+
+def question_pieces(sample: Sample) -> list[str | ImageArtifact]:
+    """The texts and loaded images of a sample's question."""
+    return [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
+
+
+def gold_steps(sample: Sample) -> list[ArenaStep]:
+    """The steps of a sample's reference answer."""
+    return [(step.text, step.image.load() if step.image else None) for step in sample.gold]

@@ -1,4 +1,4 @@
-"""Questions of the arena: their grammar and their right answers."""
+"""Questions of the arena: their grammar, their right answers, and the data set of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, render
 from pytest_cepbench.datasets.shapes.arena import (
+    TASKS,
     VOCABULARY,
     ArenaQuestion,
     Solution,
     load_shapes_arena,
     read_question,
+    sample_scenes,
     solve,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import (
@@ -23,8 +26,7 @@ from pytest_cepbench.datasets.shapes.arena.solver import (
 )
 from pytest_cepbench.datasets.shapes.scene import COLORS, SIZES
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.shapes.arena.strategies import QUESTIONS
-from tests.datasets.shapes.strategies import scenes
+from tests.datasets.shapes.strategies import QUESTIONS, scenes
 
 RED_NAME, BLUE_NAME = "small red cross top left", "small blue cross top left"
 
@@ -227,3 +229,25 @@ def test_questions_without_an_answer_are_refused(
     """What does not fit together is named."""
     with pytest.raises(DatasetError, match=message):
         solved(text, *pictures)
+
+
+def test_no_scene_has_more_objects_than_the_world_draws() -> None:
+    """Trained models of the world know four, and so does the vocabulary."""
+    sizes = {
+        len(scene.objects)
+        for sample in load_shapes_arena(100).samples
+        for scene in sample_scenes(sample)
+    }
+    assert sizes == {0, 1, 2, 3, 4}
+
+
+def test_questions_of_a_category_are_different_until_they_are_used_up() -> None:
+    """`own` has 126 questions: all come once before any comes again."""
+    dataset = load_shapes_arena(127)
+    for task in TASKS:
+        asked = [
+            digest_json([sample.question[-1], sample.metadata["scenes"]])
+            for sample in dataset.in_category(task)
+        ]
+        assert len(set(asked)) == (126 if task == "own" else 127)
+        assert len(set(asked[:126])) == 126

@@ -32,8 +32,7 @@ from pytest_cepbench.datasets.shapes.arena import (
     solve,
     solve_sample,
 )
-from tests.datasets.shapes.arena.strategies import QUESTIONS
-from tests.datasets.shapes.strategies import SEEDS
+from tests.datasets.shapes.strategies import QUESTIONS, SEEDS
 
 RED, BLUE, GREEN = (
     "small red circle top left",
