@@ -72,17 +72,10 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
         ({"include": [DOG | {"color": "cyan"}]}, r": include\[0\]: color: 'cyan' is none of red, "),
         ({"include": [DOG | {"position": ["left of", 0]}]}, r": include\[0\]: position: clause 0"),
         ({"include": [DOG | {"class": "\ud800"}]}, r": '\\ud800' is half of a surrogate"),
-        (
-            {"exclude": [{"class": "\ud800", "count": 1}]},
-            r": '\\ud800' is half of a surrogate",
-        ),
-        ({"prompt": "dog \ud800"}, r": '\\ud800' is half of a surrogate"),
         ({"prompt": " \n"}, ", prompt: a text is expected that is not empty"),
         ({"prompt": 7}, ", prompt: Expected `str`, got `int`"),
         ({"index": "a"}, r", index: .* matching regex .*\[0-9\]\{1,5\}"),
-        ({"index": "000001"}, ", index: .* matching regex"),
         ({"index": True}, ", index: Expected `int | str | null`, got `bool`"),
-        ({"index": "٣"}, ", index: .* matching regex"),
         ({"index": "../1"}, ", index: .* matching regex"),
     ],
 )
@@ -91,17 +84,6 @@ def test_a_wrong_line_is_refused(tmp_path: Path, change: dict[str, Any], message
     path = write(tmp_path, LINE, LINE | change)
     with pytest.raises(DatasetError, match=rf"metadata\.jsonl, line 2{message}"):
         load_geneval(path)
-
-
-@pytest.mark.parametrize("field", ["tag", "include", "prompt"])
-def test_a_missing_field_is_refused(tmp_path: Path, field: str) -> None:
-    """By its name."""
-    line = {name: value for name, value in LINE.items() if name != field}
-    with pytest.raises(
-        DatasetError,
-        match=rf"line 2: ({field}: .*missing|.* missing .*`{field}`)",
-    ):
-        load_geneval(write(tmp_path, LINE, line))
 
 
 def test_a_line_without_a_detailed_caption_is_refused(tmp_path: Path) -> None:

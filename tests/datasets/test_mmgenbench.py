@@ -8,12 +8,9 @@ import tracemalloc
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
@@ -65,32 +62,6 @@ def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
         dataset = load_mmgenbench(path, **options)
         assert dataset.categories == ("images",)
         assert dataset.identity["labels"] is False
-
-
-@given(
-    st.lists(
-        st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.booleans()),
-        min_size=1,
-        max_size=6,
-    ),
-    st.sampled_from(["\n", "\r\n"]),
-    st.booleans(),
-)
-def test_images_are_found_whatever_stands_beside_them(
-    cells: list[tuple[str, bool]], end: str, bom: bool
-) -> None:
-    """Questions with quotes, tabs and lines, quoted images, CRLF and BOM: the pixels are right."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "x.tsv"
-        with path.open("w", newline="", encoding="utf-8-sig" if bom else "utf-8") as stream:
-            stream.write(f"index\tquestion\timage\tanswer{end}")
-            for number, (text, quoted) in enumerate(cells):
-                image = coded(square(number))
-                written = f'"{image}"' if quoted else image
-                note = '"' + text.replace('"', '""') + '"'
-                stream.write(f"{number}\t{note}\t{written}\t{note}{end}")
-        samples = load_mmgenbench(path).samples
-        assert [grey(sample.image) for sample in samples] == list(range(len(cells)))
 
 
 PHOTO = coded(Image.fromarray(noise(32, 32)), "JPEG")

@@ -156,29 +156,6 @@ def test_refused_records(tmp_path: Path, record: Any, message: str) -> None:
     assert f"{root / 'test_data.jsonl'}, line 2" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "/etc/passwd",
-        "../secret.jpg",
-        "",
-        " ",
-        "a\0b.jpg",
-        "\ud800",
-    ],
-)
-def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
-    """Or that no file can have: refused with their line, whatever is there."""
-    root = put_questions(tmp_path / "root", [question("0101001")])
-    (tmp_path / "secret.jpg").write_bytes(png(1))
-    line = json.dumps(with_step(image=name))
-    (root / "test_data.jsonl").write_text(line, "utf-8")
-    with pytest.raises(
-        DatasetError, match=r"line 1: .* (inside the folder|no file name|surrogate pair)"
-    ):
-        load_opening(root)
-
-
 def link_to_a_file_outside(images: Path, outside: Path) -> None:
     """One of the images is a link."""
     (images / "1-i-1.jpg").unlink()

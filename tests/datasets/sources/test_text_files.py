@@ -69,19 +69,6 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None
             read(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("[" * 100_000, "nested too deeply"), ("9" * 5_000, "thousands of digits")],
-    ids=["deep", "digits"],
-)
-def test_what_no_parser_takes_is_one_line(tmp_path: Path, text: str, message: str) -> None:
-    """With its file in front."""
-    path = tmp_path / "data.json"
-    path.write_text(text)
-    with pytest.raises(DatasetError, match=f"data.json: not JSON: .*{message}"):
-        read_json(path)
-
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(
     st.sampled_from('a"\t,\n é猫'), max_size=12
 )
@@ -160,15 +147,6 @@ def test_rows_know_row_and_line(tmp_path: Path) -> None:
     assert [row.where("b") for row in read_rows(path, ",", ())] == [
         "row 1 (line 2), column 'b'",
         "row 2 (line 5), column 'b'",
-    ]
-
-
-def test_a_quote_inside_an_unquoted_field_is_a_letter(tmp_path: Path) -> None:
-    """A 12" record is no quotation, as for every CSV reader."""
-    path = table(tmp_path, b'a,b\n12" vinyl,5"\nx,"y"\n')
-    assert [row.text("a") + "|" + row.text("b") for row in read_rows(path, ",", ())] == [
-        '12" vinyl|5"',
-        "x|y",
     ]
 
 
