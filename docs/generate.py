@@ -33,7 +33,6 @@ _ADAPTERS = {
     "X": "models.text_model.parameters:UnifiedParams",
     "G": "models.pipelines.pipeline:PipelineParams",
     "P": "models.pipelines.roles:EditorParams",
-    "C": "models.sounds.feature_extractor:SoundModelParams",
     "A": "models.sounds.generators:SoundGeneratorParams",
     "E": "models.encoders.transformers_encoder:TransformersEncoderParams",
     "O": "models.encoders.vectors:EncoderParams",

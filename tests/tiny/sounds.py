@@ -97,21 +97,6 @@ def build_whisper(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def build_ctc(path: Path, seed: int = 0) -> Path:
-    """Wav2Vec2ForCTC over letters."""
-    import torch
-    from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC
-
-    torch.manual_seed(seed)
-    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", "|", *_LETTERS[1:]]
-    tokenizer = _tokenizer(Wav2Vec2CTCTokenizer, vocabulary)
-    config = Wav2Vec2Config(vocab_size=len(vocabulary), pad_token_id=0, **_WAVES)
-    Wav2Vec2ForCTC(config).save_pretrained(path)
-    _wave_extractor().save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
-
-
 def build_qwen2_audio(path: Path, seed: int = 0) -> Path:
     """Qwen2AudioForConditionalGeneration with a chat template, which reads windows of `SECONDS`."""
     import torch
@@ -304,7 +289,6 @@ def build_ast(path: Path, seed: int = 0) -> Path:
 
 DESCRIBERS: dict[str, Callable[[Path], Path]] = {
     "whisper": build_whisper,
-    "ctc": build_ctc,
     "qwen2-audio": build_qwen2_audio,
 }
 ENCODERS: dict[str, Callable[[Path], Path]] = {

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import ApiError, MissingDependencyError
+from pytest_cepbench.errors import ApiError
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.models.api.endpoint import Endpoint
 from pytest_cepbench.models.api.parameters import RequestLimits
@@ -35,7 +35,7 @@ from pytest_cepbench.models.api.responses import (
     read_models,
     server_error,
 )
-from pytest_cepbench.models.protocols import CUT, Reply, Usage
+from pytest_cepbench.models.protocols import Reply, Usage
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
 """Parameters that newer servers know by another name."""
 
 _IRRELEVANT = ("response_format",)
-"""Parameters that change no answer: no remark where one is not accepted."""
+"""Parameters that change no answer: nothing is noted where one is not accepted."""
 
 _NEEDED = ("logprobs", "top_logprobs")
 """Parameters without which the answer is of no use."""
@@ -88,7 +88,6 @@ class ApiClient:
     endpoint: where the model is served.
     limits: of its requests.
     prices: of a million tokens read, of as many written and of an image, in the user's currency.
-    Raises MissingDependencyError where the client is not installed.
     """
 
     def __init__(
@@ -97,12 +96,8 @@ class ApiClient:
         limits: RequestLimits,
         prices: tuple[float, float, float] = (0.0, 0.0, 0.0),
     ) -> None:
-        try:
-            import httpx2
-        except ImportError as error:
-            raise MissingDependencyError(
-                'an openai: model needs httpx2: pip install "pytest-cepbench[openai]"'
-            ) from error
+        import httpx2
+
         headers = {"User-Agent": "pytest-cepbench"}
         if endpoint.key is not None:
             headers["Authorization"] = f"Bearer {endpoint.key}"
@@ -153,9 +148,7 @@ class ApiClient:
         self._retries = limits.retries
         self._dropped: dict[str, str] = {}  # parameter that is not accepted -> how it was sent
         self._renamed: dict[str, str] = {}
-        self._remarks: dict[str, None] = {}
-        self._reported: dict[str, str] = {}  # what the server called itself first
-        self._cut = 0
+        self._remarks: tuple[str, ...] = ()
 
     def check(self, *, listed: bool = False) -> None:
         """Request the list of models, which costs nothing.
@@ -178,10 +171,11 @@ class ApiClient:
         self._models = read_models(read_json(content))
         if listed and self._models and self._endpoint.model not in self._models:
             names = ", ".join(map(self._endpoint.clean, self._models[:3]))
-            self._remarks[
-                f"{self._endpoint.name}: the server does not list this model; it lists "
-                f"{names}: see that what answers has the weights that the spec names"
-            ] = None
+            told = (
+                f"{self._endpoint.name}: the server does not list this model; it lists {names}: "
+                "see that what answers has the weights that the spec names"
+            )
+            self._remarks = (told,)
 
     def send_all(self, requests: Sequence[ApiRequest]) -> list[Reply]:
         """One reply for each request, in order.
@@ -251,7 +245,7 @@ class ApiClient:
                 if fault.kind == "fatal":
                     raise server_error(self._endpoint, fault, self._models)
                 if fault.kind == "parameter" and fault.parameter in optional:
-                    self._drop(fault.parameter, optional[fault.parameter], fault.words)
+                    self._drop(fault.parameter, optional[fault.parameter])
                     continue
                 if fault.kind == "content":
                     return Reply(Failure("refused", self._endpoint.clean(fault.words)), usage)
@@ -315,22 +309,14 @@ class ApiClient:
             raise classify_response(response.status_code, response.headers, content, optional)
         return content
 
-    def _drop(self, parameter: str, value: Any, words: str) -> None:
+    def _drop(self, parameter: str, value: Any) -> None:
         """Send a parameter that was refused under its other name, or not at all any more."""
         if parameter in _OTHER_NAMES and parameter not in self._renamed:
             self._renamed[parameter] = _OTHER_NAMES[parameter]
-            return
-        if parameter in self._dropped or parameter in self._renamed:
-            return  # another request in flight met the same refusal
-        # A seed differs from input to input; what matters is that none was honoured.
-        number = f"{value:g}" if isinstance(value, float) else value
-        shown = parameter if parameter == "seed" else f"{parameter}={number}"
-        self._dropped[parameter] = shown
-        if parameter not in _IRRELEVANT:
-            self._remarks[
-                f"{self._endpoint.name}: the server does not take {shown} "
-                f"({self._endpoint.clean(words)}): it was left out"
-            ] = None
+        elif parameter not in self._renamed:
+            # A seed differs from input to input; what matters is that none was honoured.
+            number = f"{value:g}" if isinstance(value, float) else value
+            self._dropped[parameter] = parameter if parameter == "seed" else f"{parameter}={number}"
 
     def _completed(self, reply: Reply, usage: Usage, *, images: bool) -> Reply:
         """A reply with what its requests cost, and what they reveal of the server."""
@@ -341,33 +327,16 @@ class ApiClient:
             value = mask_secrets(value, {"KEY": self._endpoint.key or ""})
         elif isinstance(value, Failure):
             value = Failure(value.kind, self._endpoint.clean(value.detail))
-        drawn = int(images)
         tokens, (price_in, price_out, price_image) = reply.usage, self._prices
         cost = (tokens.input_tokens * price_in + tokens.output_tokens * price_out) / 1e6
-        usage += replace(tokens, images=drawn, cost=cost + drawn * price_image)
-        name, remarks, provenance = self._endpoint.name, list(self._remarks), {**reply.provenance}
+        usage += replace(tokens, images=int(images), cost=cost + images * price_image)
+        provenance = {**reply.provenance}
         for part in [part for part in (SERVED, SYSTEM) if part in provenance]:
-            shown = provenance[part] = self._endpoint.clean(provenance[part])[:LONGEST_NAME]
-            before = self._reported.setdefault(part, shown)
-            if shown != before:  # it may be another model
-                self._reported[part] = shown
-                remarks.append(
-                    f"{name}: what answers has changed during the run: its "
-                    f"{part.removeprefix('server ')} was {before!r} and is {shown!r}"
-                )
+            provenance[part] = self._endpoint.clean(provenance[part])[:LONGEST_NAME]
         ignored = [sent for part, sent in self._dropped.items() if part not in _IRRELEVANT]
-        if IGNORED in provenance:
-            ignored.append(provenance[IGNORED])
-            remarks.append(f"{name}: the server gave {provenance[IGNORED]}")
+        ignored += [provenance[IGNORED]] if IGNORED in provenance else []
         if ignored:
             provenance[IGNORED] = ", ".join(ignored)
-        if provenance.items() >= CUT.items():
-            self._cut += 1
-            if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
-                remarks.append(
-                    f"{name}: answers cut off by max_tokens so far: {self._cut}; a larger one "
-                    "would leave them whole"
-                )
         if self._own is not None:
             provenance |= self._own.provenance
-        return Reply(value, usage, provenance, remarks=tuple(remarks))
+        return Reply(value, usage, provenance, remarks=self._remarks)

@@ -231,8 +231,6 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         place = "text_model.unified:bind_unified"
     elif role == "generator" and checkpoint.makes == "sound":
         place = "sounds.generators:ADAPTER"
-    elif role == "describer" and checkpoint.what.endswith("ForCTC"):
-        place = "sounds.feature_extractor:CTC_DESCRIBER"
     elif (role, checkpoint.kind) not in _ADAPTERS:
         raise RoleError(
             f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint cannot be the "

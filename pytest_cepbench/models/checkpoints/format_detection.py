@@ -117,7 +117,7 @@ _SOUND_TYPES = {
     "speech-encoder-decoder",
 }  # fmt: skip
 
-_WRITES_SPEECH_DOWN = (*_WRITES_TEXT, "ForSpeechToText", "SpeechEncoderDecoderModel", "ForCTC")
+_WRITES_SPEECH_DOWN = (*_WRITES_TEXT, "ForSpeechToText", "SpeechEncoderDecoderModel")
 
 _EMBEDS_SOUNDS = (
     "Model", "ForPreTraining", "ForSequenceClassification", "ForAudioClassification",

@@ -262,8 +262,7 @@ def embedded_tokens(model: Any) -> int | None:
     # transformers raises NotImplementedError for models without a table, such as vision backbones;
     # networks of other libraries have no such method.
     except (NotImplementedError, AttributeError):
-        # Models of CTC read sounds, and know the tokens that they write.
-        return model.config.vocab_size if type(model).__name__.endswith("ForCTC") else None
+        return None
     rows = getattr(table, "num_embeddings", None)
     # Idefics keeps the tokens that were added to its language model in a table of their own.
     return None if rows is None else rows + getattr(table, "num_additional_embeddings", 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from PIL import Image
@@ -112,81 +112,63 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
         assert reader is not None
         return features(reader.features(waves), "get_audio_features")
 
-    texts = _TextTower(plan, model) if hasattr(model, "get_text_features") else None
-    return LoadedEncoder(
-        checkpoint,
-        model,
-        embed_images if sees else None,
-        None if texts is None else texts.embed,
-        None if texts is None else texts.count_tokens,
-        reader,
-        embed_waves,
-    )
+    reads = hasattr(model, "get_text_features")
+    of_texts = _text_tower(plan, model) if reads else (None, None)
+    of_images = embed_images if sees else None
+    return LoadedEncoder(checkpoint, model, of_images, *of_texts, reader, embed_waves)
 
 
-class _TextTower:
-    """The text side of a dual encoder, whose tokenizer is loaded when texts are first read."""
+def _text_tower(plan: LoadPlan[TransformersEncoderParams], model: Any) -> tuple[Any, Any]:
+    """The text side of a dual encoder, whose tokenizer is loaded when texts are first read: what
+    embeds texts and what counts their tokens, as of `LoadedEncoder`.
+    """
+    checkpoint = plan.checkpoint
 
-    def __init__(self, plan: LoadPlan[TransformersEncoderParams], model: Any) -> None:
-        self._checkpoint = plan.checkpoint
-        self._files = plan.files
-        self._model = model
-
-    def embed(self, texts: Sequence[str]) -> torch.Tensor:
-        """(n, dimension) features, in the space of the images."""
-        # Always padded to the full length: SigLIP is trained so, and a text's features do not
-        # depend on its neighbours.
-        inputs = self._tokenizer(
-            list(texts),
-            padding="max_length",
-            truncation=True,
-            max_length=self._text_length,
-            return_tensors="pt",
-        ).to(input_device(self._model))
-        accepted = inspect.signature(self._model.get_text_features).parameters
-        output = self._model.get_text_features(
-            **{name: value for name, value in inputs.items() if name in accepted}
-        )
-        features: torch.Tensor = pooled_output(output)
-        return features
-
-    def count_tokens(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """As `LoadedEncoder.count_tokens`."""
-        whole = self._tokenizer(list(texts))["input_ids"] if texts else []
-        return [len(tokens) for tokens in whole], self._text_length
-
-    @cached_property
-    def _tokenizer(self) -> Any:
+    @cache
+    def read_tokenizer() -> tuple[Any, int]:
+        """The tokenizer, and the tokens that are read: the least of what it and the model say."""
         from transformers import AutoTokenizer
 
         # Only what reads texts needs it, so it is loaded late, when a trainer may have been here.
         with (
-            self._files.unchanged("the tokenizer was loaded"),
-            explained(self._checkpoint),
+            plan.files.unchanged("the tokenizer was loaded"),
+            explained(checkpoint),
             quiet(),
-            self._checkpoint.preparation_folder() as files,
+            checkpoint.preparation_folder() as files,
         ):
             tokenizer = AutoTokenizer.from_pretrained(
-                files, trust_remote_code=self._checkpoint.options.trust_remote_code
+                files, trust_remote_code=checkpoint.options.trust_remote_code
             )
-        folder = self._checkpoint.tokenizer_folder
+        folder = checkpoint.tokenizer_folder
         check_vocabulary(folder, type(tokenizer).__name__)
-        check_tokens(folder, tokenizer, getattr(self._model, "text_model", self._model))
+        check_tokens(folder, tokenizer, getattr(model, "text_model", model))
         if tokenizer.pad_token_id is None:
             raise CheckpointError(
-                f"{self._checkpoint.path}: the tokenizer has no pad token, so texts form no batch"
+                f"{checkpoint.path}: the tokenizer has no pad token, so texts form no batch"
             )
-        return tokenizer
+        config = getattr(model.config, "text_config", model.config)
+        positions = getattr(config, "max_position_embeddings", None)
+        # A tokenizer that states none has a huge number.
+        return tokenizer, min(int(n) for n in (tokenizer.model_max_length, positions) if n)
 
-    @cached_property
-    def _text_length(self) -> int:
-        """Tokens that the text tower reads: the least of what tokenizer and model say."""
-        config = getattr(self._model.config, "text_config", self._model.config)
-        stated = (
-            self._tokenizer.model_max_length,  # a huge number where the tokenizer states none
-            getattr(config, "max_position_embeddings", None),
+    def embed(texts: Sequence[str]) -> torch.Tensor:
+        tokenizer, length = read_tokenizer()
+        # Always padded to the full length: SigLIP is trained so, and a text's features do not
+        # depend on its neighbours.
+        options = {"padding": "max_length", "truncation": True, "max_length": length}
+        inputs = tokenizer(list(texts), return_tensors="pt", **options).to(input_device(model))
+        accepted = inspect.signature(model.get_text_features).parameters
+        features: torch.Tensor = pooled_output(
+            model.get_text_features(**{n: value for n, value in inputs.items() if n in accepted})
         )
-        return min(int(length) for length in stated if length)
+        return features
+
+    def count_tokens(texts: Sequence[str]) -> tuple[list[int], int]:
+        tokenizer, length = read_tokenizer()
+        whole = tokenizer(list(texts))["input_ids"] if texts else []
+        return [len(tokens) for tokens in whole], length
+
+    return embed, count_tokens
 
 
 def settle_pooling(checkpoint: Checkpoint, model: Any, missing: set[str], wanted: str) -> str:

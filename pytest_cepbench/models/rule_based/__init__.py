@@ -1,15 +1,7 @@
 """The embedded worlds' own models: `shapes:` and `tones:`, perfect, or worse by a known amount.
 
-shapes:                                  an exact describer, generator, encoder, detector,
-                                         interleaver, writer, judge and VQA model
-shapes:?miss=0.1&recolor=0.05&swap=0.1   a describer or generator with its knobs turned
-shapes:?mislabel=0.1                     a describer that names wrong patterns, where it is asked
-                                         for them
-shapes:?miss=0.1&drift=1&stop=0.05       an interleaver with its knobs turned
-shapes:?flip=0.1&first=0.2               a judge with its knobs turned
-shapes:?yes=0.5&doubt=0.1                a VQA model with its knobs turned
-tones:                                   an exact describer, generator and encoder of sounds
-tones:?miss=0.1&shift=0.1&swap=0.1       a describer or generator with its knobs turned
+`shapes:` is exact in every role but the editor, `tones:` as describer, generator and encoder of
+sounds; `shapes:?miss=0.1&recolor=0.05` has its knobs turned.
 """
 
 from __future__ import annotations
@@ -65,42 +57,37 @@ class _WorldRole:
     makes: Modality = "image"
 
 
-_ROLES: dict[RoleName, _WorldRole] = {
-    "describer": _WorldRole(DescriberKnobs, ShapesDescriber),
-    "generator": _WorldRole(Degradation, ShapesGenerator, always_seeded=True),
-    "encoder": _WorldRole(Knobs, lambda _: ShapesEncoder()),
-    "detector": _WorldRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
-    "vqa": _WorldRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),
-}
-"""Those of chains; `_arena_roles` has those of interleaved answers, whose world is another."""
+def _played(world: str, role: RoleName) -> _WorldRole:
+    """How a world's model plays a role; other worlds are not imported."""
+    if world == "tones":
+        from pytest_cepbench.datasets.tones import ToneKnobs
+        from pytest_cepbench.models.rule_based import tone_models as tones
 
-
-def _arena_roles() -> dict[RoleName, _WorldRole]:
+        if role == "describer":
+            return _WorldRole(ToneKnobs, tones.TonesDescriber, reads=_HEARS)
+        if role == "encoder":
+            return _WorldRole(Knobs, lambda _: tones.TonesEncoder(), reads=_HEARS)
+        return _WorldRole(ToneKnobs, tones.TonesGenerator, always_seeded=True, makes="sound")
+    of_chains: dict[RoleName, _WorldRole] = {
+        "describer": _WorldRole(DescriberKnobs, ShapesDescriber),
+        "generator": _WorldRole(Degradation, ShapesGenerator, always_seeded=True),
+        "encoder": _WorldRole(Knobs, lambda _: ShapesEncoder()),
+        "detector": _WorldRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
+        "vqa": _WorldRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),
+    }
+    if role in of_chains:
+        return of_chains[role]
     from pytest_cepbench.datasets.shapes import arena
     from pytest_cepbench.models.rule_based import arena_models as models
 
-    world = {"arena": arena.ARENA_VERSION}
-    truth = world | {"truth": arena.TRUTH_VERSION, "margin": str(models.MARGIN)}
-    return {
-        "judge": _WorldRole(models.JudgeKnobs, models.ShapesJudge, truth),
-        "writer": _WorldRole(arena.WriterDegradation, models.ShapesWriter, world),
-        "interleaver": _WorldRole(
-            arena.AnswerDegradation, models.ShapesInterleaver, world, always_seeded=True
-        ),
-    }
-
-
-def _tones_roles() -> dict[RoleName, _WorldRole]:
-    from pytest_cepbench.datasets.tones import ToneKnobs
-    from pytest_cepbench.models.rule_based import tone_models as models
-
-    return {
-        "describer": _WorldRole(ToneKnobs, models.TonesDescriber, reads=_HEARS),
-        "generator": _WorldRole(
-            ToneKnobs, models.TonesGenerator, always_seeded=True, makes="sound"
-        ),
-        "encoder": _WorldRole(Knobs, lambda _: models.TonesEncoder(), reads=_HEARS),
-    }
+    versions = {"arena": arena.ARENA_VERSION}
+    if role == "judge":
+        versions |= {"truth": arena.TRUTH_VERSION, "margin": str(models.MARGIN)}
+        return _WorldRole(models.JudgeKnobs, models.ShapesJudge, versions)
+    if role == "writer":
+        return _WorldRole(arena.WriterDegradation, models.ShapesWriter, versions)
+    knobs = arena.AnswerDegradation
+    return _WorldRole(knobs, models.ShapesInterleaver, versions, always_seeded=True)
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
@@ -127,13 +114,9 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             f"model spec {spec.text!r}: nothing but knobs can follow '{world}:', "
             f"got {spec.target!r}; write {world}: or {world}:?miss=0.1"
         )
-    version = WORLD_VERSION
+    played, version = _played(world, role), WORLD_VERSION
     if world == "tones":
-        from pytest_cepbench.datasets.tones import TONES_VERSION
-
-        version, played = TONES_VERSION, _tones_roles()[role]
-    else:
-        played = _ROLES.get(role) or _arena_roles()[role]
+        from pytest_cepbench.datasets.tones import TONES_VERSION as version  # noqa: N811
     knobs = parse_params(spec, played.knobs, f"the {world} {role}")
     return BoundRole(
         role=role,

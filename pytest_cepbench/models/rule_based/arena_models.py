@@ -61,12 +61,8 @@ class ShapesInterleaver:
                 answers.append(solution)
                 continue
             steps = degraded_answer(solution, self.knobs, seed, limit.told, limit.most)
-            answers.append(
-                tuple(
-                    AnswerStep(text, None if image is None else image.pixels)
-                    for text, image in steps
-                )
-            )
+            drawn = ((text, None if image is None else image.pixels) for text, image in steps)
+            answers.append(tuple(AnswerStep(*step) for step in drawn))
         return answers
 
 
@@ -135,62 +131,59 @@ class ShapesJudge:
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
         """A verdict on each battle; a failure for a question that is none of the arena."""
-        truths = _Truths()
-        return [
-            self._single(battle, seed, truths) for battle, seed in zip(battles, seeds, strict=True)
-        ]
-
-    def _single(self, battle: Battle, seed: int, truths: _Truths) -> Winner | Failure:
-        question = _artifacts(battle.question)
-        first, second = _ReadAnswer.read(battle.first), _ReadAnswer.read(battle.second)
-        try:
-            lead = truths.of(question, first).total - truths.of(question, second).total
-        except DatasetError as error:
-            return Failure("no-verdict", str(error))
-        digests = first.digest, second.digest
-        place = _place(round(lead, 9), digests)  # sums of other roundings are equal all the same
-        if self.knobs.turned:
-            entropy = (seed, _STREAM, int(digest_json(digests), 16))
-            source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
-            # They are laid out in this order: a new knob goes to the end.
-            flip, tie, moved = source.random(3).tolist()
-            if moved < self.knobs.first:
-                place = max(place - 1, _FIRST)
-            if tie < self.knobs.tie:
-                place = _TIE_FIRST if place <= _TIE_FIRST else _TIE_SECOND
-            if flip < self.knobs.flip:
-                place = _SECOND - place
-        return WINNERS[place]
+        truths, verdicts = _Truths(), list[Winner | Failure]()
+        for battle, seed in zip(battles, seeds, strict=True):
+            question = _artifacts(battle.question)
+            first, second = _ReadAnswer.read(battle.first), _ReadAnswer.read(battle.second)
+            try:
+                lead = truths.of(question, first).total - truths.of(question, second).total
+            except DatasetError as error:
+                verdicts.append(Failure("no-verdict", str(error)))
+                continue
+            digests = first.digest, second.digest
+            # Sums of other roundings are equal all the same.
+            place = _place(round(lead, 9), digests)
+            if self.knobs.turned:
+                source = _source(seed, _STREAM, digest_json(digests))
+                # They are laid out in this order: a new knob goes to the end.
+                flip, tie, moved = source.random(3).tolist()
+                if moved < self.knobs.first:
+                    place = max(place - 1, _FIRST)
+                if tie < self.knobs.tie:
+                    place = _TIE_FIRST if place <= _TIE_FIRST else _TIE_SECOND
+                if flip < self.knobs.flip:
+                    place = _SECOND - place
+            verdicts.append(WINNERS[place])
+        return verdicts
 
     def score_answers(
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
     ) -> list[CriteriaScores | Failure]:
         """The truth of each answer, times 10 and rounded; a failure for a foreign question."""
-        truths = _Truths()
-        return [
-            self._scored(answered, seed, truths)
-            for answered, seed in zip(answers, seeds, strict=True)
-        ]
+        truths, scored = _Truths(), list[CriteriaScores | Failure]()
+        for answered, seed in zip(answers, seeds, strict=True):
+            answer = _ReadAnswer.read(answered.answer)
+            try:
+                truth = truths.of(_artifacts(answered.question), answer)
+            except DatasetError as error:
+                scored.append(Failure("no-score", str(error)))
+                continue
+            scores: dict[str, int] = {
+                name: round(HIGHEST_SCORE * getattr(truth, name)) for name in CRITERIA
+            }
+            if self.knobs.turned:
+                source = _source(seed, _SCORE_STREAM, answer.digest)
+                draws = source.random((len(CRITERIA), 2))[:, 0]  # in pairs, as of stored scores
+                for name, flip in zip(CRITERIA, draws.tolist(), strict=True):
+                    if flip < self.knobs.flip:
+                        scores[name] = HIGHEST_SCORE - scores[name]
+            scored.append(CriteriaScores.of(scores))
+        return scored
 
-    def _scored(
-        self, answered: AnsweredQuestion, seed: int, truths: _Truths
-    ) -> CriteriaScores | Failure:
-        question, answer = _artifacts(answered.question), _ReadAnswer.read(answered.answer)
-        try:
-            truth = truths.of(question, answer)
-        except DatasetError as error:
-            return Failure("no-score", str(error))
-        scores: dict[str, int] = {
-            name: round(HIGHEST_SCORE * getattr(truth, name)) for name in CRITERIA
-        }
-        if self.knobs.turned:
-            entropy = (seed, _SCORE_STREAM, int(answer.digest, 16))
-            source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
-            draws = source.random((len(CRITERIA), 2))[:, 0]  # in pairs, as of stored scores
-            for name, flip in zip(CRITERIA, draws.tolist(), strict=True):
-                if flip < self.knobs.flip:
-                    scores[name] = HIGHEST_SCORE - scores[name]
-        return CriteriaScores.of(scores)
+
+def _source(seed: int, stream: int, digest: str) -> np.random.Generator:
+    entropy = (seed, stream, int(digest, 16))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
 
 @dataclass(frozen=True)

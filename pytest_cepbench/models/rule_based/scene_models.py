@@ -8,7 +8,7 @@ patterns by how often they were given.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,32 @@ from pytest_cepbench.datasets.shapes.scene import SHAPES, SIDE
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.protocols import FloatArray, ImageLike, Piece, Question, VqaQuestion
 
+_STREAM = 5  # apart from the draws of scenes, answers and verdicts, which may have the same seeds
+
+
+def _read(piece: Piece) -> Scene:
+    """The scene that a text tells of or an image shows."""
+    if isinstance(piece, str):
+        return parse_caption(piece)
+    return parse_image(ImageArtifact.from_pil(piece))
+
+
+@dataclass(frozen=True)
+class DescriberKnobs(Degradation):
+    """The knobs of scenes, and one of labels; probabilities in [0, 1].
+
+    mislabel: that a pattern of the world which an image has is left out, and that one which it has
+        not is named. Of each pattern by itself; of captions nothing changes.
+    """
+
+    mislabel: float = 0.0
+
 
 @dataclass(frozen=True)
 class ShapesDescriber:
     """Describes the scene of an image, or names its patterns, degraded by its parameters."""
 
-    knobs: Degradation
+    knobs: DescriberKnobs
 
     def describe(
         self,
@@ -54,11 +74,8 @@ class ShapesDescriber:
         seeds: Sequence[int],
     ) -> list[str]:
         """Caption of each image; the empty text where the answer is blank."""
-        scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
-        return [
-            "" if is_blank(self.knobs, seed) else caption(degrade_scene(scene, self.knobs, seed))
-            for scene, seed in zip(scenes, seeds, strict=True)
-        ]
+        scenes = self._scenes(images, seeds)
+        return ["" if scene is None else caption(scene) for scene in scenes]
 
     def describe_json(
         self,
@@ -67,15 +84,30 @@ class ShapesDescriber:
         schema: Mapping[str, Any],
         seeds: Sequence[int],
     ) -> list[str]:
-        """Caption and patterns of each image, as JSON; the empty text where the answer is blank."""
-        scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
-        mislabel = self.knobs.mislabel if isinstance(self.knobs, DescriberKnobs) else 0.0
-        return [
-            ""
-            if is_blank(self.knobs, seed)
-            else name_patterns(degrade_scene(scene, self.knobs, seed), mislabel, schema, seed)
-            for scene, seed in zip(scenes, seeds, strict=True)
-        ]
+        """Caption and patterns of each image with a reason for each, as JSON; the empty text where
+        the answer is blank.
+
+        schema: with an `enum` of names, no other name is given; capitals do not count.
+        """
+        closed, replies = _enum_of(schema), []
+        for scene, seed in zip(self._scenes(images, seeds), seeds, strict=True):
+            if scene is None:
+                replies.append("")
+                continue
+            names: Sequence[str] = labelled_patterns(scene, self.knobs.mislabel, seed)
+            if closed is not None:
+                known = {name.casefold(): name for name in closed}
+                names = [known[name.casefold()] for name in names if name.casefold() in known]
+            replies.append(_reply({"description": caption(scene)}, names, schema))
+        return replies
+
+    def _scenes(
+        self, images: Sequence[Image.Image], seeds: Sequence[int]
+    ) -> Iterator[Scene | None]:
+        """The scene that is told of instead of each image's; None where the answer is blank."""
+        for image, seed in zip(images, seeds, strict=True):
+            blank = is_blank(self.knobs, seed)
+            yield None if blank else degrade_scene(_read(image), self.knobs, seed)
 
 
 @dataclass(frozen=True)
@@ -100,7 +132,7 @@ class ShapesEncoder:
 
     def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
         """(n, dimension) float64, non-negative, no row zero."""
-        return np.array([features(parse_image(ImageArtifact.from_pil(image))) for image in images])
+        return np.array([features(_read(image)) for image in images])
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """(n, dimension) float64, non-negative, no row zero."""
@@ -135,46 +167,14 @@ class ShapesDetector:
         ]
 
 
-_STREAM = 5  # apart from the draws of scenes, answers and verdicts, which may have the same seeds
-
-
-@dataclass(frozen=True)
-class DescriberKnobs(Degradation):
-    """The knobs of scenes, and one of labels; probabilities in [0, 1].
-
-    mislabel: that a pattern of the world which an image has is left out, and that one which it has
-        not is named. Of each pattern by itself; of captions nothing changes.
-    """
-
-    mislabel: float = 0.0
-
-
-def name_patterns(scene: Scene, mislabel: float, schema: Mapping[str, Any], seed: int) -> str:
-    """The JSON reply on an image of a scene: its caption, its patterns, and a reason for each.
-
-    schema: with an `enum` of names, no other name is given; capitals do not count.
-    """
-    names: Iterable[str] = labelled_patterns(scene, mislabel, seed)
-    closed = _enum_of(schema)
-    if closed is not None:
-        known = {name.casefold(): name for name in closed}
-        names = [known[name.casefold()] for name in names if name.casefold() in known]
-    reasons = {name: PATTERN_SENTENCES.get(name, name) for name in names}
-    return _reply({"description": caption(scene)}, "image_pattern", reasons, schema)
-
-
 def labelled_patterns(scene: Scene, mislabel: float, seed: int) -> tuple[str, ...]:
     """The patterns of a scene, each turned into its opposite with the probability `mislabel`."""
     patterns = scene_patterns(scene)
     if not mislabel:
         return patterns
     source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM))))
-    wrong = source.random(len(PATTERN_NAMES)) < mislabel
-    return tuple(
-        name
-        for name, turned in zip(PATTERN_NAMES, wrong, strict=True)
-        if (name in patterns) != turned
-    )
+    wrong = zip(PATTERN_NAMES, source.random(len(PATTERN_NAMES)) < mislabel, strict=True)
+    return tuple(name for name, turned in wrong if (name in patterns) != turned)
 
 
 def summarize_patterns(question: Question, schema: Mapping[str, Any]) -> str | Failure:
@@ -188,21 +188,17 @@ def summarize_patterns(question: Question, schema: Mapping[str, Any]) -> str | F
             counts, most = document.get("frequencies"), document.get("most")
             if isinstance(counts, dict) and isinstance(most, int):
                 ordered = sorted(counts, key=lambda name: (-counts[name], name))[:most]
-                sentences = {name: PATTERN_SENTENCES.get(name, name) for name in ordered}
-                return _reply({}, "image_pattern", sentences, schema)
+                return _reply({}, ordered, schema)
     return Failure("refused", "no frequencies of patterns in the question")
 
 
-def _reply(
-    head: Mapping[str, str], field: str, words: Mapping[str, str], schema: Mapping[str, Any]
-) -> str:
-    """A reply in the form of a schema: names and their words in objects."""
-    fields: Mapping[str, Any] = schema["properties"][field]["items"]["properties"]
+def _reply(head: Mapping[str, str], names: Sequence[str], schema: Mapping[str, Any]) -> str:
+    """A reply in the form of a schema: names of patterns and their sentences in objects."""
+    fields: Mapping[str, Any] = schema["properties"]["image_pattern"]["items"]["properties"]
     word = next(name for name in fields if name not in ("name", "merged_from"))
     more: dict[str, Any] = {"merged_from": []} if "merged_from" in fields else {}
-    return json.dumps(
-        {**head, field: [{"name": name, word: text, **more} for name, text in words.items()]}
-    )
+    patterns = [{"name": name, word: PATTERN_SENTENCES.get(name, name), **more} for name in names]
+    return json.dumps({**head, "image_pattern": patterns})
 
 
 def _enum_of(schema: Any) -> Sequence[str] | None:
@@ -239,13 +235,9 @@ class ShapesVqa:
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
     ) -> list[list[float] | Failure]:
         """Probabilities of the answers that are looked for; a failure for a foreign question."""
-        return [self._single(*pair) for pair in zip(pieces, questions, strict=True)]
+        return [self._single(_read(p), own) for p, own in zip(pieces, questions, strict=True)]
 
-    def _single(self, piece: Piece, questions: Sequence[VqaQuestion]) -> list[float] | Failure:
-        if isinstance(piece, str):
-            scene = parse_caption(piece)
-        else:
-            scene = parse_image(ImageArtifact.from_pil(piece))
+    def _single(self, scene: Scene, questions: Sequence[VqaQuestion]) -> list[float] | Failure:
         probabilities = []
         for question in questions:
             right = answer_question(scene, question.text)

@@ -79,8 +79,6 @@ class ServeParams(RequestLimits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.engine not in ENGINES:
-            raise ValueError(unknown_name("engine", self.engine, ENGINES))
         check_number(self, "start_timeout", above=True)
         check_at_least(self, 1, "tensor_parallel_size", "max_num_seqs")
         check_number(self, "gpu_memory_utilization", above=True, most=1)

@@ -1,7 +1,4 @@
-"""What models of sounds share: parameters, and what a feature extractor lets them read.
-
-And the describers of speech that need nothing else.
-"""
+"""What models of sounds share: what a feature extractor lets them read."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,35 +14,14 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import PROCESSOR_FILES
-from pytest_cepbench.models.checkpoints.loaded_checks import (
-    check_tokens,
-    check_vocabulary,
-    refuse_missing,
-    refuse_unused,
-    take_weights,
-)
-from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
-from pytest_cepbench.models.checkpoints.parameters import TransformersParams
-from pytest_cepbench.models.torch_runtime import by_kind, quiet
+from pytest_cepbench.models.torch_runtime import by_kind
 
 Wave = npt.NDArray[np.float32]
 """(frames,) samples of a sound at the rate of the model."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class SoundModelParams(TransformersParams):
-    """Parameters of a model of sounds, with those of `TransformersParams`.
-
-    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
-    """
-
-    SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
-
-    allow_unused: bool = False
 
 
 def used_outside_training(missing: Collection[str]) -> set[str]:
@@ -54,24 +30,6 @@ def used_outside_training(missing: Collection[str]) -> set[str]:
     wav2vec 2.0 and its like put `masked_spec_embed` in the place of frames while they are trained.
     """
     return {name for name in missing if not name.endswith("masked_spec_embed")}
-
-
-def load_whole(
-    model_class: Any,
-    plan: LoadPlan[Any],
-    needed: Callable[[Collection[str]], Collection[str]] = set,
-    **options: Any,
-) -> Any:
-    """The model of a plan, of which every tensor has a place.
-
-    plan: with `SoundModelParams`.
-    needed: those of the names of missing tensors that take part in answers.
-    """
-    model, info = from_pretrained(model_class, plan, **options)
-    refuse_missing(plan.checkpoint, needed(info["missing_keys"]))
-    if not plan.params.allow_unused:
-        refuse_unused(plan.checkpoint, info["unexpected_keys"])
-    return model
 
 
 @dataclass(frozen=True)
@@ -197,68 +155,3 @@ def _receptive_field(config: Any) -> int:
         for kernel, stride in zip(reversed(kernels), reversed(strides), strict=True):
             needed = (needed - 1) * stride + kernel
     return needed
-
-
-@dataclass(frozen=True)
-class CtcDescriber:
-    """A loaded model that writes speech down; satisfies the Describer Protocol.
-
-    By connectionist temporal classification: wav2vec 2.0, HuBERT, WavLM. The likeliest token of
-    each frame is taken (greedy); repeats and blanks go as the tokenizer says.
-    """
-
-    model: Any
-    tokenizer: Any
-    reader: SoundReader
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self.model.to(device)
-
-    def describe(
-        self, sounds: Sequence[Sound], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Failure]:
-        """Write each sound down; such models read no prompt."""
-        del prompt, seeds
-        return self.reader.ask(sounds, self._transcribe)
-
-    def _transcribe(self, waves: Sequence[Wave], _: Sequence[int]) -> list[str]:
-        import torch
-
-        with quiet(), torch.inference_mode():
-            features = self.reader.features(waves).to(input_device(self.model), self.model.dtype)
-            tokens = self.model(**features).logits.argmax(dim=-1).cpu()
-        texts = [self.tokenizer.decode(row, skip_special_tokens=True) for row in tokens]
-        return [text.strip() for text in texts]
-
-
-def _load(plan: LoadPlan[SoundModelParams]) -> CtcDescriber:
-    from transformers import AutoModelForCTC, AutoTokenizer
-
-    checkpoint = plan.checkpoint
-    code = {"trust_remote_code": checkpoint.options.trust_remote_code}
-    with loading(plan):
-        model = load_whole(AutoModelForCTC, plan, used_outside_training, **code)
-        with checkpoint.preparation_folder() as folder:
-            reader = load_reader(checkpoint, folder, model)
-            tokenizer = AutoTokenizer.from_pretrained(folder, **code)
-    folder = checkpoint.tokenizer_folder
-    check_vocabulary(folder, type(tokenizer).__name__)
-    check_tokens(folder, tokenizer, model, tokenizer.added_tokens_decoder)
-    if tokenizer.pad_token_id != model.config.pad_token_id:
-        raise CheckpointError(
-            f"{folder}: the tokenizer's blank is token {tokenizer.pad_token_id}, and the model's "
-            f"config.json says {model.config.pad_token_id} (pad_token_id): the tokenizer is not "
-            "the one of these weights. Save the one that the model was trained with"
-        )
-    take_weights(checkpoint, {"": model})
-    return CtcDescriber(model, tokenizer, reader)
-
-
-CTC_DESCRIBER = adapter(
-    "transformers-ctc-describer/1",
-    ("torch", "transformers"),
-    SoundModelParams,
-    _load,
-    check=check_extractor,
-)

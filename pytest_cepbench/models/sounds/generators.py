@@ -9,18 +9,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, SpecError, few_of
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
+    refuse_missing,
+    refuse_unused,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.loading import input_device, loading
+from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
+from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.protocols import SoundLike
-from pytest_cepbench.models.sounds.feature_extractor import SoundModelParams, load_whole
 from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
@@ -29,15 +31,19 @@ _OF_VITS = ("speaker_id",)
 
 
 @dataclass(frozen=True)
-class SoundGeneratorParams(SoundModelParams):
-    """Parameters of a generator of sounds, with those of `SoundModelParams`.
+class SoundGeneratorParams(TransformersParams):
+    """Parameters of a generator of sounds, with those of `TransformersParams`.
 
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
     do_sample, guidance_scale: of a model that writes tokens of a codec (MusicGen), as in
         transformers; None is the checkpoint's own setting.
     max_new_tokens: of such a model, which decide how long a sound is (MusicGen: 50 a second).
     speaker_id: of VITS with several speakers, which of them, from 0.
     """
 
+    SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
+
+    allow_unused: bool = False
     do_sample: bool | None = None
     guidance_scale: float | None = None
     max_new_tokens: int | None = None
@@ -126,7 +132,10 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     checkpoint = plan.checkpoint
     code: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     with loading(plan):
-        model = load_whole(transformers.AutoModelForTextToWaveform, plan, **code)
+        model, info = from_pretrained(transformers.AutoModelForTextToWaveform, plan, **code)
+        refuse_missing(checkpoint, info["missing_keys"])
+        if not plan.params.allow_unused:
+            refuse_unused(checkpoint, info["unexpected_keys"])
         with checkpoint.preparation_folder() as folder:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
     check_vocabulary(checkpoint.tokenizer_folder, type(tokenizer).__name__)

@@ -1,4 +1,7 @@
-"""The roles over the API: what each asks, what it reads, and what stands in for answers."""
+"""The roles over the API: what each reads, and what stands in for answers.
+
+What each asks is pinned in tests/golden/test_requests.py.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,9 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.construction.patterns import pattern_schema, summary_schema
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, Usage, VqaQuestion
-from pytest_cepbench.models.text_model.judge_prompts import SCORE_SCHEMA
 from pytest_cepbench.store import Store
 from tests.chains.roles import verdicts_of
 from tests.models.api.conftest import Load
@@ -37,27 +38,13 @@ RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
 BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
 
 
-def test_a_drawing_is_asked_for_with_text_seed_and_settings(server: FakeServer, load: Load) -> None:
-    """A preset's own names of settings go to the servers that know them."""
-    query = (
-        "num_inference_steps=50&guidance_scale=3.5&height=48&width=64&dtype=float16&price_image=2"
-    )
-    model = load("generator", query)
+def test_a_drawing_is_an_image_with_its_cost(server: FakeServer, load: Load) -> None:
+    """Of the size that was asked for."""
+    model = load("generator", "height=48&width=64&price_image=2")
     server.answer = lambda _: drawn(Image.new("RGB", (64, 48), "blue"))
 
     (reply,) = model.generate(["a red circle"], [2**32 - 1])
 
-    (seen,) = server.seen
-    assert seen.path == "/v1/images/generations"
-    assert seen.body == {
-        "model": "tiny",
-        "prompt": "a red circle",
-        "seed": 2**32 - 1,
-        "size": "64x48",
-        "num_inference_steps": 50,
-        "guidance_scale": 3.5,
-        "response_format": "b64_json",
-    }
     assert np.array_equal(reply.value, np.full((48, 64, 3), (0, 0, 255), np.uint8))
     assert reply.usage == Usage(1, images=1, cost=2.0)
     assert reply.remarks == ()
@@ -112,56 +99,6 @@ def test_what_is_drawn_otherwise_than_asked_is_recorded(server: FakeServer, load
 
     result = [reply.provenance["not honoured"] for reply in replies]
     assert result == ["seed, size 8x8 instead of 16x16"] * 2
-    remarks = " ".join(sorted({remark for reply in replies for remark in reply.remarks}))
-    assert "does not take seed" in remarks
-    assert "gave size 8x8 instead of 16x16" in remarks
-
-
-def test_a_question_keeps_the_order_of_its_parts(server: FakeServer, load: Load) -> None:
-    """Several images in one message, the system prompts before it, room for a long answer."""
-    model = load("writer", "system_prompt=be brief")
-
-    (reply,) = model.write([["this", RED, "or", BLUE, "?"]], "Answer in steps.", [0])
-
-    (seen,) = server.seen
-    system, asked = seen.body["messages"]
-    assert reply.value == "a red circle"
-    assert system == {"role": "system", "content": "be brief\n\nAnswer in steps."}
-    shown = [part.get("text", "an image") for part in asked["content"]]
-    assert shown == ["this", "an image", "or", "an image", "?"]
-    assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
-    assert seen.body["max_tokens"] == 2048
-
-
-def test_the_schema_is_sent_with_a_prompt_for_each_image(server: FakeServer, load: Load) -> None:
-    """Strictly, with room for an object; descriptions are asked for as before."""
-    server.answer = lambda _: chat_answer('{"image_pattern": []}')
-    model, schema = load("describer"), pattern_schema(["Count"])
-
-    replies = model.describe_json([RED, BLUE], ["first?", "second?"], schema, [0, 1])
-    assert [reply.value for reply in replies] == ['{"image_pattern": []}'] * 2
-    model.describe([RED], "plain", [0])
-    first, second, plain = sorted(
-        (seen.body for seen in server.seen), key=lambda body: str(body["messages"][0]["content"][1])
-    )
-    assert first["messages"][0]["content"][1]["text"] == "first?"
-    form = first["response_format"]["json_schema"]
-    assert (form["schema"], form["strict"]) == (schema, True)
-    assert first["max_tokens"] == 2048
-    assert plain["messages"][0]["content"][1]["text"] == "second?"
-    assert "response_format" not in second
-    assert second["max_tokens"] == 512
-
-
-def test_an_open_schema_is_not_strict(server: FakeServer, load: Load) -> None:
-    """Servers refuse a strict schema in which an object may have any key."""
-    server.answer = lambda _: chat_answer("{}")
-    model = load("writer")
-    for schema in ({**summary_schema(), "additionalProperties": True}, summary_schema()):
-        model.write_json([["?"]], "", schema, [0])
-
-    strict = [seen.body["response_format"]["json_schema"]["strict"] for seen in server.seen]
-    assert strict == [False, True]
 
 
 FOUR = VqaQuestion("How many cats are in the image?", ("four", "Four", "4"))
@@ -188,12 +125,7 @@ def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, 
 
     reply = _ask(load, FOUR)
 
-    (seen,) = server.seen
     assert reply.value == [pytest.approx(0.8)]
-    assert (seen.body["logprobs"], seen.body["top_logprobs"]) == (True, 20)
-    assert seen.body["temperature"] == 0
-    assert seen.text == FOUR.text
-    assert seen.images[0].getpixel((0, 0)) == (255, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -297,23 +229,6 @@ def test_tokens_that_are_not_those_of_the_answer_are_no_answer(
 # -- judges ----------------------------------------------------------------------------------------
 
 
-def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Load) -> None:
-    """Every text and image, in the order of reading, under its heading; first is A, second B."""
-    server.answer = lambda _: chat_answer("B is better")
-
-    (reply,) = load("judge").judge([BATTLE], [0])
-
-    (seen,) = server.seen
-    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
-    assert reply.value == "B"
-    assert shown[:8] == [
-        "Question:", "draw a circle", "Answer A:", "here:", "an image", "Answer B:", "an image",
-        "done",
-    ]  # fmt: skip
-    assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
-    assert seen.body["messages"][0]["role"] == "system"
-
-
 @pytest.mark.parametrize("query", ["prompt=criteria", "prompt=letters"])
 @pytest.mark.parametrize("text", ["A", "I weigh both.\nTie (A", "Both are good.\nA", "A is better"])
 def test_a_verdict_that_was_cut_is_none(
@@ -339,21 +254,12 @@ def _values(reply: Reply) -> list[float | None]:
     return [reply.value.value(name) for name in CRITERIA]
 
 
-def test_structured_output_is_asked_for(server: FakeServer, load: Load) -> None:
-    """With the schema of all seven criteria; question and answer stand under their headings."""
+def test_seven_scores_are_read(server: FakeServer, load: Load) -> None:
+    """Each with its justification."""
     server.answer = lambda _: chat_answer(json.dumps(SCORES))
 
-    judge = load("judge")
-    (reply,) = judge.score_answers([ANSWERED], [0])
+    (reply,) = load("judge").score_answers([ANSWERED], [0])
 
-    (seen,) = server.seen
-    form = seen.body["response_format"]
-    assert (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
-    assert form["json_schema"]["schema"] == SCORE_SCHEMA
-    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
-    assert shown[:-1] == [
-        "Question:", "draw a circle", "an image", "Answer:", "here:", "an image", "done",
-    ]  # fmt: skip
     assert _values(reply) == [7.0] * 7
     assert reply.value.by_criterion["quality"].justification == "for quality"
 
@@ -382,16 +288,6 @@ def test_a_server_without_structured_output_is_asked_by_the_prompt(
     assert replies[1].remarks == ()
 
 
-def test_there_is_room_for_seven_scores(server: FakeServer, load: Load) -> None:
-    """A limit that suits a verdict would cut them; a larger one is kept, as is none."""
-    server.answer = lambda _: chat_answer(json.dumps(SCORES))
-    for query, expected in (("max_tokens=8", 1024), ("max_tokens=4000", 4000)):
-        load("judge", query).score_answers([ANSWERED], [0])
-        assert server.seen[-1].body["max_tokens"] == expected
-    load("judge", "max_tokens=none").score_answers([ANSWERED], [0])
-    assert "max_tokens" not in server.seen[-1].body
-
-
 class Longest:
     """A judge of the user's own: the answer with more pieces."""
 
@@ -405,5 +301,5 @@ def test_every_judge_is_held_to_the_four_verdicts(store: Store) -> None:
     bound = BoundRole("judge", "own", "own", "own/1", "own/1", Longest)  # type: ignore[arg-type]
     longer = Battle([], ["a", "b"], ["c"])
     assert verdicts_of(RoleRunner(bound, store), [longer], [0]) == ["A"]
-    with pytest.raises(ModelError, match=r"one of 'A', 'Tie\(A\)', 'Tie\(B\)', 'B' .*'draw'"):
+    with pytest.raises(ModelError, match=r"one of .*Tie\(A\).* 'draw'"):
         verdicts_of(RoleRunner(bound, store), [BATTLE], [0])

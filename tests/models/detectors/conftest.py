@@ -16,6 +16,11 @@ from pytest_cepbench.models.protocols import Detector
 from tests.models.binding import bind_text
 from tests.tiny import detectors as tiny
 
+Folders = dict[str, Path]
+"""Name -> the folder of a tiny checkpoint."""
+
+Images = list[Image.Image]
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "owlv2": partial(tiny.build_owl, version=2),
     "owlvit": partial(tiny.build_owl, version=1),
@@ -62,14 +67,14 @@ def assert_same(first: Detections, second: Detections) -> None:
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """One tiny checkpoint of each kind."""
     root = tmp_path_factory.mktemp("detectors")
     return {name: build(root / name) for name, build in BUILDERS.items()}
 
 
 @pytest.fixture(scope="session")
-def images() -> list[Image.Image]:
+def images() -> Images:
     """Noise images (width, height): square, tall, wide, and another of the tall one's size."""
     random = np.random.default_rng(7)
     sizes = [(64, 64), (48, 80), (96, 40), (48, 80)]

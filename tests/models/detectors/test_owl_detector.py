@@ -14,9 +14,14 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.binding import detect as detect_model
-from pytest_cepbench.models.spec import parse_spec
-from tests.models.detectors.conftest import assert_same, bind_detector, detect, load
+from tests.models.detectors.conftest import (
+    Folders,
+    Images,
+    assert_same,
+    bind_detector,
+    detect,
+    load,
+)
 from tests.models.files import write_checkpoint
 from tests.tiny import detectors as tiny
 from tests.tiny.common import skip_before
@@ -52,7 +57,7 @@ def by_hand(folder: Path, image: Image.Image, queries: list[str], threshold: flo
 @pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
 @pytest.mark.parametrize("threshold", [0.0, 0.4])
 def test_boxes_are_those_of_the_model_run_by_hand(
-    folders: dict[str, Path], images: list[Image.Image], kind: str, threshold: float
+    folders: Folders, images: Images, kind: str, threshold: float
 ) -> None:
     """Scores, best queries and boxes on square and other images; the library maps right."""
     model = load(f"{folders[kind]}?threshold={threshold}")
@@ -76,7 +81,7 @@ def test_boxes_are_those_of_the_model_run_by_hand(
 
 
 def test_an_image_that_is_not_square_is_padded_not_squeezed(
-    folders: dict[str, Path], images: list[Image.Image]
+    folders: Folders, images: Images
 ) -> None:
     """The same image padded by hand to a square has its boxes in the same places: the mapping that
     stretches the padded square to the image's shape (transformers#27205) moves them.
@@ -95,7 +100,7 @@ def test_an_image_that_is_not_square_is_padded_not_squeezed(
 
 @pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
 def test_an_image_is_found_the_same_alone_and_in_a_batch(
-    folders: dict[str, Path], images: list[Image.Image], kind: str
+    folders: Folders, images: Images, kind: str
 ) -> None:
     """Neither the neighbours' sizes nor their numbers of queries matter; no blank wins a box."""
     model = load(f"{folders[kind]}?threshold=0")
@@ -106,9 +111,7 @@ def test_an_image_is_found_the_same_alone_and_in_a_batch(
         assert_same(detections, alone)
 
 
-def test_settings_leave_out_what_they_say(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
+def test_settings_leave_out_what_they_say(folders: Folders, images: Images) -> None:
     """As one of the project's rules reads it."""
     (everything,) = detect(load(f"{folders['owlv2']}?threshold=0"), images[:1], QUERIES[1:2])
     scores = [detection.score for detection in everything.found]
@@ -118,9 +121,7 @@ def test_settings_leave_out_what_they_say(
     assert above.found == everything.found[:5]
 
 
-def test_long_queries_are_cut_and_it_is_said(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
+def test_long_queries_are_cut_and_it_is_said(folders: Folders, images: Images) -> None:
     """OWL reads 16 tokens: what is behind them changes nothing, and a warning says so."""
     model = load(f"{folders['owlv2']}?threshold=0")
     start = " ".join(["red circle and blue square"] * 3)
@@ -143,42 +144,11 @@ def test_a_tokenizer_whose_texts_begin_with_id_0_is_refused(tmp_path: Path) -> N
         bind_detector(str(folder)).load()
 
 
-OWL: dict[str, Any] = {
-    "architectures": ["Owlv2ForObjectDetection"],
-    "model_type": "owlv2",
-    "text_config": {},
-    "vision_config": {},
-}
-MASK2FORMER: dict[str, Any] = {
-    "architectures": ["Mask2FormerForUniversalSegmentation"],
-    "model_type": "mask2former",
-}
-DETR: dict[str, Any] = {"architectures": ["DetrForObjectDetection"], "model_type": "detr"}
-
-
-@pytest.mark.parametrize(
-    ("config", "adapter", "queries", "threshold"),
-    [
-        (OWL, "owl-detector/1", "free-text", 0.1),
-        (OWL | {"model_type": "owlvit"}, "owl-detector/1", "free-text", 0.1),
-        (MASK2FORMER, "mask2former-detector/1", "classes", 0.3),
-        (DETR, "boxes-detector/1", "classes", 0.3),
-    ],
-)
-def test_the_bound_role_says_what_it_may_be_asked(
-    tmp_path: Path, config: dict[str, Any], adapter: str, queries: str, threshold: float
-) -> None:
-    """A suite has to know the form of its queries before any model is loaded."""
-    folder = write_checkpoint(tmp_path / "m", config)
-    assert detect_model(parse_spec(str(folder))).roles == ("detector",)
-    bound = bind_detector(str(folder))
-    assert (bound.adapter, bound.params["queries"]) == (adapter, queries)
-    assert (bound.params["threshold"], bound.seeded) == (threshold, False)
-
-
 def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: Path) -> None:
     """Stored boxes of one setting must never be served for another; where it runs is no setting."""
-    folder = write_checkpoint(tmp_path / "m", MASK2FORMER)
+    kind = "Mask2FormerForUniversalSegmentation"
+    config = {"architectures": [kind], "model_type": "mask2former"}
+    folder = write_checkpoint(tmp_path / "m", config)
     plain = bind_detector(str(folder)).identity
     for query in ("threshold=0.2", "max_per_class=3", "max_per_class=none",
                   "dtype=float16", "backend=torchvision", "attn_implementation=eager"):  # fmt: skip
@@ -187,9 +157,7 @@ def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["owlv2", "mask2former", "yolos"])
-def test_a_missing_tensor_is_never_made_up(
-    folders: dict[str, Path], tmp_path: Path, kind: str
-) -> None:
+def test_a_missing_tensor_is_never_made_up(folders: Folders, tmp_path: Path, kind: str) -> None:
     """The library would go on with random numbers in its place."""
     from safetensors.torch import load_file, save_file
 

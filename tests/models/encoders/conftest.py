@@ -17,6 +17,11 @@ from tests.tiny import encoders as tiny
 from tests.tiny.text_encoders import build_sentence_transformer
 from tests.tiny.weights_files import UNICOM, build_inception, make_unicom, randomize, save_unicom
 
+Folders = dict[str, Path]
+"""Name -> the folder of a tiny checkpoint."""
+
+Images = list[Image.Image]
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "clip": tiny.build_clip,
     "siglip": tiny.build_siglip,
@@ -48,14 +53,14 @@ def load(text: str) -> Encoder:
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """One tiny checkpoint of each kind."""
     root = tmp_path_factory.mktemp("encoders")
     return {name: build(root / name) for name, build in BUILDERS.items()}
 
 
 @pytest.fixture(scope="session")
-def specs(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def specs(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The spec of each of them, and of a sentence-transformers folder."""
     root = tmp_path_factory.mktemp("files")
     network = randomize(make_unicom(**UNICOM)).half().float()
@@ -68,7 +73,7 @@ def specs(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def images() -> list[Image.Image]:
+def images() -> Images:
     """Three noise images of different sizes and shapes."""
     random = np.random.default_rng(5)
     sizes = [(40, 52), (64, 33), (32, 32)]

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.transformers_encoder import pool
 from pytest_cepbench.models.encoders.vectors import to_vectors
-from tests.models.encoders.conftest import bind_encoder, load
+from tests.models.encoders.conftest import Folders, Images, bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
 
@@ -25,9 +24,7 @@ pytest.importorskip("timm", reason="encoders need the [models] extra")
 pytestmark = pytest.mark.models
 
 
-def test_pooling_is_what_the_model_computes(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
+def test_pooling_is_what_the_model_computes(folders: Folders, images: Images) -> None:
     """CLS, pooler and mean are those of the model run by hand on its own processor's pixels."""
     import torch
     from transformers import AutoImageProcessor, ViTModel
@@ -50,9 +47,7 @@ def test_pooling_is_what_the_model_computes(
         assert np.abs(model_vectors - reference.numpy()).max() < 1e-6, pooling
 
 
-def test_a_missing_pooler_is_never_made_up(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
+def test_a_missing_pooler_is_never_made_up(folders: Folders, images: Images) -> None:
     """Without pooler weights "auto" is the CLS token, and asking for the pooler is an error."""
     folder = folders["vit-without-pooler"]
     by_default = load(str(folder)).encode_images(images)
@@ -65,7 +60,7 @@ def test_a_missing_pooler_is_never_made_up(
 
 @pytest.mark.parametrize("name", ["siglip", "convnext"])
 def test_a_model_without_cls_token_refuses_cls_and_offers_the_mean(
-    folders: dict[str, Path], images: list[Image.Image], name: str
+    folders: Folders, images: Images, name: str
 ) -> None:
     """The first patch of a SigLIP is no summary of an image."""
     skip_before("an output that has more than features", "transformers", "5.0")
@@ -75,9 +70,7 @@ def test_a_model_without_cls_token_refuses_cls_and_offers_the_mean(
     assert load(f"{folders[name]}?pooling=mean").encode_images(images).shape == (3, 32)
 
 
-def test_attention_and_precision_are_part_of_the_identity(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
+def test_attention_and_precision_are_part_of_the_identity(folders: Folders, images: Images) -> None:
     """Both change the numbers a little, so neither may share stored results with the default."""
     text = f"{folders['vit']}?attn_implementation=eager&dtype=bfloat16&backend=torchvision"
     bound = bind_encoder(text)
@@ -95,7 +88,7 @@ def test_attention_and_precision_are_part_of_the_identity(
 
 
 def test_a_text_tower_without_tokenizer_is_explained(
-    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
+    folders: Folders, images: Images, tmp_path: Path
 ) -> None:
     """Images can be embedded without a tokenizer; texts cannot. The library would go on with a
     vocabulary of three tokens, in which all texts of one length are the same.
@@ -111,7 +104,7 @@ def test_a_text_tower_without_tokenizer_is_explained(
 
 
 def test_a_saved_image_tower_keeps_its_projection(
-    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
+    folders: Folders, images: Images, tmp_path: Path
 ) -> None:
     """A CLIP's vision tower saved with its projection gives the CLIP's own joint-space features."""
     from transformers import AutoImageProcessor, CLIPVisionModelWithProjection

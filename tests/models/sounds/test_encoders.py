@@ -21,7 +21,7 @@ from tests.tones import tone
 
 pytestmark = pytest.mark.models
 
-NAMES = [*tiny.ENCODERS, "hubert", "ctc"]
+NAMES = [*tiny.ENCODERS, "hubert"]
 
 WINDOWS = {"clap": 2.0, "ast": 1.295}
 """Seconds that an encoder reads at once, of those that have such a limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ Build = Callable[[str], Path]
 """Name of a builder -> the folder of its tiny checkpoint."""
 
 Load = Callable[..., Any]
-"""(name of a builder, query) -> the loaded model."""
+"""(folder, or name of its builder, query) -> the loaded model, or the bound role."""
 
 
 def build_once(root: Path, builders: Mapping[str, Callable[..., Path]], **options: Any) -> Build:
@@ -41,6 +42,20 @@ def build_once(root: Path, builders: Mapping[str, Callable[..., Path]], **option
         return folder
 
     return build
+
+
+def change(file: Path, **values: Any) -> None:
+    """Change entries of a JSON file; None takes one out."""
+    stored = (json.loads(file.read_text("utf-8")) if file.exists() else {}) | values
+    file.write_text(json.dumps({k: v for k, v in stored.items() if v is not None}), "utf-8")
+
+
+def rewrite(folder: Path, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the tensors of a checkpoint."""
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "model.safetensors"
+    save_file(changed(load_file(file)), file, metadata={"format": "pt"})
 
 
 # -- describers and writers ------------------------------------------------------------------------
@@ -80,6 +95,12 @@ def describer(bound: Callable[..., BoundRole]) -> Callable[..., Describer]:
         return model
 
     return load
+
+
+@pytest.fixture
+def tiny(tiny_describer: Build, describer: Callable[..., Describer]) -> Load:
+    """Load a tiny describer, with parameters."""
+    return lambda name, query="max_new_tokens=8": describer(tiny_describer(name), query)
 
 
 def describe(

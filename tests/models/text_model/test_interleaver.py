@@ -30,7 +30,6 @@ from tests.models.binding import CONTEXT, bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.text_model.conftest import Load
 from tests.tiny.common import pictures
-from tests.tiny.unified import DRAW
 
 FREE = StepLimit()
 RED = Image.new("RGB", (4, 4), "red")
@@ -200,23 +199,6 @@ def test_a_checkpoint_answers_each_question_for_itself(interleaver: Load, family
             apart = max(abs(a - b) for a, b in zip(image, own_image, strict=True))
             assert apart <= 1
     assert len({image for steps in together for _, image in steps}) == 8
-
-
-@pytest.mark.models
-def test_the_roles_of_a_spec_are_one_load(folders: dict[str, Path]) -> None:
-    """Answering in turns needs no weights of its own; its key has all settings of both stages."""
-    text = f"{folders['emu3']}?{DRAW['emu3']}"
-    bound = bind_text(text, "interleaver")
-
-    assert bound.resources.shares == bind_text(text, "generator").resources.shares
-    assert bound.params["image"] == {
-        name: value
-        for name, value in bind_text(text, "generator").params.items()
-        if name not in ("dtype", "attn_implementation")
-    }
-    assert bound.params["max_new_tokens"] == 512
-    assert bound.seeded
-    assert bind_text(str(folders["janus"]), "interleaver").adapter == "transformers-unified/1"
 
 
 @pytest.mark.models

@@ -94,24 +94,6 @@ def test_texts_after_images_are_judged_as_before_them(load_judge: Load) -> None:
     assert np.abs(likelihoods(judge, texts) - before).max() < 1e-5
 
 
-def test_the_identity_names_what_a_verdict_depends_on(tiny_judge: Build) -> None:
-    """Prompt, pixels and precision; not the size of a batch."""
-    folder = tiny_judge("llava")
-    plain = bind_text(f"{folder}?device=cpu", "judge")
-    other = bind_text(f"{folder}?device=cpu&batch_size=3", "judge")
-    changed = bind_text(
-        f"{folder}?device=cpu&max_pixels=100&prompt=opening-gpt&dtype=bfloat16", "judge"
-    )
-
-    assert plain.identity == other.identity
-    assert plain.adapter == "transformers-judge/1"
-    assert plain.params == {"dtype": "float32", "prompt": "opening-criteria/1", "backend": "pil"}
-    assert changed.params == {
-        "dtype": "bfloat16", "prompt": "opening-gpt/1", "backend": "pil", "max_pixels": 100,
-    }  # fmt: skip
-    assert not plain.seeded
-
-
 def test_an_answer_cannot_speak_for_the_judge(load_judge: Load) -> None:
     """Control tokens in an answer are its words: they end no turn and claim no image."""
     judge = load_judge("qwen2-vl")

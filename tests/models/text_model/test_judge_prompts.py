@@ -32,40 +32,24 @@ RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (8, 2), "blue")
 
 @pytest.mark.parametrize("name", JUDGE_PROMPTS)
 def test_every_piece_is_shown_once_and_in_order(name: str) -> None:
-    """Texts and images of question, first and second answer; nothing of one is with another."""
-    battle = Battle(["q1", RED, "q2"], [BLUE, "a1"], ["b1", RED, RED])
-    pieces = JUDGE_PROMPTS[name].show(battle)
-    images = [piece for piece in pieces if not isinstance(piece, str)]
-    text = "".join(piece if isinstance(piece, str) else "#" for piece in pieces)
-
-    assert images == [RED, BLUE, RED, RED]
-    places = [text.index(word) for word in ("q1", "q2", "a1", "b1")]
-    assert places == sorted(places)
-    assert text.index("q1") < text.index("#") < text.index("q2")
-
-
-@pytest.mark.parametrize("name", JUDGE_PROMPTS)
-def test_an_answer_of_nothing_keeps_its_place(name: str) -> None:
-    """A judge must see that one answer is empty, not take the other for it."""
-    pieces = JUDGE_PROMPTS[name].show(Battle(["q"], [], ["b"]))
-    shown = [piece for piece in pieces if isinstance(piece, str)]
-
-    (first,) = [i for i, text in enumerate(shown) if "OUTPUT_A" in text or text == "Answer A:"]
-    (second,) = [i for i, text in enumerate(shown) if "OUTPUT_B" in text or text == "Answer B:"]
-    assert second == first + 1
-
-
-@pytest.mark.parametrize("name", JUDGE_PROMPTS)
-def test_a_single_answer_is_shown_behind_its_question(name: str) -> None:
-    """Every piece once and in order, then the closing text; no second answer is spoken of."""
-    answered = AnsweredQuestion(["q1", RED], ["a1", BLUE, "a2"])
-    pieces = JUDGE_PROMPTS[name].show_answer(answered, "score it")
-    text = "".join(piece if isinstance(piece, str) else "#" for piece in pieces)
-
-    assert [piece for piece in pieces if not isinstance(piece, str)] == [RED, BLUE]
-    places = [text.index(word) for word in ("q1", "a1", "a2", "score it")]
-    assert places == sorted(places)
-    assert not any(word in text for word in ("Answer B", "OUTPUT_A", "OUTPUT_B", "A is better"))
+    """Texts and images of question, first and second answer, or of the only one, then the closing
+    text; an answer of nothing keeps its place.
+    """
+    prompt = JUDGE_PROMPTS[name]
+    battle = prompt.show(Battle(["q1", RED, "q2"], [BLUE, "a1"], ["b1", RED, RED]))
+    single = prompt.show_answer(AnsweredQuestion(["q1", RED], ["a1", BLUE, "a2"]), "score it")
+    for pieces, images, words in (
+        (battle, [RED, BLUE, RED, RED], ("q1", "#", "q2", "a1", "b1")),
+        (single, [RED, BLUE], ("q1", "#", "a1", "a2", "score it")),
+    ):
+        assert [piece for piece in pieces if not isinstance(piece, str)] == images
+        text = "".join(piece if isinstance(piece, str) else "#" for piece in pieces)
+        places = [text.index(word) for word in words]
+        assert places == sorted(places)
+    shown = "".join(piece for piece in single if isinstance(piece, str))
+    assert not any(word in shown for word in ("Answer B", "OUTPUT_A", "OUTPUT_B", "A is better"))
+    empty = "".join(p for p in prompt.show(Battle(["q"], [], ["b"])) if isinstance(p, str))
+    assert empty.count("OUTPUT_A>: ") + empty.count("Answer A:") == 1
 
 
 @given(st.lists(st.text("<a>", max_size=5) | st.just(RED), max_size=8))
@@ -90,8 +74,7 @@ def test_a_smaller_image_keeps_its_shape(width: int, height: int, max_pixels: in
     """At most so many pixels, and sides in proportion to within a pixel."""
     image = shrink_image(Image.new("RGB", (width, height)), max_pixels)
 
-    assert image.width * image.height <= max_pixels or image.size == (width, height)
-    assert image.width * image.height <= max(max_pixels, 1)
+    assert image.width * image.height <= max_pixels
     if width * height <= max_pixels:
         assert image.size == (width, height)
     elif min(image.size) > 1:
@@ -208,11 +191,14 @@ def test_a_letter_is_read_alone(answer: str, winner: str | None) -> None:
     assert isinstance(result, Failure) if winner is None else result == winner
 
 
-@given(st.text(st.sampled_from('AB ab().:"*`[]>{}tie<think/>\n isbetter'), max_size=60))
-def test_any_text_is_a_verdict_or_a_failure(text: str) -> None:
-    """Whatever a model writes is a verdict or a failure, never an exception."""
+@given(
+    st.text(st.sampled_from('AB ab().:"*`[]>{}tie<think/>\n isbetter,0123 quality'), max_size=80)
+)
+def test_any_text_is_a_result_or_a_failure(text: str) -> None:
+    """Whatever a model writes is a verdict, scores or a failure, never an exception."""
     result = read_named(JUDGE_PROMPTS["criteria"], text)
     assert result in WINNERS or isinstance(result, Failure)
+    assert isinstance(read_scores(text), CriteriaScores | Failure)
 
 
 FULL = {name: {"score": k + 1, "justification": f"why {name}"} for k, name in enumerate(CRITERIA)}
@@ -306,19 +292,14 @@ def test_a_wrong_number_fails_its_criterion_alone(value: Any, reason: str) -> No
     assert reason in problem_of(result)
 
 
-def test_a_missing_criterion_fails_alone() -> None:
-    """And the problem names it, for the question that asks for it."""
+def test_a_criterion_that_is_missing_or_given_twice_fails_alone() -> None:
+    """JSON readers keep the last of two equal keys, and say nothing."""
     result = read_scores(json.dumps({n: v for n, v in FULL.items() if n != "preference"}))
     assert values(result) == [*NUMBERS[:4], None, *NUMBERS[5:]]
     assert problem_of(result) == "preference: no score was given"
-
-
-def test_a_criterion_that_is_given_twice_has_no_score() -> None:
-    """JSON readers keep the last of two equal keys, and say nothing."""
-    reply = TEXT[:-1] + ', "quality": {"score": 0, "justification": "no"}}'
-    result = read_scores(reply)
-    assert values(result) == [*NUMBERS[:3], None, *NUMBERS[4:]]
-    assert "given twice" in problem_of(result)
+    twice = read_scores(TEXT[:-1] + ', "quality": {"score": 0, "justification": "no"}}')
+    assert values(twice) == [*NUMBERS[:3], None, *NUMBERS[4:]]
+    assert "given twice" in problem_of(twice)
 
 
 @pytest.mark.parametrize("piece", ["{", '{"', '\\"', '"{', '{"quality": {"score": 1', "}{"])
@@ -327,12 +308,6 @@ def test_a_long_reply_takes_no_long_time(piece: str) -> None:
     started = time.process_time()
     assert isinstance(read_scores(piece * 20_000), Failure)
     assert time.process_time() - started < 2
-
-
-@given(st.text(st.sampled_from('{}"\\:,0123456789 qualitycorens[]<think/>\n'), max_size=80))
-def test_any_text_is_scores_or_a_failure(text: str) -> None:
-    """Whatever a model writes is scores or a failure, never an exception."""
-    assert isinstance(read_scores(text), CriteriaScores | Failure)
 
 
 @pytest.mark.parametrize("numbered", [True, False])

@@ -15,31 +15,16 @@ import pytest
 
 from pytest_cepbench.chains.batching import CallCounts
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Describer
 from pytest_cepbench.models.torch_runtime import has
-from tests.models.text_model.conftest import Build, describe
+from tests.models.text_model.conftest import Build, Load, change, describe, rewrite
 from tests.tiny.common import pictures, skip_before
 
 pytestmark = pytest.mark.models
 
 
-def change(file: Path, **values: Any) -> None:
-    """Change entries of a JSON file; None takes one out."""
-    stored = json.loads(file.read_text(encoding="utf-8")) | values
-    file.write_text(json.dumps({k: v for k, v in stored.items() if v is not None}), "utf-8")
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Change the tensors of a checkpoint."""
-    from safetensors.torch import load_file, save_file
-
-    file = folder / "model.safetensors"
-    save_file(change(load_file(file)), file, metadata={"format": "pt"})
-
-
 def test_pickled_weights_load_when_allowed_and_run_no_code(
-    copied: Build, bound: Callable[..., BoundRole], tmp_path: Path
+    copied: Build, bound: Load, tmp_path: Path
 ) -> None:
     """They describe as the safetensors did; tensors are allowed, not programs."""
     import torch
@@ -120,7 +105,7 @@ SHAPES = r" is \(64, 32\), expected \(96, 32\)" if has("transformers", "5.0") el
     ],
 )
 def test_a_damaged_checkpoint_is_explained(
-    damage: Callable[[Path], None], words: str, copied: Build, bound: Callable[..., BoundRole]
+    damage: Callable[[Path], None], words: str, copied: Build, bound: Load
 ) -> None:
     """The library would go on with random numbers, or end in an error that names no file."""
     folder = copied("llava")
@@ -129,9 +114,7 @@ def test_a_damaged_checkpoint_is_explained(
         bound(folder).load()
 
 
-def test_a_tensor_that_is_not_used_is_refused(
-    copied: Build, bound: Callable[..., BoundRole]
-) -> None:
+def test_a_tensor_that_is_not_used_is_refused(copied: Build, bound: Load) -> None:
     """An unmerged adapter is left out silently; a constant of old libraries is no adapter."""
     import torch
 
@@ -147,9 +130,7 @@ def test_a_tensor_that_is_not_used_is_refused(
     allowed.load()
 
 
-def test_a_chat_template_that_cannot_ask_is_told(
-    copied: Build, describer: Callable[..., Describer]
-) -> None:
+def test_a_chat_template_that_cannot_ask_is_told(copied: Build, describer: Load) -> None:
     """Several templates without a default are refused; one that drops the prompt is warned of."""
     folder = copied("llava")
     template = folder / "chat_template.jinja"

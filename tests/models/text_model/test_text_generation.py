@@ -12,38 +12,42 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
-from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import Describer, Question, Reply, Writer
+from pytest_cepbench.models.protocols import Question, Reply, Writer
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
-from tests.models.text_model.conftest import Build, describe
+from tests.models.text_model.conftest import Build, Load, change, describe
 from tests.tiny.common import WORDS, pictures, skip_before
-from tests.tiny.describers import build_gemma3, build_phi4
+from tests.tiny.describers import build_gemma3, build_llava, build_phi4
 
 pytestmark = pytest.mark.models
 
-ARCHITECTURES = ["llava", "qwen2-vl", "idefics3", "blip", "vit-gpt2"]
-PROMPT = "describe the image"
+SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("qwen2-vl", "idefics3", "vit-gpt2")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_batch_of_mixed_sizes_equals_one_by_one(
-    tiny_describer: Build, describer: Callable[..., Describer], name: str
-) -> None:
-    """Padding and neighbours must not change a text, and the text must be about the image."""
-    model = describer(tiny_describer(name))
-    images = pictures()
+@pytest.mark.parametrize("name", ["llava", "blip", *SLOW])
+def test_a_text_depends_on_image_and_prompt_alone(tiny: Load, name: str) -> None:
+    """Padding and neighbours must not change it; the prompt, which a decoder repeats, and special
+    tokens are not in it. A captioner is given no prompt: it would write on after it.
+    """
+    model, images = tiny(name), pictures()
     together = describe(model, images)
     assert together == [describe(model, [image])[0] for image in images]
     assert len(set(together)) > 1
     assert describe(model, images) == together
+    other = describe(model, images, "what is shown ?")
+    if name in ("blip", "vit-gpt2"):
+        assert other == together
+        return
+    assert other != together
+    assert describe(tiny(name, "max_new_tokens=8&system_prompt=be%20brief"), images) != together
+    assert all("describe the" not in text and "<" not in text for text in together)
+    assert all(len(text.split()) <= 8 for text in together)
 
 
 @pytest.mark.parametrize("build", [build_gemma3, build_phi4])
 def test_other_families_are_read(
-    build: Callable[[Path], Path], tmp_path: Path, describer: Callable[..., Describer]
+    build: Callable[[Path], Path], tmp_path: Path, describer: Load
 ) -> None:
     """A marker of an image may be another token than the model's, and its class one of texts."""
     with quiet():
@@ -52,56 +56,18 @@ def test_other_families_are_read(
     assert 0 < len(text.split()) <= 3
 
 
-@pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
-def test_only_the_answer_is_returned(
-    tiny_describer: Build, describer: Callable[..., Describer], name: str
-) -> None:
-    """The prompt, which a decoder repeats, and special tokens must not be in the description."""
-    texts = describe(describer(tiny_describer(name)), pictures())
-    assert all(PROMPT not in text and "<" not in text for text in texts)
-    assert all(len(text.split()) <= 8 for text in texts)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
-def test_a_chat_model_reads_prompt_and_system_prompt(
-    tiny_describer: Build, describer: Callable[..., Describer], name: str
-) -> None:
-    """Another prompt or system prompt must be able to give another text."""
-    images = pictures()
-    plain = describe(describer(tiny_describer(name)), images)
-    briefed = describer(tiny_describer(name), "max_new_tokens=8&system_prompt=be%20brief")
-    assert describe(describer(tiny_describer(name)), images, "what is shown ?") != plain
-    assert describe(briefed, images) != plain
-
-
-@pytest.mark.parametrize("name", ["blip", "vit-gpt2"])
-def test_a_captioner_is_given_the_image_alone(
-    tiny_describer: Build, describer: Callable[..., Describer], name: str
-) -> None:
-    """Without a chat template the prompt has no place: a captioner would write on after it."""
-    model = describer(tiny_describer(name))
-    assert describe(model, pictures(), "one") == describe(model, pictures(), "another")
-
-
-def test_a_prompt_template_gives_a_captioner_its_text(
-    tiny_describer: Build, describer: Callable[..., Describer]
-) -> None:
+def test_a_prompt_template_gives_a_captioner_its_text(tiny: Load) -> None:
     """What the user puts into the template must be where the caption begins."""
-    model = describer(tiny_describer("blip"), "max_new_tokens=4&prompt_template=a%20{prompt}")
+    model = tiny("blip", "max_new_tokens=4&prompt_template=a%20{prompt}")
     texts = describe(model, pictures(), "circle on")
     assert all(text.startswith("a circle on") for text in texts)
     assert texts == [describe(model, [image], "circle on")[0] for image in pictures()]
 
 
-def test_a_chat_model_without_template_says_what_to_give(
-    tmp_path: Path, describer: Callable[..., Describer]
-) -> None:
+def test_a_chat_model_without_template_says_what_to_give(tmp_path: Path, describer: Load) -> None:
     """Older checkpoints lack the template: the failure must name the parameter that helps, and it
     must help.
     """
-    from tests.tiny.describers import build_llava
-
     folder = build_llava(tmp_path / "m", chat=False)
     with pytest.raises(ModelError, match="add prompt_template"):
         describe(describer(folder), pictures())
@@ -111,26 +77,21 @@ def test_a_chat_model_without_template_says_what_to_give(
     assert all("user" not in text[:4] for text in texts)
 
 
-def test_a_text_that_ends_at_its_limit_says_so(
-    tiny_describer: Build, describer: Callable[..., Describer]
-) -> None:
+def test_a_text_that_ends_at_its_limit_says_so(tiny: Load) -> None:
     """And one that ends by itself does not: the reports count the former, by this word."""
     skip_before("a tiny model that ends by itself", "transformers", "5.0")
-    folder = tiny_describer("llava")
-    ends = describer(folder, "max_new_tokens=40").describe(pictures(), "what ?", [0] * 3)
+    ends = tiny("llava", "max_new_tokens=40").describe(pictures(), "what ?", [0] * 3)
     whole = [text for text in ends if isinstance(text, str)]
-    cut = describer(folder, "max_new_tokens=1").describe(pictures(), "what ?", [0] * 3)
+    cut = tiny("llava", "max_new_tokens=1").describe(pictures(), "what ?", [0] * 3)
 
     assert whole
     assert all(isinstance(text, Reply) and text.provenance == {"finish": "length"} for text in cut)
 
 
 def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(
-    tmp_path: Path, describer: Callable[..., Describer]
+    tmp_path: Path, describer: Load
 ) -> None:
     """The text begins with the marker, since the model itself writes none; unless it is kept."""
-    from tests.tiny.describers import build_llava
-
     folder = build_llava(tmp_path / "m", words=(*WORDS, "<think>", "</think>"))
     template = folder / "chat_template.jinja"
     template.write_text(template.read_text().replace("assistant : {%", "assistant : <think> {%"))
@@ -142,17 +103,15 @@ def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(
     assert [reasoning_spans(text)[0][0] for text in opened] == [0, 0, 0]
 
 
-def test_markers_of_reasoning_that_are_special_tokens_stay(
-    tmp_path: Path, describer: Callable[..., Describer]
-) -> None:
+def test_markers_of_reasoning_that_are_special_tokens_stay(tmp_path: Path, describer: Load) -> None:
     """As those of Magistral: without them reasoning and answer would run into each other."""
-    from tests.tiny.describers import build_llava
-
     folder = build_llava(tmp_path / "m", words=("[THINK]", *WORDS))
-    _make_special(folder, "[THINK]")
-    settings = json.loads((folder / "generation_config.json").read_text())
-    settings["suppress_tokens"] = [i for i in range(len(WORDS) + 6) if i != 5]
-    (folder / "generation_config.json").write_text(json.dumps(settings))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    number, (first, *_) = tokenizer["model"]["vocab"]["[THINK]"], tokenizer["added_tokens"]
+    special = {**first, "id": number, "content": "[THINK]"}
+    change(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], special])
+    others = [i for i in range(len(WORDS) + 6) if i != 5]
+    change(folder / "generation_config.json", suppress_tokens=others)
 
     texts = describe(describer(folder, "max_new_tokens=2"), pictures())
     kept = describe(describer(folder, "max_new_tokens=2&reasoning=keep"), pictures())
@@ -161,33 +120,21 @@ def test_markers_of_reasoning_that_are_special_tokens_stay(
     assert kept == [""] * 3
 
 
-def _make_special(folder: Path, word: str) -> None:
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    number = tokenizer["model"]["vocab"][word]
-    token = {**tokenizer["added_tokens"][0], "id": number, "content": word}
-    tokenizer["added_tokens"].append(token)
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-
-
-def test_learned_positions_end_a_caption(
-    tiny_describer: Build, describer: Callable[..., Describer]
-) -> None:
+def test_learned_positions_end_a_caption(tiny: Load) -> None:
     """More new tokens than the model has places for must end the text, not crash."""
     for name in ("blip", "vit-gpt2"):
-        model = describer(tiny_describer(name), "min_new_tokens=20&max_new_tokens=400")
+        model = tiny(name, "min_new_tokens=20&max_new_tokens=400")
         # 24 places, the first of them for the start token.
         assert max(len(text.split()) for text in describe(model, pictures())) == 23
 
 
-def test_sampling_follows_each_images_own_seed(
-    tiny_describer: Build, describer: Callable[..., Describer]
-) -> None:
+def test_sampling_follows_each_images_own_seed(tiny: Load) -> None:
     """With sampling, a text depends on its image and seed, not on its batch, and the global
     generator is left as it was.
     """
     import torch
 
-    model = describer(tiny_describer("llava"), "max_new_tokens=8&do_sample=true")
+    model = tiny("llava", "max_new_tokens=8&do_sample=true")
     images = pictures([(40, 40)] * 3)
     before = torch.random.get_rng_state()
     together = describe(model, [images[0]] * 3, seed=5)
@@ -251,8 +198,6 @@ def test_special_tokens_that_a_question_spells_are_left_out(folder_of: Build) ->
 def test_a_model_without_chat_template_reads_one_image(tmp_path: Path) -> None:
     """Its template says where question and system prompt go; other numbers of images fail alone."""
     with quiet():
-        from tests.tiny.describers import build_llava
-
         folder = build_llava(tmp_path / "m", chat=False)
     model = load(folder, "max_new_tokens=6&prompt_template=user : <image> {prompt} assistant :")
 
@@ -292,13 +237,6 @@ def test_the_system_prompt_of_the_spec_goes_before_the_suites(folder_of: Build) 
     assert write(own, QUESTIONS, "a circle") == write(plain, QUESTIONS, "be brief\n\na circle")
 
 
-def store(folder: Path, **settings: object) -> None:
-    """Add settings to a checkpoint's generation_config.json."""
-    file = folder / "generation_config.json"
-    stored = json.loads(file.read_text()) if file.exists() else {}
-    file.write_text(json.dumps(stored | settings), encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", ["llava", "blip"])
 @pytest.mark.parametrize(
     "settings",
@@ -315,28 +253,24 @@ def store(folder: Path, **settings: object) -> None:
     ids=lambda settings: next(iter(settings)),
 )
 def test_what_comes_back_is_a_text_for_each_image(
-    name: str, settings: dict[str, Any], copied: Build, describer: Callable[..., Describer]
+    name: str, settings: dict[str, Any], copied: Build, describer: Load
 ) -> None:
     """Settings of a training's own calls: others of these would fail in every chain."""
     folder = copied(name)
     if "num_beams" in settings:
-        store(folder, num_beams=settings["num_beams"])
+        change(folder / "generation_config.json", num_beams=settings["num_beams"])
     expected = describe(describer(folder), pictures())
-    store(folder, **settings)
+    change(folder / "generation_config.json", **settings)
     assert describe(describer(folder), pictures()) == expected
 
 
 @pytest.mark.parametrize("strings", ["be", ["be", "circle"]])
-def test_strings_end_a_text(
-    strings: str | list[str], tmp_path: Path, describer: Callable[..., Describer]
-) -> None:
+def test_strings_end_a_text(strings: str | list[str], tmp_path: Path, describer: Load) -> None:
     """The text ends behind the string, and was not cut at its limit; others go on."""
-    from tests.tiny.describers import build_llava
-
     # transformers reads a tokenizer's own way to join tokens from this text.
     folder = build_llava(tmp_path / "m", words=[*WORDS, "abcdef"])
     whole = describe(describer(folder), pictures())
-    store(folder, stop_strings=strings)
+    change(folder / "generation_config.json", stop_strings=strings)
     model = describer(folder)
     replies = model.describe(pictures(), "describe the image", [0, 1, 2])
     ended = [text.partition("be")[0] + "be" if "be" in text else text for text in whole]
@@ -354,22 +288,22 @@ def test_strings_end_a_text(
     ],
 )
 def test_writing_by_code_of_the_hub_is_refused(
-    settings: dict[str, Any], words: str, copied: Build, bound: Callable[..., BoundRole]
+    settings: dict[str, Any], words: str, copied: Build, bound: Load
 ) -> None:
     """When the model is loaded, and not in every chain."""
     folder = copied("llava")
-    store(folder, **settings)
+    change(folder / "generation_config.json", **settings)
     with pytest.raises(CheckpointError, match=words):
         bound(folder).load()
 
 
-def test_settings_in_force_are_in_the_key(copied: Build, bound: Callable[..., BoundRole]) -> None:
+def test_settings_in_force_are_in_the_key(copied: Build, bound: Load) -> None:
     """The checkpoint's own settings count, the spec's override them, and all are in the identity;
     device and batch size are not.
     """
     folder = copied("llava")
     stored = {"max_new_tokens": 32, "repetition_penalty": 1.05, "do_sample": True, "top_k": 1}
-    (folder / "generation_config.json").write_text(json.dumps(stored), encoding="utf-8")
+    change(folder / "generation_config.json", **stored)
     own = bound(folder)
     assert own.params["max_new_tokens"] == 32
     assert own.params["repetition_penalty"] == 1.05
@@ -386,7 +320,7 @@ def test_settings_in_force_are_in_the_key(copied: Build, bound: Callable[..., Bo
     assert (other.resources.batch_size, other.provenance["device"]) == (2, "cpu")
 
 
-def test_a_captioners_own_length_counts(copied: Build, bound: Callable[..., BoundRole]) -> None:
+def test_a_captioners_own_length_counts(copied: Build, bound: Load) -> None:
     """Captioners' published max_length includes the start token; chat models' is the context."""
     for name, expected in (("blip", 15), ("llava", 512)):
         folder = copied(name)
