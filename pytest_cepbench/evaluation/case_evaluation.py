@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 from pytest_cepbench.errors import BaselineError, CheckpointError, UnscoredError
@@ -21,10 +19,6 @@ from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
 from pytest_cepbench.suites.suite_run import CaseMeasurement
-
-Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
-"""Called with a measurement, its baseline's path, how it was judged, and whether it is to become
-the baseline; may raise BaselineError."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +118,12 @@ def evaluate_case(
     own: AssignedCase,
     *,
     accepting: bool = False,
-    observe: Observer = lambda *_: None,
 ) -> EvaluatedCase:
     """Measure and judge a case, which is entered in the series of the run first.
 
     accepting: whether the measurement is to become the baseline: it is measured whole then, and
     files that are about to be replaced need not be readable.
-    Raises what reading baselines, measuring, `observe` and the record of the series raise;
+    Raises what reading baselines, measuring and the record of the series raise;
     CheckpointError where the model under test is its base: nothing would be gated.
     """
     case, policy, place = own.case, own.policy, None
@@ -176,8 +169,6 @@ def evaluate_case(
     evaluated = _look(evaluator, replace(own, policy=policy), baseline, anchor, accepting=accepting)
     if accepting:
         check_policy(own.suite_file, case.key, policy, evaluated.measurement)
-    path = baseline_path(evaluator.settings.baselines, case.key)
-    observe(evaluated.measurement, path, evaluated.judgement, accepting)
     return replace(evaluated, place=place)
 
 

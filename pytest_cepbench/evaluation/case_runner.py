@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase, Observer, evaluate_case
+from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase, evaluate_case
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
 from pytest_cepbench.files import parse_json
@@ -53,7 +53,6 @@ def judge_case(
     nodeid: str,
     overrides: Overrides,
     acceptance: Acceptance = "none",
-    observe: Observer = lambda *_: None,
 ) -> CaseResult:
     """Measure and judge a case of a suite. Every CepError on the way is the verdict `error`.
 
@@ -94,7 +93,7 @@ def judge_case(
             exists = baseline_path(evaluator.settings.baselines, case.key).exists()
             accepting = acceptance == "all" or (acceptance == "new" and not exists)
             own = AssignedCase(suite_file, case, policy)
-            evaluated = evaluate_case(evaluator, own, accepting=accepting, observe=observe)
+            evaluated = evaluate_case(evaluator, own, accepting=accepting)
             result = _result(evaluator, suite_file, evaluated, unmeasured, accepting=accepting)
     except CepError as error:
         judgement = Judgement(Verdict.ERROR, reasons=(str(error),))

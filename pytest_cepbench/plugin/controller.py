@@ -414,14 +414,13 @@ class Controller:
             return replace(outcome, unwritten=(*outcome.unwritten, line))
         return outcome
 
-    @pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
+    @pytest.hookimpl(tryfirst=True)  # before the sections of other plugins
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
         """The headline and the table of verdicts; why there are none, where a model was named."""
         reporter = terminalreporter
         if self.ledger.active or self.unjudged:
-            from pytest_cepbench.plugin.terminal.summary import leave_out_cases, write_summary
+            from pytest_cepbench.plugin.terminal.summary import write_summary
 
-            leave_out_cases(self.config, self.settings.baselines)
             write_summary(self.outcome, self.settings, self.unjudged, reporter)
             github = os.environ.get("GITHUB_ACTIONS") == "true"
             if self.outcome is not None and self._judges and github:

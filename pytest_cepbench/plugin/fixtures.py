@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,11 +12,9 @@ from pytest_cepbench.plugin.hooks import run_of
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
-    from pytest_cepbench.gate import Judgement
     from pytest_cepbench.models import RoleName
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
-    from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 
 @pytest.fixture
@@ -28,9 +24,7 @@ def cep_case() -> Case:
 
 
 @pytest.fixture
-def cep_gate(
-    request: pytest.FixtureRequest, cep_case: Case, snapshot: Any
-) -> Callable[..., CaseResult]:
+def cep_gate(request: pytest.FixtureRequest, cep_case: Case) -> Callable[..., CaseResult]:
     """Judge the case: `cep_gate(cep_case)` measures it and fails the test unless it passes.
 
     Returns the result of a case that passes; one that is inconclusive and passes is warned of.
@@ -51,7 +45,6 @@ def cep_gate(
     evaluator = run.evaluator()
     suite_file = mark.suite_file(request.path)
     acceptance: Acceptance = "new" if accepts_new_only(request.config) else "none"
-    # Not by `snapshot`, which a conftest.py may have replaced: the run accepts by the option.
     if request.config.getoption("update_snapshots", default=False):
         acceptance = "all"
 
@@ -73,7 +66,6 @@ def cep_gate(
                 request.node.nodeid,
                 here.over(mark.overrides),
                 acceptance,
-                partial(_count, snapshot),
             )
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:  # the run warns once, of all such cases
@@ -88,34 +80,6 @@ def cep_gate(
         return result
 
     return gate
-
-
-def _count(
-    snapshot: Any,
-    measurement: CaseMeasurement,
-    path: Path,
-    judgement: Judgement,
-    accepting: bool,  # noqa: FBT001 - called by position
-) -> None:
-    """Let syrupy count a comparison, or an update where the measurement is accepted.
-
-    snapshot: syrupy's assertion of the running test.
-    path: of the baseline.
-    Raises BaselineError where syrupy could not: it does not report what goes wrong meanwhile.
-    """
-    from pytest_cepbench.errors import BaselineError
-    from pytest_cepbench.gate import Verdict
-    from pytest_cepbench.gate.snapshot import BaselineExtension
-
-    passes = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
-    extension = BaselineExtension.bind(path, passes=None if accepting else passes)
-    assertion = snapshot.use_extension(extension)
-    agreed = bool(assertion(name=str(measurement.key)) == measurement)
-    if accepting and not agreed:
-        executions = assertion.executions.values()
-        errors = [execution.exception for execution in executions if execution.exception]
-        why = f" ({errors[-1]})" if errors else ""
-        raise BaselineError(f"the new baseline {path.name} could not be compared{why}")
 
 
 def _model_fixture(role: RoleName) -> Any:
