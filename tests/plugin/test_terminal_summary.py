@@ -46,7 +46,7 @@ def _section(ended: Ended) -> list[str]:
     lines = ended.output.splitlines()
     begin = next(k for k, line in enumerate(lines) if " cepbench summary " in line)
     rest = lines[begin + 1 :]
-    ends = (k for k, line in enumerate(rest) if line.startswith(("=", "---")))
+    ends = (k for k, line in enumerate(rest) if line.startswith("=") or " report summary -" in line)
     end = next(ends, len(rest) - 1)  # with -q the last line has no rule
     return rest[:end]
 
