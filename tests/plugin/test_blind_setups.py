@@ -144,7 +144,6 @@ def test_a_judge_that_sees_nothing_is_said_in_the_first_line(project: Project) -
     assert result.ret == pytest.ExitCode.OK
     assert set(project.verdicts().values()) == {"inconclusive"}
     result.stdout.fnmatch_lines([
-        "*the judge cannot see a drop: 52 of 52 different*",
         "Undecided: 1 of 1 gating case; arena/overall win rate: the judge cannot see a*",
     ])  # fmt: skip
     failing = project.run_here(f"--model={WORSE}", "--cep-gate=noninferiority", "-vv")

@@ -72,7 +72,7 @@ def _until(is_so: Callable[[], bool], shown: Path | None = None) -> None:
 def test_a_run_says_for_which_other_one_it_waits(
     project: Project, arguments: tuple[str, ...]
 ) -> None:
-    """Quietly too, and from workers: process, command, store and what to do; then it goes on."""
+    """Quietly too, and from workers: process, store and what to do; then it goes on."""
     project.suite(PHOTOS)
     project.photos({"red.png": (200, 0, 0), "blue.png": (0, 0, 200)})
     project.write("slow_model.py", SLOW_MODEL)
@@ -91,7 +91,7 @@ def test_a_run_says_for_which_other_one_it_waits(
             second = subprocess.Popen(
                 [*command, *arguments], cwd=project.path, stdout=file, stderr=file
             )
-        line = f"cepbench: waiting for process {first.pid} ("
+        line = f"cepbench: waiting for process {first.pid} on "
         _until(lambda: line in output.read_text(), output)
         assert second.poll() is None
         (project.path / "go").touch()
@@ -102,8 +102,7 @@ def test_a_run_says_for_which_other_one_it_waits(
             process.wait()
     said = [text for text in output.read_text().splitlines() if text.startswith(line)]
     assert len(said) == 1
-    for piece in ("-m pytest", str(project.path / ".cepbench" / "store"), f"kill {first.pid}"):
-        assert piece in said[0]
+    assert str(project.path / ".cepbench" / "store") in said[0]
     assert "--cep-store" in said[0]
     assert project.verdicts() == {"overall-gc": "no-baseline", "overall-failures": "no-baseline"}
 
