@@ -360,11 +360,11 @@ def _shares(name: str, shares: Mapping[str, StoreShare], size: str = "size") -> 
             title or "(not named)",
             f"{share.results:,}",
             _show_size(share.bytes),
-            *map(day, (share.oldest, share.newest, share.used * DAY_SECONDS)),
+            day(share.used * DAY_SECONDS),
         )
         for title, share in shares.items()
     )
-    return Table((name, "results", size, "oldest", "newest", "last used"), rows)
+    return Table((name, "results", size, "last used"), rows)
 
 
 def _some(what: str, names: Sequence[str]) -> Iterator[str]:

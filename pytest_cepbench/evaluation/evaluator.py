@@ -16,7 +16,7 @@ from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.errors import CepError, StoreError, UnreadError
-from pytest_cepbench.evaluation.run_context import RunContext, StopFlag
+from pytest_cepbench.evaluation.run_context import RunContext, stop_flag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Policy
@@ -96,7 +96,7 @@ class Evaluator:
         self.progress = Progress()
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)
-        self.stop = StopFlag(context.folder)
+        self.stopped = stop_flag(context.folder)
         self.opened: dict[str, Any] = {}
         self.errors: dict[str, CepError] = {}
         self._agree = agree
@@ -198,7 +198,7 @@ class Evaluator:
             context.run_id,
             context.folder,
             processes=context.workers if local else max(2, context.workers),
-            stopped=self.stop.is_set,
+            stopped=self.stopped,
             swap=self.models.residency.swap,
             progress=self.progress,
         )

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,23 +82,21 @@ class RunContext:
                 home.rmdir()
 
 
-class StopFlag:
-    """Whether a run is to stop, read from its folder, five times a second at most.
+def stop_flag(folder: Path) -> Callable[[], bool]:
+    """Tells whether work that no case of this process waits for is to end.
 
-    folder: of the run.
+    Read from the folder of the run, five times a second at most.
     """
+    is_set, next_look = False, 0.0
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / STOP
-        self._is_set, self._next_look = False, 0.0
-
-    def is_set(self) -> bool:
-        """Whether work that no case of this process waits for is to end."""
+    def look() -> bool:
+        nonlocal is_set, next_look
         now = time.monotonic()
-        if not self._is_set and now >= self._next_look:
-            self._is_set = self._path.exists()
-            self._next_look = now + _INTERVAL
-        return self._is_set
+        if not is_set and now >= next_look:
+            is_set, next_look = (folder / STOP).exists(), now + _INTERVAL
+        return is_set
+
+    return look
 
 
 def write_message(folder: Path, name: str, text: str) -> None:

@@ -18,10 +18,10 @@ def help_others(evaluator: Evaluator) -> None:
     try:
         # The process that judges the case meets the same error and reports it; here it would end
         # the worker.
-        with suppress(Exception), interrupted(evaluator.stop.is_set):
+        with suppress(Exception), interrupted(evaluator.stopped):
             prepared_shards(evaluator).compute_others()
     except KeyboardInterrupt:
-        if not evaluator.stop.is_set():
+        if not evaluator.stopped():
             raise  # the engineer's own
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf
 from pathlib import Path
 from sys import intern
 
@@ -109,23 +108,12 @@ class StoreShare:
 
     results: their number.
     bytes: in the index and of their images; an image of several results is counted for each.
-    oldest, newest: when the first and the last were stored, seconds since the epoch.
     used: day of the last use, days since the epoch.
     """
 
     results: int = 0
     bytes: int = 0
-    oldest: float = inf
-    newest: float = -inf
     used: int = -1
-
-    def add(self, entry: StoredEntry, image_bytes: int) -> None:
-        """Count a result."""
-        self.results += 1
-        self.bytes += entry.size + image_bytes
-        self.oldest = min(self.oldest, entry.created)
-        self.newest = max(self.newest, entry.created)
-        self.used = max(self.used, entry.day)
 
 
 def count(
@@ -139,7 +127,9 @@ def count(
     models: defaultdict[str, StoreShare] = defaultdict(StoreShare)
     for entry in stored:
         for share in (kinds[entry.kind], models[entry.model or ""]):
-            share.add(entry, sizes.get(entry.image or "", 0))
+            share.results += 1
+            share.bytes += entry.size + sizes.get(entry.image or "", 0)
+            share.used = max(share.used, entry.day)
     return dict(sorted(kinds.items())), dict(sorted(models.items()))
 
 

@@ -55,27 +55,25 @@ def upload(
             failed[row[0]] = StoreFailure("absent", "the result is damaged in the local store")
     lost: dict[str | None, StoreFailure] = {}  # by digest
     for part in batches(sorted(filter(None, set(images.values()))), _IMAGES_AT_ONCE):
-        files: dict[str, bytes] = {}
-        names: dict[str, str] = {}
+        files: dict[str, tuple[str, bytes]] = {}  # by the name of the object
         for digest in part:
             try:
                 path = artifact_path(root, digest)
-                names[digest] = path.relative_to(root).as_posix()
-                files[names[digest]] = read_regular(path, MOST_BYTES)
+                files[path.relative_to(root).as_posix()] = digest, read_regular(path, MOST_BYTES)
             except (OSError, UnreadError) as error:
                 if isinstance(error, OSError) and tells_of_file(error):
                     lost[digest] = StoreFailure("absent", "its file is not in the local store")
                 else:  # tried again
                     why = f"a file could not be read: {getattr(error, 'strerror', error)}"
                     lost[digest] = StoreFailure("unknown", why)
-        unwritten = shared.write(files, shared.bad)
-        lost |= {d: unwritten[name] for d, name in names.items() if name in unwritten}
+        contents = {name: data for name, (_, data) in files.items()}
+        unwritten = shared.write(contents, shared.bad)
+        lost |= {files[name][0]: failure for name, failure in unwritten.items()}
     failed |= {key: lost[image] for key, image in images.items() if image in lost}
-    ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
-    unwritten = shared.write(ready, shared.bad)
-    return failed | {
-        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
-    }
+    ready = {result_name(key): key for key in rows if key not in failed}
+    objects = {name: to_object(rows[key]) for name, key in ready.items()}
+    unwritten = shared.write(objects, shared.bad)
+    return failed | {ready[name]: failure for name, failure in unwritten.items()}
 
 
 class Uploader:

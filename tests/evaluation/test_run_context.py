@@ -15,9 +15,9 @@ from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.evaluation.run_context import (
     STOP,
     RunContext,
-    StopFlag,
     check_identity,
     identities_of,
+    stop_flag,
     write_message,
 )
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
@@ -57,15 +57,15 @@ def test_the_folder_of_a_run_is_gone_when_it_ends(context: RunContext, tmp_path:
 
 def test_a_stop_message_is_seen_soon_and_stays(context: RunContext) -> None:
     """The file system is asked five times a second at most, and no more after the message."""
-    flag = StopFlag(context.folder)
-    assert not flag.is_set()
+    flag = stop_flag(context.folder)
+    assert not flag()
     write_message(context.make_folder(), STOP, "")
-    assert not flag.is_set()
+    assert not flag()
     time.sleep(0.25)
-    assert flag.is_set()
+    assert flag()
     context.remove_folder()
     time.sleep(0.25)
-    assert flag.is_set()
+    assert flag()
 
 
 def bound(fingerprint: str, spec: str = "a") -> Any:
