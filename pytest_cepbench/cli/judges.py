@@ -353,13 +353,6 @@ def _findings(measured: MeasuredJudge) -> Iterator[str]:
         yield "ask it in both orders: its order effect is large, or cannot be told"
     else:
         yield "one call in balanced order sees nearly as much as both orders"
-    if card.both_orders is not None:
-        both = card.both_orders
-        yield (
-            f"both orders: the same model is preferred in {_share(both.consistent)} of "
-            f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
-            f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
-        )
     yield (
         f"Krippendorff's alpha: {number(card.alpha)}; correlation of scores: "
         f"{number(card.score_correlation)}, within the battles of a model "

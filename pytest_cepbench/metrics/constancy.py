@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ def spread_of_directions(vectors: FloatArray) -> float:
     vectors: (n, d), n at least 1, none of length 0.
     Returns a number in [0, 2], 0 for equal directions. No two are farther apart than twice as much.
     """
-    return max(_distances(vectors, of_length_1=True))
+    return _spread(vectors, lambda rows: np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def spread_of_vectors(vectors: FloatArray) -> float:
@@ -78,17 +78,13 @@ def spread_of_vectors(vectors: FloatArray) -> float:
     vectors: (n, d), n at least 1, the first not of length 0.
     Returns a number of at least 0, 0 for equal vectors.
     """
-    return max(_distances(vectors, of_length_1=False))
+    length = np.linalg.norm(vectors[0].astype(np.float64))
+    return _spread(vectors, lambda _: length)
 
 
-def _distances(vectors: FloatArray, *, of_length_1: bool) -> Iterator[float]:
-    """Of each block of rows the largest distance from the first vector."""
+def _spread(vectors: FloatArray, length_of: Callable[[FloatArray], Any]) -> float:
     first = vectors[:1].astype(np.float64)
-    length = np.linalg.norm(first)
-    for low in range(0, len(vectors), _BLOCK):
-        rows = vectors[low : low + _BLOCK].astype(np.float64)
-        if of_length_1:
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        else:
-            rows /= length
-        yield float(np.linalg.norm(rows - first / length, axis=1).max())
+    first /= length_of(first)
+    blocks = (vectors[low : low + _BLOCK] for low in range(0, len(vectors), _BLOCK))
+    wide = (block.astype(np.float64) for block in blocks)
+    return max(float(np.linalg.norm(rows / length_of(rows) - first, axis=1).max()) for rows in wide)

@@ -62,45 +62,25 @@ def chance_similarities(
         )
     if len(set(starts)) < 2:
         return None
-    chance = np.zeros(later.shape[:2])
-    unmatched = []
-    for members in _rows_by(groups):
-        unmatched += _exchange(members, start, later, starts, chance)
-    if unmatched:
-        over_all = np.zeros_like(chance)
-        _exchange(list(range(len(start))), start, later, starts, over_all)
-        chance[unmatched] = over_all[unmatched]
+    outputs, chance = unit_vectors(later), np.zeros(later.shape[:2])
+    open_rows = np.ones(len(start), dtype=np.bool_)
+    for homes in (groups, [None] * len(start)):  # all others where there is none in the group
+        of_home, of_start = _codes(homes), _codes(list(zip(homes, starts, strict=True)))
+        counts = np.bincount(of_home)[of_home] - np.bincount(of_start)[of_start]
+        sums = [np.zeros((codes.max() + 1, *outputs.shape[1:])) for codes in (of_home, of_start)]
+        np.add.at(sums[0], of_home, outputs)
+        np.add.at(sums[1], of_start, outputs)
+        rows = np.flatnonzero(open_rows & (counts > 0))
+        means = (sums[0][of_home[rows]] - sums[1][of_start[rows]]) / counts[rows, None, None]
+        chance[rows] = np.einsum("nd,ntd->nt", unit_vectors(start[rows]), means)
+        open_rows[rows] = False
     return chance.clip(-1.0, 1.0)
 
 
-def _exchange(
-    members: Sequence[int],
-    start: FloatArray,
-    later: FloatArray,
-    starts: Sequence[Hashable],
-    chance: npt.NDArray[np.float64],
-) -> list[int]:
-    """Fill in the rows of the members; returns those without another to be exchanged with."""
-    outputs = unit_vectors(later[list(members)])
-    whole = outputs.sum(axis=0)
-    unmatched: list[int] = []
-    for own in _rows_by([starts[i] for i in members]):
-        rows = [members[row] for row in own]
-        others = len(members) - len(own)
-        if others:
-            mean = (whole - outputs[own].sum(axis=0)) / others
-            chance[rows] = unit_vectors(start[rows]) @ mean.T
-        else:
-            unmatched += rows
-    return unmatched
-
-
-def _rows_by(names: Sequence[Hashable]) -> list[list[int]]:
-    """The places of each name, in order of first appearance."""
-    rows_of: dict[Hashable, list[int]] = {}
-    for row, name in enumerate(names):
-        rows_of.setdefault(name, []).append(row)
-    return list(rows_of.values())
+def _codes(names: Sequence[Hashable]) -> npt.NDArray[np.intp]:
+    """The number of each name, in order of first appearance."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], dtype=np.intp)
 
 
 def unit_vectors(vectors: FloatArray) -> npt.NDArray[np.float64]:

@@ -63,31 +63,6 @@ class ModelBias:
 
 
 @dataclass(frozen=True)
-class BothOrders:
-    """Verdicts of a judge on the same answers in both orders; ties go where they lean.
-
-    pairs: how many battles were judged in both.
-    consistent: those in which the same model is preferred in both.
-    first, second: those in which what is seen first, or second, is preferred in both.
-    Source: "Judging the Judges" (arXiv 2406.07791), position consistency and preference fairness.
-    """
-
-    pairs: int
-    consistent: Share
-    first: int
-    second: int
-
-    @property
-    def fairness(self) -> float:
-        """From -1 (always what is seen first) through 0 (fair) to 1 (always what is seen second).
-
-        The share of pairs that went to the second place less that of the first; the paper's measure
-        is this one, scaled by what the numbers at hand allow.
-        """
-        return (self.second - self.first) / self.pairs
-
-
-@dataclass(frozen=True)
 class JudgeCard:
     """What is known of a judge.
 
@@ -104,7 +79,6 @@ class JudgeCard:
     people_order: of people on the same battles.
     models: win rates of each model, by people the best first.
     slope: of the judge's win rates on people's; None for fewer than three models.
-    both_orders: None where no battle was judged in both.
     """
 
     battles: int
@@ -119,7 +93,6 @@ class JudgeCard:
     people_order: OrderEffect | None
     models: tuple[ModelBias, ...]
     slope: float | None
-    both_orders: BothOrders | None
 
     @property
     def accuracy(self) -> float:
@@ -224,7 +197,6 @@ def judge_card(
         people_order=_order_effect([battle for battle in people if _pair(battle) in fought]),
         models=tuple(models),
         slope=float(np.polyfit(win_rates[0], win_rates[1], 1)[0]) if lined else None,
-        both_orders=_both_orders(judge),
     )
 
 
@@ -304,20 +276,3 @@ def _correlation(people: FloatArray, judge: FloatArray) -> float | None:
     if not (people.std() and judge.std()):
         return None
     return float(np.corrcoef(people, judge)[0, 1])
-
-
-def _both_orders(judge: Sequence[JudgedBattle]) -> BothOrders | None:
-    leaning = {(b.question, b.first, b.second): b.winner in ("A", "Tie(A)") for b in judge}
-    pairs = [
-        (question, to_first, leaning[question, second, first])
-        for (question, first, second), to_first in leaning.items()
-        if first < second and (question, second, first) in leaning
-    ]
-    if not pairs:
-        return None
-    return BothOrders(
-        pairs=len(pairs),
-        consistent=share([one != other for _, one, other in pairs], [q for q, _, _ in pairs]),
-        first=sum(one and other for _, one, other in pairs),
-        second=sum(not one and not other for _, one, other in pairs),
-    )
