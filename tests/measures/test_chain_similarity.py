@@ -286,22 +286,6 @@ def wordy() -> Wordy:
     return Wordy(most=12)
 
 
-def test_texts_that_were_cut_are_noted_with_their_mapping(tmp_path: Path, store: Store) -> None:
-    """The starts count as well; a mapping that compares by another encoder has no such note."""
-    text = BOTH + (
-        '[encoders]\nother = "python:tests.measures.test_chain_similarity:wordy"\n'
-        '[metrics.mcd.mappings]\ntext-to-text = "other"\nimage-to-text = "encoder"\n'
-    )
-    staged = stage(tmp_path / "suite", text, store)
-    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
-    texts = [str(chain.links[g].text) for chain in chains for g in (0, 2, 4, 6, 8)]
-    cut = sum(len(text.split()) > 12 for text in texts)
-    assert cut > 0
-    *rates, note = staged.measure("overall-mcd").notes
-    assert [rate.partition(":")[0] for rate in rates] == ["SDR text-to-text", "SDR image-to-text"]
-    assert note.startswith(f"text-to-text: {cut} of {len(texts)} texts were longer than the 12 ")
-
-
 @pytest.mark.parametrize(
     ("start", "mappings", "message"),
     [

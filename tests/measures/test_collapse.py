@@ -194,16 +194,6 @@ def test_chains_that_stop_are_not_retrieved_and_shrink_the_set(
     assert verdict.verdict is Verdict.INCOMPARABLE
 
 
-def test_all_chains_stopped_is_an_error_of_diversity_and_no_retrieval(
-    tmp_path: Path, store: Store
-) -> None:
-    """Nothing is left to be different; the message counts what stopped the chains."""
-    suite = staged(tmp_path, store, "shapes:?blank=1", samples=1)
-    assert suite.measure("overall-retrieval").value == 0.0
-    with pytest.raises(MeasurementError, match=r"there are 8, 0 \(chains that stopped: "):
-        suite.measure("overall-diversity")
-
-
 def test_scores_do_not_depend_on_the_part_that_a_look_takes(tmp_path: Path, store: Store) -> None:
     """The gallery is that of the whole suite: for a category, and for a look at some samples."""
     suite = staged(tmp_path, store, "shapes:?miss=0.3", samples=6)

@@ -136,12 +136,6 @@ def test_the_mean_of_pairs_leaves_out_the_diagonal(pairs: list[float]) -> None:
     assert result == pytest.approx((a + b + c) / 3, abs=1e-12)
 
 
-@pytest.mark.parametrize("matrix", [[], [[1.0]], [[1.0, None], [None, 1.0]]])
-def test_there_is_no_mean_of_pairs_that_are_not_defined(matrix: list[list[float | None]]) -> None:
-    """Nor of a single column: an average must not pass over what is missing."""
-    assert mean_of_pairs(matrix) is None
-
-
 @pytest.mark.parametrize(
     ("first", "second", "options", "message"),
     [

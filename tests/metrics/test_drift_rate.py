@@ -30,22 +30,6 @@ SIMILARITIES = hnp.arrays(
 MODALITIES = st.sampled_from(["image", "text"])
 
 
-@pytest.mark.parametrize(
-    ("start", "compares", "scored"),
-    [
-        ("text", "text", (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)),
-        ("text", "image", (1, 3, 5, 7, 9, 11, 13, 15, 17, 19)),
-        ("image", "image", (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)),
-        ("image", "text", (1, 3, 5, 7, 9, 11, 13, 15, 17, 19)),
-    ],
-)
-def test_the_papers_mappings_score_ten_of_twenty_generations(
-    start: Modality, compares: Modality, scored: tuple[int, ...]
-) -> None:
-    """G = 20: texts of a text-first chain have even generations, its images odd ones, and so on."""
-    assert mapping_generations(start, compares, 20) == scored
-
-
 @given(MODALITIES, MODALITIES, st.integers(0, 50))
 def test_a_mapping_scores_every_artifact_of_its_modality(
     start: Modality, compares: Modality, generations: int
@@ -97,13 +81,6 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
         mcd_of_mapping(np.zeros(shape))
 
 
-@pytest.mark.parametrize("mappings", [{}, {"a": 2, "b": 3}])
-def test_mappings_of_other_samples_are_not_averaged(mappings: dict[str, int]) -> None:
-    """The average is over the same samples, or it would be of no sample at all."""
-    with pytest.raises(ValueError, match="same samples"):
-        mcd_average({name: np.zeros(n) for name, n in mappings.items()})
-
-
 EVEN: Array = np.arange(2.0, 21.0, 2.0)
 ODD: Array = np.arange(1.0, 20.0, 2.0)
 
@@ -149,21 +126,6 @@ def test_the_fit_is_that_of_a_general_optimiser() -> None:
         assert (fit.a, fit.b, fit.c) == pytest.approx(tuple(expected), rel=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("b", "confidence"), [(0.05, 0.95), (0.3, 0.95), (0.3, 0.8)])
-def test_intervals_cover_the_rate_as_often_as_they_say(b: float, confidence: float) -> None:
-    """Of 300 noisy curves; the share may be four of its standard deviations away."""
-    runs = 300
-    covered = 0
-    for seed in range(runs):
-        fit = fit_drift_rate(EVEN.tolist(), noisy(seed, b, 0.003).tolist(), confidence)
-        assert fit.low is not None
-        assert fit.high is not None
-        covered += fit.low <= b <= fit.high
-    deviation = (confidence * (1 - confidence) / runs) ** 0.5
-    assert covered / runs == pytest.approx(confidence, abs=4 * deviation)
-
-
 LINE = 0.9 - 0.03 * EVEN
 REFUSED: dict[str, tuple[Array, Array, str]] = {
     # curve: generations, similarities, the reason in words
@@ -190,22 +152,6 @@ def test_a_curve_that_tells_no_rate_has_no_number(name: str) -> None:
     assert (fit.a, fit.b, fit.c) == (None, None, None)
     assert reason in fit.reason
     assert fit.reason in str(fit)
-
-
-def test_a_rate_known_to_a_factor_of_ten_at_best_is_refused() -> None:
-    """An interval can be closed and still say nothing."""
-    refused = [
-        fit
-        for seed in range(60)
-        for fit in [fit_drift_rate(EVEN.tolist(), noisy(seed, 0.1, 0.018).tolist())]
-        if "factor of 10" in fit.reason
-    ]
-    assert refused
-    for fit in refused:
-        assert fit.b is None
-        assert fit.low is not None
-        assert fit.high is not None
-        assert fit.high > 10 * fit.low
 
 
 @given(st.lists(st.floats(-1, 1), min_size=0, max_size=12))

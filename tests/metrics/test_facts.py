@@ -125,13 +125,6 @@ def test_a_known_decay_has_its_half_life() -> None:
     assert low is not None
 
 
-@pytest.mark.parametrize("generations", [[2, 1], [0, 1], [1]])
-def test_generations_rise_from_one(generations: list[int]) -> None:
-    """The start is no generation, and each column has one."""
-    with pytest.raises(ValueError, match="rising generations"):
-        half_life(np.ones((2, 2)), generations)
-
-
 def test_the_interval_covers() -> None:
     """Of 400 studies of 30 chains whose share halves at 2.5, at least 95 % hold that."""
     rng = np.random.default_rng(21)
@@ -202,13 +195,6 @@ def test_descendants_of_a_failed_atom_have_failed() -> None:
     """A color of a dog that is not there, and what stands beside it, however sure the model is."""
     parents = [(), (0,), (1,), (), (3,)]
     assert fail_descendants([0.4, 0.9, 0.9, 0.5, 0.2], parents) == (0.4, 0.0, 0.0, 0.5, 0.2)
-
-
-@pytest.mark.parametrize("parents", [[(0,)], [(1,), ()], [(-1,)]])
-def test_a_parent_stands_before_its_child(parents: list[tuple[int, ...]]) -> None:
-    """So there are no circles."""
-    with pytest.raises(ValueError, match="places before its own"):
-        fail_descendants([1.0] * len(parents), parents)
 
 
 def test_means_by_kind_are_of_atoms() -> None:

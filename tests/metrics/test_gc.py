@@ -62,14 +62,6 @@ def test_no_magnitude_overflows_or_vanishes(scale: float) -> None:
     np.testing.assert_allclose(cosine_to_start(start, later / scale), [[24 / 25, -1]], rtol=1e-14)
 
 
-def test_many_chains_are_compared_each_with_its_own_start() -> None:
-    """More chains than are computed at once come out as they do one by one."""
-    random = np.random.default_rng(0)
-    start, later = random.normal(size=(1000, 5)), random.normal(size=(1000, 3, 5))
-    singly = [cosine_to_start(start[i : i + 1], later[i : i + 1])[0] for i in range(1000)]
-    np.testing.assert_allclose(cosine_to_start(start, later), singly, rtol=1e-13, atol=1e-15)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
 @pytest.mark.parametrize("where", ["start", "later"])
 def test_a_vector_without_direction_is_an_error(value: float, where: str) -> None:
@@ -180,12 +172,6 @@ def test_the_curve_is_the_mean_over_chains(traces: Array) -> None:
     np.testing.assert_allclose(gc_at_t(curve[None])[0], gc_at_t(traces).mean(), atol=1e-14)
 
 
-def test_the_curve_of_no_chains_is_refused() -> None:
-    """A mean of nothing is not a number."""
-    with pytest.raises(ValueError, match="no chains"):
-        mean_similarity(np.empty((0, 3)))
-
-
 SCORES = st.lists(st.floats(-1, 1).map(lambda x: round(x, 6)), min_size=1, max_size=8)
 
 
@@ -217,3 +203,11 @@ def test_an_empty_category_has_no_mean(scores: dict[str, list[float]]) -> None:
 
 def _mean(scores: dict[str, list[float]]) -> float:
     return mean_of_categories({name: np.array(part) for name, part in scores.items()})
+
+
+def test_many_chains_are_compared_each_with_its_own_start() -> None:
+    """More chains than are computed at once come out as they do one by one."""
+    random = np.random.default_rng(0)
+    start, later = random.normal(size=(1000, 5)), random.normal(size=(1000, 3, 5))
+    singly = [cosine_to_start(start[i : i + 1], later[i : i + 1])[0] for i in range(1000)]
+    np.testing.assert_allclose(cosine_to_start(start, later), singly, rtol=1e-13, atol=1e-15)

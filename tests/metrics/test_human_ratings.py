@@ -38,22 +38,6 @@ def test_the_margin_is_exact_on_printed_scores(first: int, second: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"),
-    [
-        ((float("nan"), 0.5, 0.01), "finite similarities"),
-        ((0.5, float("inf"), 0.01), "finite similarities"),
-        ((0.5, 0.4, -0.01), "margin of at least 0"),
-    ],
-)
-def test_what_is_no_similarity_is_refused(
-    numbers: tuple[float, float, float], message: str
-) -> None:
-    """A NaN would be neither more nor less, and read as one of the three."""
-    with pytest.raises(ValueError, match=message):
-        predicted_choice(*numbers)
-
-
-@pytest.mark.parametrize(
     ("votes", "majority"),
     [
         ("C1 C1 C1 C1 C1 C1 C1 C2 B", "C1"),

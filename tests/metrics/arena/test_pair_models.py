@@ -84,15 +84,6 @@ def test_clusters_widen_the_errors() -> None:
     assert clustered.errors.mean() > 1.3 * alone.errors.mean()
 
 
-def test_few_questions_do_not_make_ratings_sure() -> None:
-    """Verdicts on one question tell little, however many: no error shrinks towards 0."""
-    battles = simulate(TRUTH, 8, np.random.default_rng(6), per_question=8)
-    many = simulate(TRUTH, 800, np.random.default_rng(6), per_question=8)
-
-    few_errors = fit_ratings(BattleTable(battles)).errors
-    assert few_errors.min() > 10 * fit_ratings(BattleTable(many)).errors.max()
-
-
 def _renamed(battle: JudgedBattle) -> tuple[str, str]:
     """Twins of the models in every second copy, so that a question has no battle twice."""
     suffix = "" if battle.question.endswith("a") else "'"
@@ -193,3 +184,12 @@ def test_critical_values() -> None:
     half = max_t_intervals(np.eye(3))
 
     assert half[0, 1] == pytest.approx(3.314, abs=0.05)
+
+
+def test_few_questions_do_not_make_ratings_sure() -> None:
+    """Verdicts on one question tell little, however many: no error shrinks towards 0."""
+    battles = simulate(TRUTH, 8, np.random.default_rng(6), per_question=8)
+    many = simulate(TRUTH, 800, np.random.default_rng(6), per_question=8)
+
+    few_errors = fit_ratings(BattleTable(battles)).errors
+    assert few_errors.min() > 10 * fit_ratings(BattleTable(many)).errors.max()
