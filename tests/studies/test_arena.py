@@ -155,4 +155,3 @@ def test_the_embedded_panel_measures_known_faults(tmp_path: Path, store: Store) 
     assert measured.card.agreements[0].overall.low < 0.9 < measured.card.agreements[0].overall.high
     assert measured.card.order is not None
     assert abs(measured.card.order.logit) < 4 * measured.card.order.error
-    # Two draws of a tenth agree in .82 of all pairs.
