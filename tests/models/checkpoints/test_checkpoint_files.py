@@ -186,8 +186,8 @@ def test_only_what_loading_reads_is_chosen_of_a_pipeline() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[" * DEPTH, "nested too deeply"), ("9" * DIGITS, "thousands of digits")],
-    ids=["deep", "digits"],
+    [("[" * DEPTH, "nested too deeply"), ("9" * DIGITS, "thousands of digits"), ("{", "")],
+    ids=["deep", "digits", "cut off"],
 )
 def test_a_configuration_that_no_parser_takes(tmp_path: Path, text: str, message: str) -> None:
     """One line with its name, and no traceback."""
