@@ -113,6 +113,15 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_tool_without_a_driver_finds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nvidia-smi is installed in many images that run on machines without a device."""
+    install_smi(tmp_path, monkeypatch, None)
+    (tmp_path / "empty").mkdir()
+    assert visible_devices(tmp_path / "empty") == ()
+
+
 def test_a_named_device_that_is_not_there_is_none(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
