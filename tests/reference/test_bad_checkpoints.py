@@ -29,7 +29,7 @@ FAULTS = {
 
 INCOMPLETE = {
     "truncated": "it is damaged or was copied only in part: write or fetch it again",
-    "missing-shard": "of the 2 weight files that it names model-00002-of-00002.safetensors do not lie",
+    "missing-shard": "of the 2 weight files that it names model-00002-of-00002",
 }
 """What is said of a folder that is not whole, before anything is run."""
 
