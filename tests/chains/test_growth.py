@@ -50,36 +50,27 @@ from tests.chains.roles import (
 )
 
 
-def test_an_image_first_chain(store: Store) -> None:
-    """I0 T1 I2 T3 I4: a step gets the one before, its prompt and seed; images are compared."""
-    (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store))
-    image: Any = load_seed_image(samples(1)[0])
-    expected, vectors = [image.digest], [vector_of(image.to_pil())]
-    for generation in (1, 3):
-        text = describe_image(image.to_pil(), "describe", None)
-        image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation + 1)))
-        expected += [digest_text(text), image.digest]
-        vectors.append(vector_of(image.to_pil()))
-    assert [link.digest for link in trace.chain.links] == expected
-    assert [link.kind for link in trace.chain.links] == ["image", "text", "image", "text", "image"]
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
+def test_a_chain(plan: ChainPlan, store: Store) -> None:
+    """Each step gets the artifact before, its prompt and seed; those like the start are compared.
+
+    I0 T1 I2 T3 I4, or T0 I1 T2 I3 T4.
+    """
+    (trace,) = grow_and_trace(plan, samples(1), make_runners(store))
+    made: list[Any] = [load_seed_image(samples(1)[0]) if plan is PLAN else "text 0"]
+    for generation in range(1, 5):
+        before, seed = made[-1], derive_seed(0, "s00", generation)
+        made.append(
+            ImageArtifact(draw_text(f"draw: {before}", seed))
+            if isinstance(before, str)
+            else describe_image(before.to_pil(), "describe", None)
+        )
+    digests = [digest_text(own) if isinstance(own, str) else own.digest for own in made]
+    assert [link.digest for link in trace.chain.links] == digests
+    vectors = [vector_of(own if isinstance(own, str) else own.to_pil()) for own in made[::2]]
     similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
     assert trace.similarities == tuple(similarities.tolist())
     assert (trace.failure, trace.failed_at) == (None, None)
-
-
-def test_a_text_first_chain(store: Store) -> None:
-    """T0 I1 T2 I3 T4: the same with the roles exchanged; texts are compared."""
-    (trace,) = grow_and_trace(TEXT_PLAN, samples(1), make_runners(store))
-    text, vectors = "text 0", [vector_of("text 0")]
-    expected = [digest_text(text)]
-    for generation in (1, 3):
-        image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation)))
-        text = describe_image(image.to_pil(), "describe", None)
-        expected += [image.digest, digest_text(text)]
-        vectors.append(vector_of(text))
-    assert [link.digest for link in trace.chain.links] == expected
-    similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
-    assert trace.similarities == tuple(similarities.tolist())
 
 
 @pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
@@ -103,19 +94,6 @@ def test_order_batches_and_shards_do_not_matter(plan: ChainPlan, tmp_path: Path)
             runs.append(outcomes(traces))
     assert all(actual == runs[0] for actual in runs)
     assert len({digests for digests, *_ in runs[0].values()}) == 7
-
-
-def test_batches_are_as_large_as_allowed(store: Store) -> None:
-    """All samples of a step are asked together, in batches of the role's size."""
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
-    grow_and_trace(
-        PLAN,
-        samples(10),
-        make_runners(store, describer, generator, encoder, every={"batch_size": 4}),
-    )
-    assert [len(call) for call in describer.calls] == [4, 4, 2] * 2
-    assert [len(call) for call in generator.calls] == [4, 4, 2] * 2
-    assert [len(call) for call in encoder.calls] == [4, 4, 2] * 3
 
 
 def test_a_text_goes_into_the_prompt_as_it_is(store: Store) -> None:
@@ -389,48 +367,3 @@ def test_steps_in_the_store_are_found_to_the_last_generation(
     if grown < plan.generations:  # the next step starts from what is there: its key is known
         nexts = [chain.missing[0][1] for chain in pending]
         assert nexts == [chain.links[grown + 1].key for chain in whole]
-
-
-@PLANS
-def test_steps_from_what_is_not_made_have_names_of_their_own(plan: ChainPlan, store: Store) -> None:
-    """The keys that will be are not known yet; no result is ever stored under a name like that."""
-    pending = look_ahead(plan, samples(COUNT), _unloadable(store), None)
-    whole = ChainGroup(plan, samples(COUNT), _models(store)).chains
-    made = {link.key for chain in whole for link in chain.links}
-    later = {key for chain in pending for _, key in chain.missing[1:]}
-
-    assert len(later) == COUNT * (plan.generations - 1)
-    assert not later & made
-
-
-def test_samples_that_start_alike_need_the_same_steps(store: Store) -> None:
-    """Where no seed enters: what is sure to be the same is made once."""
-    models = ChainModels(
-        RoleRunner(bound("describer", SmallDescriber(), load=_refuse), store),
-        RoleRunner(bound("generator", SmallGenerator(seeded=False), load=_refuse), store),
-        store,
-    )
-    (first,) = samples(1)
-    twin = replace(first, id="twin")
-
-    pending, twin_pending = look_ahead(PLAN, [first, twin], models, None)
-
-    assert _keys(pending) == _keys(twin_pending)
-    assert pending.digests == twin_pending.digests
-
-
-def test_a_failed_chain_needs_no_more(store: Store) -> None:
-    """Its failure is in the store; the others go on."""
-
-    def describe(image: Any, prompt: str, seed: int | None) -> str:
-        return "" if image.getpixel((0, 0)) == bad else f"{prompt} {seed}"
-
-    # The sample has an image.
-    bad = samples(COUNT)[1].image.load().to_pil().getpixel((0, 0))  # type: ignore[union-attr]
-    _store_steps(PLAN, 2, COUNT, _models(store, describe))
-
-    pending = look_ahead(PLAN, samples(COUNT), _unloadable(store), None)
-
-    assert [len(chain.missing) for chain in pending] == [2, 0, 2]
-    assert [chain.chain.failed_at for chain in pending] == [None, 1, None]
-    assert [len(chain.stored) for chain in pending] == [2, 0, 2]

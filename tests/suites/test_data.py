@@ -13,7 +13,7 @@ from PIL import Image
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, DataAbsentError, DatasetError, SuiteError
 from pytest_cepbench.suites import Suite, load_data, load_suite
-from tests.plugin.project import PHOTOS, SHAPES, Project, assert_one_message
+from tests.plugin.project import PHOTOS, SHAPES, Project
 
 LOADER = """\
 from pytest_cepbench.artifacts import ImageArtifact
@@ -212,11 +212,3 @@ def test_a_run_over_few_samples(project: Project) -> None:
     result = project.run_here("--cep-samples=3", "-k", "color")
     assert project.verdicts() == {"color-gc": "incomparable"}
     result.stdout.fnmatch_lines(["not comparable: *samples: baseline 2 *, now 3 *: 1 case *"])
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", ""])
-def test_a_number_that_is_none_is_a_usage_error(project: Project, value: str) -> None:
-    """One message, before anything is collected."""
-    project.suite(SHAPES)
-    result = project.run_here(f"--cep-samples={value}")
-    assert_one_message(result, f"--cep-samples {value!r}: a number of at least 1 is expected")

@@ -1,12 +1,8 @@
-"""Answers by one model and by a pipeline: steps, losses, what is asked once, and killed runs."""
+"""Answers by one model and by a pipeline: steps, losses, and what is asked once."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,9 +29,7 @@ from tests.chains.answers.roles import (
     question,
     questions,
     runner,
-    write_three,
 )
-from tests.interruption import in_child
 
 FREE = AnswerPlan()
 
@@ -392,77 +386,3 @@ def test_a_damaged_image_under_an_edit_is_made_again(store: Store) -> None:
     assert store.get_artifact(before.answer.images[0]) is not None
     assert len(parts[0].asked) == 1
     assert parts[1].asked == [parts[1].asked[0]] * 2
-
-
-COUNT = 4
-
-BATCH = 2
-
-
-@dataclass
-class LoggingWriter:
-    """A writer that notes each question in a file, which outlives it."""
-
-    log: Path
-
-    def write(self, asked: Any, _: str, seeds: Any) -> Any:
-        """One text for each question."""
-        _note(self.log, [str(pieces[0]) for pieces in asked])
-        return [write_three(*pair) for pair in zip(asked, seeds, strict=True)]
-
-
-@dataclass
-class LoggingGenerator:
-    """A generator that notes each text; dies: as it begins that many-th call, if ever."""
-
-    log: Path
-    dies: int | None = None
-
-    def generate(self, texts: Any, seeds: Any) -> Any:
-        """One picture for each text."""
-        if self.dies is not None:
-            self.dies -= 1
-            if not self.dies:
-                os.kill(os.getpid(), signal.SIGKILL)
-        _note(self.log, texts)
-        return [picture(pair) for pair in zip(texts, seeds, strict=True)]
-
-
-def _note(log: Path, lines: list[str]) -> None:
-    with log.open("a", encoding="utf-8") as stream:
-        stream.writelines(f"{line}\n" for line in lines)
-
-
-def _lines(log: Path) -> list[str]:
-    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-
-
-def _make(folder: Path, dies: int | None = None) -> dict[str, str]:
-    writer, generator = LoggingWriter(folder / "texts"), LoggingGenerator(folder / "images", dies)
-    with Store(folder / "store") as store:
-        models = pipeline(store, writer, generator, batch_size=BATCH)
-        made = make_answers(AnswerPlan(), questions(COUNT), models)
-    return {own.sample.id: own.digest for own in made}
-
-
-def _die(folder: Path, call: int) -> None:
-    _make(folder, call)
-
-
-@pytest.mark.parametrize("dies", [1, 2, 6])
-def test_a_killed_run_goes_on(tmp_path: Path, dies: int) -> None:
-    """SIGKILL before the first drawing, and between two: every text and every picture that was made
-    is there afterwards, and the answers are those of a run in peace.
-    """
-    torn, calm = tmp_path / "torn", tmp_path / "calm"
-    for folder in (torn, calm):
-        folder.mkdir()
-    assert in_child(lambda: _die(torn, dies)) == -signal.SIGKILL
-    texts, images = _lines(torn / "texts"), _lines(torn / "images")
-    assert (len(texts), len(images)) == (COUNT, BATCH * (dies - 1))
-    made = _make(torn)
-    assert _lines(torn / "texts") == texts
-    drawn = _lines(torn / "images")
-    assert len(set(drawn)) == 3 * COUNT
-    assert len(drawn) - 3 * COUNT <= BATCH  # the batch that was being stored
-    assert made == _make(calm)
