@@ -24,7 +24,6 @@ from pytest_cepbench.gate.measurement import (
     FORMAT,
     CaseKey,
     Measurement,
-    Noise,
     rounded,
 )
 
@@ -202,17 +201,12 @@ def contradiction(baseline: Measurement, key: CaseKey) -> str | None:
     even = all(score == EVEN for part in parts for score in part.values())
     if baseline.answers and not (even and baseline.answers.keys() == samples):
         return "does not hold one answer, and a score of one half, for every sample"
-    if noise and (wrong := _wrong_noise(noise)):
-        return f"says of its noise {wrong}"
-    return None
-
-
-def _wrong_noise(noise: Noise) -> str | None:
-    if not (0 <= noise.sd < inf and 0 <= noise.value_sd < inf):
-        return f"sd = {noise.sd}, value_sd = {noise.value_sd}"
-    for name in ("effective", "degrees", "worst"):
-        if (number := getattr(noise, name)) is not None and not 0 < number < inf:
-            return f"{name} = {number}"
+    numbers = {} if noise is None else msgspec.structs.asdict(noise)
+    for name in ("sd", "value_sd", "effective", "degrees", "worst"):
+        number = numbers.get(name)
+        # A spread may be 0, since a model may repeat itself.
+        if number is not None and not ((number or name.endswith("sd")) and 0 <= number < inf):
+            return f"says of its noise {name} = {number}"
     return None
 
 

@@ -39,8 +39,8 @@ from pytest_cepbench.store.rows import (
     seal_stamp,
     today,
 )
-from pytest_cepbench.store.shared import Location
-from pytest_cepbench.store.uploads import open_all
+from pytest_cepbench.store.shared import Location, SharedStore, open_shared
+from pytest_cepbench.store.uploads import Uploader
 
 _STALE_SECONDS = 3600.0
 
@@ -107,10 +107,22 @@ class Store:
             self._used: set[int] = set()
             self._uses_written = time.monotonic()
             opened.callback(self._write_uses)
-            local, logs = (root, self.index.read), (self.damage.append, self.remarks.append)
-            self._shared, self._uploader = open_all(
-                shared, publish, local, logs, opened, writing=writing
-            )
+            self._shared: list[SharedStore] = []
+            self._uploader: Uploader | None = None
+            read_only = [location for location in shared if location != publish]
+            for location in read_only if publish is None else [*read_only, publish]:
+                published = location == publish
+                source = "--cep-publish" if published else "--cep-shared"
+                own = open_shared(
+                    location, source, writing=published and writing, optional=published
+                )
+                if own is None:  # nothing was published yet, and nothing is to be
+                    continue
+                own.note, own.remark = self.damage.append, self.remarks.append
+                self._shared.append(own)
+                if published and writing:
+                    self._uploader = Uploader(own, root, self.index.read)
+                    opened.callback(self._uploader.close)
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -18,11 +18,8 @@ from pytest_cepbench.store.artifact_files import MOST_BYTES, artifact_path
 from pytest_cepbench.store.rows import Read, Row, batches, check_row, whole_rows
 from pytest_cepbench.store.shared import (
     AT_ONCE,
-    Location,
-    Log,
     SharedStore,
     StoreFailure,
-    open_shared,
     result_name,
     to_object,
 )
@@ -205,39 +202,3 @@ class Uploader:
         # Other failures are those of the location, and all objects fail so.
         reasons = (f.message for f in failed.values() if f.kind not in ("absent", "unknown"))
         return [failure.message for failure in failed.values()], next(reasons, "")
-
-
-def open_all(
-    shared: Sequence[Location],
-    publish: Location | None,
-    local: tuple[Path, Read],
-    logs: tuple[Log, Log],
-    opened: ExitStack,
-    *,
-    writing: bool,
-) -> tuple[list[SharedStore], Uploader | None]:
-    """(the stores that are read, in their order, the one that is published to last; its uploader).
-
-    shared, publish: locations to read, and to publish to.
-    local: folder of the run's own store, and its `read`.
-    logs: called with a line about damage, and with a line about a store that fails.
-    opened: uploads what is left.
-    writing: whether anything is published; without it, a location to publish to that holds no store
-        yet is left out.
-    Raises CepError kinds.
-    """
-    stores: list[SharedStore] = []
-    uploader = None
-    read_only = [location for location in shared if location != publish]
-    for location in read_only if publish is None else [*read_only, publish]:
-        published = location == publish
-        source = "--cep-publish" if published else "--cep-shared"
-        own = open_shared(location, source, writing=published and writing, optional=published)
-        if own is None:
-            continue
-        own.note, own.remark = logs
-        stores.append(own)
-        if published and writing:
-            uploader = Uploader(own, *local)
-            opened.callback(uploader.close)
-    return stores, uploader
