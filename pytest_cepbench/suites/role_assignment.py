@@ -285,16 +285,12 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     """
     what, judging = f"suite {suite.name!r}", tests_judges(suite.metrics)
     if choices.replay is not None:
-        if judging:
-            problem = f"brings answers, and {what} has judges under test"
-        elif choices.replayed == "chains" and suite.answer_plan is not None:
-            problem = f"brings chains, and {what} asks for interleaved answers"
-        elif choices.replayed == "answers" and suite.answer_plan is None:
-            problem = f"brings interleaved answers, and {what} is of chains"
-        else:
-            problem = ""
-        if problem:
-            raise SuiteNotApplicableError(f"{choices.replay} {problem}")
+        of_chains, brings = suite.answer_plan is None, choices.replayed
+        if judging or of_chains != (brings == "chains"):
+            brought = "chains" if brings == "chains" else "interleaved answers"
+            asks = "is of chains" if of_chains else "asks for interleaved answers"
+            asks = "has judges under test" if judging else asks
+            raise SuiteNotApplicableError(f"{choices.replay} brings {brought}, and {what} {asks}")
     if suite.answer_plan is not None:
         choices = replace(choices, preferred=("judge",) if judging else ANSWERING)
     named = named_models(suite, choices)
@@ -381,10 +377,19 @@ def _assign(
             raise SpecError(f"suite {suite.name!r} needs {what}: give one with {option}")
         spec = named[name].spec
         if spec.scheme == PRESET and "model" not in spec.params:
-            text = suite.table.presets[spec.target].model
-            _check_located(suite, name, f"presets.{spec.target}.model", text)
+            key, text = f"presets.{spec.target}.model", suite.table.presets[spec.target].model
         elif name not in choices.assigned:
-            _check_located(suite, name, *_written_specs(suite)[name])
+            key, text = _written_specs(suite)[name]
+        else:
+            continue
+        folder = Path(locate(suite, text).target).absolute()
+        if text.startswith(_RELATIVE) and not folder.exists():
+            option = f"--{name}=" if name in ROLE_NAMES else f"--encoder {name}="
+            raise SuiteError(
+                f"suite {suite.name!r}: {key} = {text!r} in {str(suite.file)!r} counts from the "
+                f"folder of that file, and {str(folder)!r} is not there: put the checkpoint there, "
+                f"or name another with {option}FOLDER_OR_HUB_ID"
+            )
     roles = {name: known[name] for name in needed}
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
@@ -475,33 +480,13 @@ def locate(suite: Suite, text: str) -> ModelSpec:
     """
     if not text.startswith(_RELATIVE):
         return parse_spec(text)
-    folder, rest = _split_located(suite, text)
-    return parse_spec(f"{shown_path(folder)}{rest}")
-
-
-def _check_located(suite: Suite, role: str, key: str, text: str) -> None:
-    """Raise SuiteError where the suite names a folder for a role and there is none."""
-    if not text.startswith(_RELATIVE):
-        return
-    folder, _ = _split_located(suite, text)
-    if not folder.exists():
-        option = f"--{role}=" if role in ROLE_NAMES else f"--encoder {role}="
-        raise SuiteError(
-            f"suite {suite.name!r}: {key} = {text!r} in {str(suite.file)!r} counts from the folder "
-            f"of that file, and {str(folder)!r} is not there: put the checkpoint there, or name "
-            f"another with {option}FOLDER_OR_HUB_ID"
-        )
-
-
-def _split_located(suite: Suite, spec: str) -> tuple[Path, str]:
-    """The folder that a spec names, and its parameters as they are written."""
     # Of the folder links are followed, since that is what its author saw; the last name is kept.
     start = suite.folder.resolve()
-    whole = Path(os.path.normpath(start / spec))
+    whole = Path(os.path.normpath(start / text))
     if whole.exists():  # a folder whose name happens to hold '?'
-        return whole, ""
-    body, mark, params = spec.partition("?")
-    return Path(os.path.normpath(start / body)), f"{mark}{params}"
+        return parse_spec(f"{shown_path(whole)}")
+    body, mark, params = text.partition("?")
+    return parse_spec(f"{shown_path(Path(os.path.normpath(start / body)))}{mark}{params}")
 
 
 ONE_ITERATION = "suites/folder-described"
