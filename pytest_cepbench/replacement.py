@@ -81,7 +81,7 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
     wanted = dict(contents)
     for path, data in contents.items():
         with suppress(OSError):  # what cannot be read is named when it is replaced
-            if _read(path) == data:
+            if _read(path, 0 if data is None else len(data)) == data:
                 del wanted[path]
     if not wanted:
         return
@@ -93,7 +93,10 @@ def replace_files(root: Path, contents: Mapping[Path, bytes | None]) -> None:
                 _make_folder(folder, created)
         with _locked(root):
             _undo_earlier(root)
-            _replace(root, wanted)
+            if len(wanted) > 1:
+                _replace(root, wanted)
+            else:
+                _replace_one(*wanted.popitem())
     except BaseException:
         for folder in reversed(created):
             with suppress(OSError):
@@ -111,6 +114,26 @@ def recover(root: Path) -> str | None:
         return None
     with _locked(root):
         return _undo_earlier(root)
+
+
+def _replace_one(path: Path, data: bytes | None) -> None:
+    """A name changes at once, so that there is nothing to undo, however large the file is."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        if data is None:
+            path.unlink()
+        else:
+            _write(new, data)
+            new.replace(path)
+    except OSError as error:
+        raise WriteError(
+            f"{path} could not be written: {_reason(error)}; it was not changed"
+        ) from error
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+    with suppress(OSError):
+        _sync(path.parent)
 
 
 def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
@@ -145,8 +168,7 @@ def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         failed = _undo(root, changes)
         if not isinstance(error, OSError):
             raise
-        unchanged = f"none of the {len(contents)} files was changed"
-        rest = "it was not changed" if len(contents) == 1 else unchanged
+        rest = f"none of the {len(contents)} files was changed"
         if failed is not None:
             changed, reason = failed
             rest = (
@@ -213,10 +235,10 @@ def _below(root: Path, name: str) -> Path:
 # -- files, folders, locks, errors -----------------------------------------------------------------
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, most: int = _MOST) -> bytes | None:
     """The content of a file; None where there is none. Raises OSError, also for what is no file."""
     try:
-        return read_regular(path, _MOST, links=False)
+        return read_regular(path, most, links=False)
     except FileNotFoundError:
         return None
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.sources.files import SUFFIXES
 from pytest_cepbench.datasets.sources.table import CellImage, Row, Shard, SourceTable
 from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
 
@@ -377,10 +376,9 @@ def _plain_id(_row: Row, value: Any, _label: Any) -> str:
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else str(value)
 
 
-TABLE_LOADERS: Mapping[str, tuple[Callable[..., Dataset], frozenset[str]]] = {
-    "folder": (load_folder_table, SUFFIXES),
-    "mme": (load_mme_table, SUFFIXES),
+TABLE_LOADERS: Mapping[str, Callable[..., Dataset]] = {
+    "folder": load_folder_table,
+    "mme": load_mme_table,
 }
-"""Name of a loader that reads tables too -> what makes a data set of a `TableReader` and options,
-and suffixes of the files that the loader reads by itself; a folder with one is none of tables.
+"""Name of a loader that reads tables too -> what makes a data set of a `TableReader` and options.
 """

@@ -115,14 +115,14 @@ def load_data(
             beside = partial(_side_file, place)
     elif place is not None and data.loader in TABLE_LOADERS:
         asked = any(getattr(data, key) is not None for key in _SETTINGS)
-        shards = local_shards(place, () if asked else TABLE_LOADERS[data.loader][1])
+        shards = local_shards(place, images_first=not asked)
         lacks = f"finds none in {str(place)!r}"
         if shards:
             table = open_local_table(place, shards, Choice("", data.config, data.split))
     if table is not None:
         columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
         reader = TableReader(table, columns, most)
-        dataset = _call(suite, TABLE_LOADERS[data.loader][0], reader=reader)
+        dataset = _call(suite, TABLE_LOADERS[data.loader], reader=reader)
     else:
         _refuse_table_settings(suite, lacks)
         dataset = _call(suite, loader, **({} if place is None else {"path": place}))

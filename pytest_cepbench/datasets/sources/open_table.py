@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_cepbench.datasets.sources.files import DataFile, refuse_unreadable
+from pytest_cepbench.datasets.sources.files import SUFFIXES, DataFile, refuse_unreadable
 from pytest_cepbench.datasets.sources.hub import Repository, require_library
 from pytest_cepbench.datasets.sources.table import SHARDS, SourceTable
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
@@ -353,11 +353,10 @@ def _table(
     )
 
 
-def local_shards(path: Path, own: Collection[str]) -> list[str]:
+def local_shards(path: Path, *, images_first: bool) -> list[str]:
     """The shards in a folder by their paths in it, or the one that the path itself is.
 
-    own: suffixes of the files that a loader reads by itself; where there is one, nothing is
-    returned, and the rest of the folder is not looked at.
+    images_first: nothing is returned where there is an image file, and the rest is not looked at.
     Raises DatasetError for a folder that cannot be listed.
     """
     if not path.is_dir():
@@ -368,7 +367,8 @@ def local_shards(path: Path, own: Collection[str]) -> list[str]:
         real = os.path.realpath(folder)
         below[:] = [] if real in seen else [name for name in below if not name.startswith(".")]
         for name in files if real not in seen else ():
-            if PurePosixPath(name).suffix.lower() in own and not name.startswith("."):
+            image = PurePosixPath(name).suffix.lower() in SUFFIXES and not name.startswith(".")
+            if images_first and image:
                 return []
             if name.endswith(SHARDS):
                 shards.append((Path(folder) / name).relative_to(path).as_posix())
