@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]
 
 Method = Literal["pearson", "spearman", "kendall"]
@@ -74,7 +73,14 @@ def correlation(
         )
     if (x == x[0]).all() or (y == y[0]).all():
         return None
-    value = _coefficient(x, y, method)
+    from scipy.stats import kendalltau, pearsonr, rankdata
+
+    if method == "kendall":
+        value = float(kendalltau(x, y).statistic)
+    else:
+        a, b = (rankdata(x), rankdata(y)) if method == "spearman" else (x, y)
+        # Less the first entry: SciPy's mean of scores that differ by little would round them away.
+        value = float(pearsonr(a - a[0], b - b[0]).statistic)
     if abs(value) > 1 - _ROUNDING:
         value = 1.0 if value > 0 else -1.0
     above, below = {
@@ -102,17 +108,6 @@ def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     pairs = [value for i, row in enumerate(matrix) for value in row[:i]]
     known = [value for value in pairs if value is not None and isfinite(value)]
     return sum(known) / len(known) if known and len(known) == len(pairs) else None
-
-
-def _coefficient(x: Array, y: Array, method: Method) -> float:
-    from scipy.stats import kendalltau, pearsonr, rankdata
-
-    if method == "kendall":
-        return float(kendalltau(x, y).statistic)
-    if method == "spearman":
-        x, y = rankdata(x), rankdata(y)
-    # Less their first entry: SciPy's mean of scores that differ by little would round them away.
-    return float(pearsonr(x - x[0], y - y[0]).statistic)
 
 
 def shared_ranks(

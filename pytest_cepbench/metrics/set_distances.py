@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from math import fsum, isfinite, sqrt
 from typing import Any
 
@@ -184,7 +183,8 @@ def kernel_distances(
         for rows, parts in ((x, x_parts), (y, y_parts))
     ]
     estimates = []
-    for of_x, of_y in zip(_ranges(len(x), blocks), _ranges(len(y), blocks), strict=True):
+    for part in range(blocks):  # sizes differ by at most 1
+        of_x, of_y = (slice(n * part // blocks, n * (part + 1) // blocks) for n in (len(x), len(y)))
         estimates.append(_block(x[of_x], y[of_y], kept[0][of_x], kept[1][of_y]))
     whole, *without = (fsum(column) / blocks for column in zip(*estimates, strict=True))
     return whole, without
@@ -220,12 +220,6 @@ def _block(
     within_y = np.einsum("nc,nc->c", of_y @ y_kept, y_kept) / (n_y * (n_y - 1))
     between = np.einsum("nc,nc->c", across @ y_kept, x_kept) / (n_x * n_y)
     return [whole, *(within_x + within_y - 2 * between).tolist()]
-
-
-def _ranges(n: int, count: int) -> list[slice]:
-    """`count` consecutive parts of n rows, whose sizes differ by at most 1."""
-    bounds = [n * part // count for part in range(count + 1)]
-    return [slice(low, high) for low, high in pairwise(bounds)]
 
 
 def _check(x: FloatArray, y: FloatArray) -> None:

@@ -119,6 +119,8 @@ def test_a_known_decay_has_its_half_life() -> None:
     assert high is not None
     assert low < 2.5 < high
     assert half_life(np.tile([0.99, 0.9], (400, 1)), [2, 4]) == (None, None, None)
+    with pytest.raises(ValueError, match="rising generations"):
+        half_life(np.ones((2, 2)), [2, 1])
     # Three samples that lost a third: the half-life may lie within the chain, and it may not.
     value, low, _ = half_life(np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), [1, 2])
     assert value is None
@@ -195,6 +197,8 @@ def test_descendants_of_a_failed_atom_have_failed() -> None:
     """A color of a dog that is not there, and what stands beside it, however sure the model is."""
     parents = [(), (0,), (1,), (), (3,)]
     assert fail_descendants([0.4, 0.9, 0.9, 0.5, 0.2], parents) == (0.4, 0.0, 0.0, 0.5, 0.2)
+    with pytest.raises(ValueError, match="places before its own"):
+        fail_descendants([1.0, 1.0], [(1,), ()])
 
 
 def test_means_by_kind_are_of_atoms() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -35,6 +36,9 @@ def test_the_margin_is_exact_on_printed_scores(first: int, second: int) -> None:
     """
     expected = "B" if abs(first - second) <= 10 else "C1" if first > second else "C2"
     assert predicted_choice(first / 1000, second / 1000) == expected
+    for numbers, message in (((first, math.nan), "finite"), ((0.5, 0.4, -0.01), "at least 0")):
+        with pytest.raises(ValueError, match=message):
+            predicted_choice(*numbers)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.metrics.uncertainty import (
     FEWEST_UNITS,
     blocks_of,
+    estimate_by_items,
     pseudo_values,
     spread_of,
     t_upper_quantile,
@@ -92,3 +93,15 @@ def test_blocks_depend_on_the_names_alone(names: list[str], count: int, random: 
 def test_the_blocks_of_names_never_change() -> None:
     """Baselines keep block scores: another assignment would compare other samples."""
     assert blocks_of("abcdef", 3) == {"d": 0, "b": 1, "a": 2, "e": 0, "c": 1, "f": 2}
+
+
+def test_what_is_no_error_no_spread_and_no_blocks_is_refused() -> None:
+    """The error of one side is at most half; one run has no spread; one block leaves nothing."""
+    with pytest.raises(ValueError, match="expected alpha in"):
+        t_upper_quantile(0.6, 3)
+    with pytest.raises(ValueError, match="at least 2 runs"):
+        spread_of(np.array([0.5]))
+    with pytest.raises(ValueError, match="at least 2 blocks, got 1"):
+        blocks_of("abcdef", 1)
+    # Defined in too few draws: no interval.
+    assert estimate_by_items(lambda w: 1.0 if w.all() else None, 9).low is None

@@ -201,3 +201,12 @@ def test_wilson_interval() -> None:
     share = agreement(shared, "fdt").overall
 
     assert (share.low, share.high) == pytest.approx((middle - half, middle + half))
+
+
+def test_no_battles_have_no_agreement() -> None:
+    """No share, no kappa, no harmonic mean; and ratings have a row for each rater."""
+    agreed = agreement([], "fdt")
+    assert agreed.overall == Share(0, 0, 0.0, 1.0)
+    assert (agreed.overall.value, agreed.kappa, agreed.chance, agreed.harmonic_mean) == (None,) * 4
+    with pytest.raises(ValueError, match=r"shape \(raters, items\), got \(3,\)"):
+        krippendorff_alpha(np.zeros(3))
