@@ -324,7 +324,8 @@ def residency(setting: Setting) -> None:
             setting.record("largest difference of a score", gap)
             if setting.seconds_left < 1.5 * (time.monotonic() - started):
                 break
-        pools[False].residency.unload_all()
+        for runner in pools[False].runners.values():
+            runner.handle.unload()
         reset_peak(setting.device)
         _play(setting, pools[True], specs, plan, samples, "peak")
         if setting.accelerated:

@@ -374,9 +374,13 @@ class DeviceSwap:
 
     def make_room(self, handle: ModelHandle) -> None:
         """Unload others where a model needs the device; called before it is loaded or moved."""
-        for other in filter(handle.shares_device, list(self._resident) if self.swap else ()):
-            other.unload()
-            self._resident.remove(other)
+        for other in list(self._resident) if self.swap else ():
+            # A model whose parts a library placed lies on all accelerators of the process.
+            divided = handle.dispatched or other.dispatched
+            beside = divided and "cpu" not in (handle.device, other.device)
+            if other is not handle and (other.device == handle.device or beside):
+                other.unload()
+                self._resident.remove(other)
         if handle not in self._resident:
             self._resident.append(handle)
 
@@ -391,24 +395,10 @@ class ModelHandle:
     def __init__(self, bound: BoundRole, residency: DeviceSwap) -> None:
         self.residency = residency
         self._bound = bound
+        self.device, self.dispatched = bound.device, bound.resources.dispatched
         self._model: Model | None = None
         self._in_host_memory = False
         self._fault: CepError | None = None
-
-    @property
-    def device(self) -> str:
-        """Where the model works."""
-        return self._bound.device
-
-    def shares_device(self, other: ModelHandle) -> bool:
-        """Whether it is another model that lies on a device of that one.
-
-        A model whose parts a library placed lies on all accelerators of the process.
-        """
-        if other is self or self.device == other.device:
-            return other is not self
-        divided = self._bound.resources.dispatched or other._bound.resources.dispatched
-        return divided and "cpu" not in (self.device, other.device)
 
     @property
     def loaded(self) -> bool:
@@ -455,7 +445,7 @@ class ModelHandle:
         """Free the device: the weights wait in host memory, or are loaded again."""
         if self._model is None or self._in_host_memory:
             return
-        stays = self.device == "cpu" or self._bound.resources.dispatched
+        stays = self.device == "cpu" or self.dispatched
         if isinstance(self._model, Movable) and not stays:
             self._model.move("cpu")
             self._in_host_memory = True
