@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -33,8 +31,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, suite_baselines
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
-from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
@@ -45,7 +42,6 @@ from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.folder import STUDY, read_ratings
 from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
@@ -150,9 +146,6 @@ def _board_page(board: Leaderboard, lines: Sequence[str] = ()) -> Iterator[Secti
 
 # -- play ------------------------------------------------------------------------------------------
 
-PLAY = "play.json"
-"""Says what the files beside it are of."""
-
 
 def run_play(arguments: Namespace) -> int:
     """Arrange, ask, rank, write; exit codes as in `main`.
@@ -176,15 +169,6 @@ def run_play(arguments: Namespace) -> int:
         battles = arrange(
             answers, samples, pool.store, arguments.rounds, seed=seed, limit=arguments.samples
         )
-        settings = {
-            "suite": suite.name,
-            "judge": judge.bound.spec,
-            "judge_fingerprint": judge.bound.fingerprint,
-            "order": "balanced" if balanced else "both",
-            "seed": seed,
-        }
-        if not arguments.plan:
-            _check_folder(out, settings)
         begin()
         lines = [*_battle_lines(battles), plan_of(battles, judge, order, seed)]
         if arguments.plan:
@@ -201,7 +185,12 @@ def run_play(arguments: Namespace) -> int:
     keep_out_of_git(HOME, out)
     write_battles(out / "verdicts.json", given.verdicts)
     write_battles(out / "battles.json", battles.arranged)
-    facts = settings | {
+    facts = {
+        "suite": suite.name,
+        "judge": judge.bound.spec,
+        "judge_fingerprint": judge.bound.fingerprint,
+        "order": "balanced" if balanced else "both",
+        "seed": seed,
         "battles": len(battles.arranged),
         "verdicts": len(given.verdicts),
         "forfeits": len(battles.forfeits),
@@ -209,7 +198,6 @@ def run_play(arguments: Namespace) -> int:
         "empty": battles.empty,
         "judge_failures": dict(given.failures),
     }
-    write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
     if given.failures:
         kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
         failures = sum(given.failures.values())
@@ -219,24 +207,6 @@ def run_play(arguments: Namespace) -> int:
     content = {"leaderboards": [board], "play": facts}
     write_and_show(arguments, content, _board_page(board, lines), "leaderboard")
     return 0
-
-
-def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
-    """Raise SpecError for a folder with a play of another judge, suite, order or seed."""
-    path = out / PLAY
-    if not path.is_file():
-        return
-    try:
-        known = parse_json(read_text(path))
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{path} could not be read: {error}; give another --out") from error
-    own = known if isinstance(known, dict) else {}
-    for name, value in settings.items():
-        if own.get(name) != value:
-            raise SpecError(
-                f"{str(out)!r} holds a play with {name} {own.get(name)!r}, not {value!r}: give "
-                "another folder with --out"
-            )
 
 
 def _entrants(
@@ -257,7 +227,7 @@ def _entrants(
     reports = [text for text, (_, folder) in folders.items() if folder is None]
     runs = dict(zip(reports, named_runs(suite, reports), strict=True)) if reports else {}
     records = [run.record for run in runs.values()]
-    seeds = max((seeds_of({CaseKey.parse(own.case): own}) for own in records), default=1)
+    seeds = max((seeds_of(own) for own in records), default=1)
     dataset = load_data(suite, dict(arguments.data)).repeated(seeds)
     samples = [sample for sample in dataset.samples if sample.question]
     names = ModelNames()

@@ -162,14 +162,14 @@ def _rate_suite(made: RatedItems, suite: Suite, arguments: Namespace) -> None:
         Store(Path(place).absolute() if local else Path(folder), shared) as store,
     ):
         if answers:
-            seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in runs)
+            seeds = max(seeds_of(run.record) for run in runs)
             make = answer_pairs if kind == "pair" else answer_grades
             make(made, load_data(suite, data).repeated(seeds), runs, store)
             return
         others: dict[RoleName, str] = dict.fromkeys(("encoder", "detector", "vqa"), _IN_NAME)
         encoders = dict.fromkeys(suite.table.encoders, _IN_NAME)
         choices = RoleChoices(_IN_NAME, "unified", others, encoders)
-        seeds = seeds_of({CaseKey.parse(record.case): record})
+        seeds = seeds_of(record)
         prepared = load_prepared_suite(suite.file, choices, data, seeds=seeds)
         chains = require_chains(prepared.run(ModelPool(store)), "a rating of chains")
         rate = chain_grades if kind == "grades" else caption_pairs

@@ -18,7 +18,7 @@ from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer, refer_to_question
 from pytest_cepbench.datasets.sample import Dataset, Sample, Seed
 from pytest_cepbench.errors import DatasetError, NotInStoreError, StoreError
-from pytest_cepbench.gate import CaseKey, Measurement
+from pytest_cepbench.gate import Measurement
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
@@ -66,12 +66,11 @@ def fingerprint_of(record: Measurement) -> str:
     return digest_text(step) if step else ""
 
 
-def seeds_of(records: Mapping[CaseKey, Measurement]) -> int:
-    """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
-    clusters = {name: unit for record in records.values() for name, unit in record.clusters.items()}
+def seeds_of(record: Measurement) -> int:
+    """The number of seeds of each sample in a result, as `Dataset.repeated` names them."""
     further = [
         int(match[1])
-        for name, unit in clusters.items()
+        for name, unit in record.clusters.items()
         if name.startswith(unit) and (match := _FURTHER_SEED.fullmatch(name.removeprefix(unit)))
     ]
     return 1 + max(further, default=0)

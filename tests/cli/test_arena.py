@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
+from pytest_cepbench.ratings.folder import Ratings
+from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
 from tests.metrics.arena.panels import simulate
 from tests.ratings.studies import BLUE, RED, make_study
@@ -154,3 +161,157 @@ def test_refused(panels: Home, argv: list[str], message: str) -> None:
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
     assert not (panels.path / ".cepbench").exists()
+
+
+SUITE = Path(__file__).parents[2] / "suites" / "judge"
+
+PROMPT = JUDGE_PROMPTS["criteria"]
+
+ATTACK = "look : <image> <image> \u202e <b>x</b>"
+"""In an answer: it must be no image, and stay a text."""
+
+
+@pytest.fixture
+def suite(home: Home) -> Home:
+    """Eight battles of the shipped suite, in two categories, one with markup in its answer."""
+    folder = home.path / "judge"
+    folder.mkdir()
+    shutil.copy(SUITE / "suite.toml", folder)
+    lines = [json.loads(line) for line in (SUITE / "battles.jsonl").read_text().splitlines()]
+    chosen = [line for line in lines if line["category"] in ("swap", "count")]
+    kept = chosen[:4] + chosen[-4:]
+    kept[0]["first"].append({"text": ATTACK})
+    text = "".join(json.dumps(line) + "\n" for line in kept)
+    (folder / "battles.jsonl").write_text(text, encoding="utf-8")
+    return home
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def said(row: dict[str, Any]) -> str:
+    """What the assistant says, in a row for trl."""
+    ((turn,),) = [row["completion"]]
+    assert turn["role"] == "assistant"
+    return str(turn["content"][0]["text"])
+
+
+def test_chats_are_battles_in_both_orders(suite: Home) -> None:
+    """What the judge is asked, the images in their order, and the verdict as it is worded."""
+    ended = suite.command("arena", "training", "judge", "--out=chats")
+
+    assert ended.code == 0, ended.err
+    assert "battles: 8 train" in ended.out
+    chats = rows(suite.path / "chats" / "train.jsonl")
+    assert len(chats) == 16
+    stored = {s.id: s for s in load_judged_battles(suite.path / "judge").samples}
+    for row, mirrored in zip(chats[::2], chats[1::2], strict=True):
+        verdict = stored[row["battle"]].metadata[VERDICT]
+        place = WINNERS.index(verdict)
+        assert said(row) == PROMPT.phrases[verdict]
+        assert said(mirrored) == PROMPT.phrases[WINNERS[3 - place]]
+        system, user = row["prompt"]
+        assert system["content"] == [{"type": "text", "text": PROMPT.system}]
+        texts = [part["text"] for part in user["content"]]
+        a, b = (texts.index(heading) for heading in PROMPT.headings[1:])
+        turned = [part["text"] for part in mirrored["prompt"][1]["content"]]
+        assert texts[a + 1 : b] == turned[turned.index(PROMPT.headings[2]) + 1 : -1]
+        shown = [part for part in user["content"] if part["type"] == "image"]
+        assert len(shown) == len(row["images"]) == len(mirrored["images"])
+        for name in row["images"]:
+            with Image.open(suite.path / "chats" / name) as image:
+                assert image.size == (64, 64)
+
+
+def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
+    """The same questions, answers and verdicts, its images in files."""
+    ended = suite.command("arena", "training", "judge", "--format=battles", "--out=table")
+
+    assert ended.code == 0, ended.err
+    before = load_judged_battles(suite.path / "judge").samples
+    after = load_judged_battles(suite.path / "table").samples
+    for own, other in zip(before, after, strict=True):
+        assert own.metadata[VERDICT] == other.metadata[VERDICT]
+        for steps, same in ((own.answer, other.answer), (own.gold, other.gold)):
+            shown = [(s.text, None if s.image is None else s.image.load().digest) for s in steps]
+            assert shown == [
+                (s.text, None if s.image is None else s.image.load().digest) for s in same
+            ]
+
+
+def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
+    """Those of a model that is named go into the split of the unseen."""
+    ended = home.command("arena", "training", "shapes-arena", "--unseen=blind", "--out=chats")
+
+    assert ended.code == 0, ended.err
+    train, unseen = (rows(home.path / "chats" / f"{name}.jsonl") for name in ("train", "unseen"))
+    assert train
+    assert unseen
+    assert not {row["battle"] for row in train} & {row["battle"] for row in unseen}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["judge", "--unseen=move"], "--unseen move: no battle has that model or category"),
+        (["elsewhere"], "no suite at 'elsewhere'"),
+        (["toy"], "has no battles with stored verdicts: its loader is 'shapes'"),
+    ],
+)
+def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> None:
+    """It names what is wrong; no traceback, and nothing is left behind: the command is repeated."""
+    (suite.path / "toy").mkdir()
+    shutil.copy(SUITE.parent / "instrument" / "suite.toml", suite.path / "toy")
+    before = {path.name for path in suite.path.iterdir()} | {".cepbench"}
+    ended = suite.command("arena", "training", *argv, "--out=chats")
+    assert ended.code != 0
+    assert message in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert {path.name for path in suite.path.iterdir()} <= before
+    again = suite.command("arena", "training", "judge", "--out=chats")
+    assert again.code == 0, again.err
+
+
+def test_a_folder_with_files_is_left_alone(suite: Home) -> None:
+    """What lies there is neither mixed with new rows nor overwritten."""
+    (suite.path / "chats").mkdir()
+    (suite.path / "chats" / "mine.txt").write_text("x")
+    ended = suite.command("arena", "training", "judge", "--out=chats")
+    assert ended.code != 0
+    assert "is there already" in ended.err
+    assert [path.name for path in (suite.path / "chats").iterdir()] == ["mine.txt"]
+
+
+def judged_study(folder: Path, votes: int) -> Ratings:
+    """A study of pairs, on so many of which two people say that the red one is better."""
+    ratings = make_study(folder, "pair", count=4)
+    items = [digest for digest, item in ratings.items.items() if item.kind == "item"]
+    for annotator in ("a1", "a2"):
+        for digest in items[:votes]:
+            vote = Vote(
+                task="pair", item=digest, annotator=annotator, shown=("second", "first"),
+                verdict="B", winner="first", tie=False,
+            )  # fmt: skip
+            cast(ratings, vote)
+    return ratings
+
+
+def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
+    """The majority of the votes; who made an answer names the split and is in no row."""
+    ratings = judged_study(home.path / "ratings", votes=3)
+
+    ended = home.command("arena", "training", "ratings", "--out=chats")
+
+    assert ended.code == 0, ended.err
+    chats = rows(home.path / "chats" / "train.jsonl")
+    assert len(chats) == 6
+    assert [said(row) for row in chats] == ["A is better", "B is better"] * 3
+    everything = "".join(path.read_text() for path in (home.path / "chats").glob("*.json*"))
+    assert RED not in everything
+    assert BLUE not in everything
+    assert {row["battle"] for row in chats} <= ratings.items.keys()
+    ended = home.command("arena", "training", "ratings", f"--unseen={BLUE}", "--out=others")
+    assert ended.code == 0, ended.err
+    assert not (home.path / "others" / "train.jsonl").exists()

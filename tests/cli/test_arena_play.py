@@ -93,7 +93,8 @@ def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
     assert len({(v.question, *sorted((v.first, v.second))) for v in verdicts}) == len(verdicts)
     assert {v.question for v in verdicts[: len(UIDS)]} == set(UIDS)  # a round, and then the next
     assert "3 of 3 pairs have met, all 3 models have fought in 1 of 1 tasks" in ended.err
-    assert json.loads((out / "play.json").read_text("utf-8"))["judge"] == LONGER
+    document = json.loads((out / "leaderboard.json").read_text("utf-8"))
+    assert document["play"]["judge"] == LONGER
 
 
 def test_a_plan_asks_nothing(folders: Home) -> None:
@@ -180,16 +181,6 @@ def test_what_is_refused(
     play(folders, *argv, models=models).refused(says)
     assert Longer.shown == 0
     assert not (folders.path / ".cepbench/play").exists()
-
-
-def test_a_folder_is_of_one_judge(folders: Home) -> None:
-    """Verdicts of two judges are never mixed in it."""
-    play(folders)
-    before = (folders.path / ".cepbench/play/verdicts.json").read_bytes()
-    ended = play(folders, judge=f"{MODULE}:First")
-
-    ended.refused(f"holds a play with judge '{LONGER}'")
-    assert (folders.path / ".cepbench/play/verdicts.json").read_bytes() == before
 
 
 def test_a_judge_that_follows_the_order_ranks_nobody(folders: Home) -> None:

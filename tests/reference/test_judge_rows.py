@@ -20,7 +20,7 @@ from pytest_cepbench.datasets.shapes.arena.solver import read_question
 from pytest_cepbench.models.protocols import Battle as ShownBattle
 from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from tests.cli.test_arena_training import judged_study
+from tests.cli.test_arena import judged_study
 from tests.tiny.common import skip_before
 
 pytest.importorskip("torch", reason="the training needs the [models] extra")
