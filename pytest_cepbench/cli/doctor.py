@@ -59,7 +59,7 @@ def doctor_page(diagnosis: Diagnosis) -> list[Section]:
     title = f"doctor of {diagnosis.suite}: {', '.join(found) or 'nothing found'}"
     sections = [Section(title, (*opening, summary))]
     for check in checks:
-        tables = [Table(figures.head, figures.rows) for figures in check.figures]
+        tables = [Table(check.head, check.rows)] if check.rows else []
         sections.append(Section(f"{check.name}: {check.status}", (*check.said, *tables)))
     advice = [advice for check in checks for advice in check.advice]
     if advice:

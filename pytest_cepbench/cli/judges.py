@@ -72,11 +72,6 @@ def run_judges(arguments: Namespace) -> int:
     if arguments.unseen:
         raise SpecError("--unseen is of two judges: a card has --seen MODEL")
     _refuse(arguments, _OF_ASKED, "is of a judge that is asked: add --judge=SPEC")
-    if verdicts[0].resolve() == arguments.people.resolve():
-        raise SpecError(
-            f"file {str(verdicts[0])!r} is given twice: the judge's verdicts and people's "
-            "(--people) are files of their own"
-        )
     names = ModelNames()
     judge = read_verdicts(verdicts[0], names)
     if arguments.people.is_dir():  # those of the majority

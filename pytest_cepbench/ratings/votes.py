@@ -176,17 +176,13 @@ SCALES: Mapping[Task, tuple[VoteScale, ...]] = {
 class VoteTable(NamedTuple):
     """The votes of several annotators on one scale.
 
-    annotators: in the order of the rows.
     values: (annotators, things), NaN where an annotator did not judge a thing.
     owners: (things,) number of the item that each belongs to.
-    items: their digests, by that number.
     """
 
     scale: VoteScale
-    annotators: tuple[str, ...]
     values: FloatArray
     owners: IntArray
-    items: tuple[str, ...]
 
 
 def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str]) -> VoteTable:
@@ -195,14 +191,13 @@ def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str
     for vote in votes:
         for thing, value in scale.read(vote).items():
             cells.setdefault((vote.item, thing), {})[vote.annotator] = value
-    items = tuple(sorted({item for item, _ in cells}))
-    number = {item: place for place, item in enumerate(items)}
+    number = {item: place for place, item in enumerate(sorted({item for item, _ in cells}))}
     values = np.full((len(annotators), len(cells)), np.nan)
     for column, own in enumerate(cells.values()):
         for row, name in enumerate(annotators):
             values[row, column] = own.get(name, np.nan)
     owners = np.array([number[item] for item, _ in cells], np.int64)
-    return VoteTable(scale, tuple(annotators), values, owners, items)
+    return VoteTable(scale, values, owners)
 
 
 def shown_battles(ratings: Ratings, votes: Votes) -> list[JudgedBattle]:

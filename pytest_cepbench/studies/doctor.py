@@ -58,18 +58,6 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class CheckTable:
-    """A table of what was measured.
-
-    head: names of the columns.
-    rows: their cells; the first of a row names it, None is not known.
-    """
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-@dataclass(frozen=True)
 class Check:
     """One check.
 
@@ -77,17 +65,24 @@ class Check:
     status: the result.
     said: sentences, the first the shortest account.
     advice: what to do about it, a sentence each.
-    figures: tables.
+    head, rows: of a table of what was measured; None is not known.
     """
 
     name: str
     status: Status
     said: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
-    figures: tuple[CheckTable, ...] = ()
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
 
 
-def _check_of(name: str, findings: Sequence[_Finding], summary: str, *figures: CheckTable) -> Check:
+def _check_of(
+    name: str,
+    findings: Sequence[_Finding],
+    summary: str,
+    head: tuple[str, ...] = (),
+    rows: Sequence[tuple[Cell, ...]] = (),
+) -> Check:
     """The check with these findings: the gravest status, every sentence, each piece of advice once.
 
     summary: the sentence of a check without findings, which passes.
@@ -96,7 +91,7 @@ def _check_of(name: str, findings: Sequence[_Finding], summary: str, *figures: C
     status = max(statuses, key=_STATUSES.index)
     sentences = tuple(sentence for _, sentence, _ in findings) or (summary,)
     advice = tuple(dict.fromkeys(advice for _, _, advice in findings if advice))
-    return Check(name, status, sentences, advice, figures)
+    return Check(name, status, sentences, advice, head, tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -242,7 +237,7 @@ def chance_floors(calibrations: Sequence[Calibrated]) -> Check:
     ]
     summary = f"every similarity lies at least {SMALL_SHARE:.0%} of the way from chance to 1"
     head = ("case", "value", "by chance", "share of the range")
-    return _check_of(name, findings, summary, CheckTable(head, tuple(rows)))
+    return _check_of(name, findings, summary, head, rows)
 
 
 def visible_drops(calibrations: Sequence[Calibrated]) -> Check:
@@ -305,7 +300,7 @@ def visible_drops(calibrations: Sequence[Calibrated]) -> Check:
     summary = (
         "a checkpoint as good as its baseline is held in 80 of 100 runs or more, in every case"
     )
-    return _check_of(name, findings, summary, CheckTable(head, tuple(rows)))
+    return _check_of(name, findings, summary, head, rows)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -339,12 +334,12 @@ def constant_outputs(run: ChainRun) -> Check:
             ("problem", f"{start}-first chains: {sentence}", advice)
             for sentence in same_answers(plan, chains)
         ]
-    table = CheckTable(("step", "inputs", "different outputs", "most alike"), tuple(rows))
     if not rows:
         few = "too few different inputs were answered to tell"
-        return Check("constant outputs", "not done", (few,), (), (table,))
+        return Check("constant outputs", "not done", (few,))
     summary = f"no answer is given to more than {COMMON_SHARE:.0%} of different inputs"
-    return _check_of("constant outputs", findings, summary, table)
+    head = ("step", "inputs", "different outputs", "most alike")
+    return _check_of("constant outputs", findings, summary, head, rows)
 
 
 # -- encoders: whether they notice damage ----------------------------------------------------------
@@ -447,11 +442,10 @@ def encoder_sensitivity(
             less = f"{name}: moves the score by {drop:.4f}, less than the tolerance {tolerance:g}"
             findings.append(("problem", less, advice))
     title = f"{encoder} on damaged {start}s"
-    table = CheckTable(("damage", "starts", "moves the score by"), tuple(rows))
     if not any(count for _, count, _ in rows):
-        return Check(title, "not done", (f"no {start} could be damaged and encoded",), (), (table,))
+        return Check(title, "not done", (f"no {start} could be damaged and encoded",))
     summary = f"all damage moves the score by {tolerance:g} or more"
-    return _check_of(title, findings, summary, table)
+    return _check_of(title, findings, summary, ("damage", "starts", "moves the score by"), rows)
 
 
 def _given(artifact: Any) -> Any:

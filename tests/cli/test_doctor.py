@@ -58,8 +58,7 @@ def checks(home: Home) -> dict[str, dict[str, Any]]:
 
 def cells(check: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The rows of a check's table, by their first cell, then by column."""
-    (figures,) = check["figures"]
-    return {row[0]: dict(zip(figures["head"], row, strict=True)) for row in figures["rows"]}
+    return {row[0]: dict(zip(check["head"], row, strict=True)) for row in check["rows"]}
 
 
 def flat(text: str) -> str:

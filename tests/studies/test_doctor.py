@@ -52,9 +52,8 @@ def case(part: str = "overall", value: float = 0.8, **fields: Any) -> Calibrated
 
 def only(check: Check) -> dict[Any, tuple[Any, ...]]:
     """The rows of the check's table, by their first cell."""
-    (table,) = check.figures
-    assert all(len(row) == len(table.head) for row in table.rows)
-    return {row[0]: row[1:] for row in table.rows}
+    assert all(len(row) == len(check.head) for row in check.rows)
+    return {row[0]: row[1:] for row in check.rows}
 
 
 # -- measurement -----------------------------------------------------------------------------------
