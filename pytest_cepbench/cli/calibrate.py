@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_cepbench.cli.output import NOT_DONE, Cell, Section, Table, show, tell
-from pytest_cepbench.cli.session import measuring, pool_line, read_trial
+from pytest_cepbench.cli.session import measuring, pool_line, prepared_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import dump_baseline
@@ -21,7 +21,6 @@ from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
     calibrate,
-    prepare_calibration,
 )
 
 _COLUMNS = (
@@ -43,9 +42,9 @@ _SILENT = (
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write the noise; exit codes as in `main`."""
-    trial, root = read_trial(arguments), arguments.baselines
-    with measuring(arguments.store, trial.suite) as (pool, begin):
-        prepared = prepare_calibration(trial, pool)
+    root: Path = arguments.baselines
+    with measuring(arguments.store, arguments.suite) as (pool, begin):
+        prepared = prepared_trial(arguments, pool)
         begin()
         calibrated = calibrate(prepared, pool, tell)
         own, seeds = prepared.own, prepared.seeds

@@ -9,7 +9,6 @@ from pathlib import Path
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
 from pytest_cepbench.errors import SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
-from pytest_cepbench.files import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
@@ -83,7 +82,6 @@ def _measured_run(name: str, report: RunReport, arguments: Namespace) -> Measure
             continue
         cases[str(key)] = RunCase(
             case=str(key),
-            label=case.label,
             value=case.value,
             tolerance=case.tolerance,
             primary=case.primary,
@@ -99,7 +97,7 @@ def _measured_run(name: str, report: RunReport, arguments: Namespace) -> Measure
         msg = f"the run of {name} has no case that is asked for: it has {few_of(known) or 'none'}."
         raise SpecError(msg + hint)
     specs = dict.fromkeys(case.model.get("spec", "") for case in report.cases)
-    return MeasuredRun(name, ", ".join(filter(None, specs)), str(shown_path(report.path)), cases)
+    return MeasuredRun(name, ", ".join(filter(None, specs)), cases)
 
 
 # -- what is shown ---------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ from collections import Counter
 from contextlib import suppress
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
-from pytest_cepbench.cli.session import measuring, read_trial, spent_line
+from pytest_cepbench.cli.session import measuring, prepared_trial, spent_line
 from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.studies.calibration import prepare_calibration
 from pytest_cepbench.studies.doctor import Diagnosis, examine
 from pytest_cepbench.suites import load_suite
 
@@ -19,9 +18,8 @@ def run(arguments: Namespace) -> int:
     """Check, print, and write the page; exit codes as in `main`, 1 also for a problem."""
     if arguments.model is None:
         _take_accepted_model(arguments)
-    trial = read_trial(arguments)
-    with measuring(arguments.store, trial.suite) as (pool, begin):
-        prepared = prepare_calibration(trial, pool)
+    with measuring(arguments.store, arguments.suite) as (pool, begin):
+        prepared = prepared_trial(arguments, pool)
         begin()
         diagnosis = examine(prepared, pool, tell)
     write_and_show(arguments, diagnosis, doctor_page(diagnosis), f"doctor-{diagnosis.suite}")

@@ -26,7 +26,6 @@ from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.report.text import cause_lines
 from pytest_cepbench.studies.calibration import (
     Proposal,
-    Trial,
     calibrate,
     prepare_calibration,
     propose,
@@ -282,9 +281,9 @@ def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Prop
         file = folder / FILE_NAME
         file.write_text(plan.suite(folder, Proposal()), encoding="utf-8")
         choices = RoleChoices(arguments.model, arguments.role)
-        trial = Trial(file, choices, arguments.seeds, samples=arguments.samples)
+        seeds, samples = arguments.seeds, arguments.samples
         with measuring(arguments.store, file) as (pool, begin):
-            prepared = prepare_calibration(trial, pool)
+            prepared = prepare_calibration(file, choices, seeds, pool, samples=samples)
             begin()
             calibrated = calibrate(prepared, pool, tell)
             tell(pool_line(pool))

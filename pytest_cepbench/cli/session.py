@@ -18,7 +18,7 @@ from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.option_values import named_specs
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.calibration import Trial
+from pytest_cepbench.studies.calibration import PreparedCalibration, prepare_calibration
 from pytest_cepbench.studies.study import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 
@@ -90,15 +90,11 @@ def spent_line(spent: StudyUsage) -> str:
     return f"{line}; {usage_line(spent.usage)}" if spent.usage.requests else line
 
 
-def read_trial(arguments: Namespace) -> Trial:
-    """Trial to calibrate. Raises SpecError and SuiteError naming the option that is wrong."""
-    return Trial(
-        suite=arguments.suite,
-        choices=RoleChoices(arguments.model, arguments.role, *fixed_roles(arguments)),
-        seeds=arguments.seeds,
-        data=dict(arguments.data),
-        samples=arguments.samples,
-    )
+def prepared_trial(arguments: Namespace, pool: ModelPool) -> PreparedCalibration:
+    """The suite under the seeds that options name; raises as `prepare_calibration`."""
+    choices = RoleChoices(arguments.model, arguments.role, *fixed_roles(arguments))
+    data, samples = dict(arguments.data), arguments.samples
+    return prepare_calibration(arguments.suite, choices, arguments.seeds, pool, data, samples)
 
 
 def fixed_roles(

@@ -53,34 +53,6 @@ _NEEDS_CHAINS = "calibrate and doctor"
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The settings of a calibration.
-
-    suite: its file.
-    choices: the model, and those of the other roles.
-    seeds: how many, from the suite's own on.
-    data: data set name -> path or URL.
-    samples: most of each category.
-    Raises SpecError for fewer than two seeds, and for chains that were made elsewhere.
-    """
-
-    suite: Path
-    choices: RoleChoices
-    seeds: int
-    data: Mapping[str, DataPlace] = field(default_factory=dict)
-    samples: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.seeds < 2:
-            raise SpecError(f"--seeds {self.seeds}: noise shows between at least 2 seeds")
-        if self.choices.replay is not None:
-            raise SpecError(
-                f"{self.choices.replay!r} brings chains that were made elsewhere, with one seed: "
-                "what they would have been under others is not known"
-            )
-
-
-@dataclass(frozen=True)
 class PreparedCalibration:
     """A calibration that can begin.
 
@@ -129,19 +101,38 @@ class Calibrated:
         return power_of(design, self.policy)
 
 
-def prepare_calibration(trial: Trial, model_pool: ModelPool) -> PreparedCalibration:
-    """Read the suite and its data, and bind the models.
+def prepare_calibration(
+    suite: Path,
+    choices: RoleChoices,
+    seeds: int,
+    model_pool: ModelPool,
+    data: Mapping[str, DataPlace] | None = None,
+    samples: int | None = None,
+) -> PreparedCalibration:
+    """Read a suite and its data, and bind the models.
 
-    Raises what `load_prepared_suite`, `check_data_names` and binding raise, and SuiteError for a
-    suite of answers.
+    suite: its file.
+    choices: the model, and those of the other roles.
+    seeds: how many, from the suite's own on.
+    data: data set name -> path or URL.
+    samples: most of each category.
+    Raises SpecError for fewer than two seeds, and for chains that were made elsewhere; what
+    `load_prepared_suite`, `check_data_names` and binding raise; SuiteError for a suite of answers.
     """
-    own = load_prepared_suite(trial.suite, trial.choices, trial.data, trial.samples)
-    check_data_names(trial.data, [own.suite], "--data")
+    if seeds < 2:
+        raise SpecError(f"--seeds {seeds}: noise shows between at least 2 seeds")
+    if choices.replay is not None:
+        raise SpecError(
+            f"{choices.replay!r} brings chains that were made elsewhere, with one seed: what they "
+            "would have been under others is not known"
+        )
+    own = load_prepared_suite(suite, choices, data or {}, samples)
+    check_data_names(data or {}, [own.suite], "--data")
     refuse_answers(own.suite, _NEEDS_CHAINS)
     for assignment in own.assignments.roles.values():
         model_pool.runner(assignment)
     policies = settle({case.key: claim_of(own.suite, case.key, Overrides()) for case in own.cases})
-    return PreparedCalibration(own.under_seeds(trial.seeds), policies)
+    return PreparedCalibration(own.under_seeds(seeds), policies)
 
 
 def calibrate(

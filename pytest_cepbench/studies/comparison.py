@@ -198,7 +198,6 @@ class RunCase:
     """A case as a run measured it.
 
     case: SUITE/PART/METRIC.
-    label: its metric's name for people.
     value: None where it could not be measured.
     tolerance: drop that does not matter, in the metric's unit.
     primary: whether it could fail the run.
@@ -209,7 +208,6 @@ class RunCase:
     """
 
     case: str
-    label: str
     value: float | None
     tolerance: float
     primary: bool
@@ -225,13 +223,11 @@ class MeasuredRun:
 
     name: what it is called here.
     model: the specs of its models under test.
-    report: path of its report.
     cases: by name, in the order of collection.
     """
 
     name: str
     model: str
-    report: str
     cases: Mapping[str, RunCase]
 
 
@@ -266,7 +262,6 @@ class RunComparison:
 
     cases: that both have, in the order of the first run.
     only_first, only_second: names of those that one of them has.
-    alpha: share of the error that each bound has.
     """
 
     first: MeasuredRun
@@ -274,7 +269,6 @@ class RunComparison:
     cases: tuple[ComparedCase, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
-    alpha: float
 
     def of_verdict(self, verdict: Verdict) -> list[ComparedCase]:
         """The cases with a verdict that could have failed a run."""
@@ -311,7 +305,6 @@ def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) 
         ),
         only_first=tuple(case for case in first.cases if case not in second.cases),
         only_second=tuple(case for case in second.cases if case not in first.cases),
-        alpha=share,
     )
 
 

@@ -24,7 +24,6 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     Proposal,
-    Trial,
     calibrate,
     noise_of,
     prepare_calibration,
@@ -174,10 +173,10 @@ def test_noise_that_cannot_be_told(measurements: list[CaseMeasurement], message:
 
 def calibrated(folder: Path, text: str = GATED) -> dict[str, Calibrated]:
     """What is found of every case of a suite, by PART/METRIC."""
-    trial = Trial(write_suite(folder, text), RoleChoices("shapes:?miss=0.3"), 2)
+    suite, choices = write_suite(folder, text), RoleChoices("shapes:?miss=0.3")
     with Store(folder / "store") as store:
         pool = ModelPool(store)
-        cases = calibrate(prepare_calibration(trial, pool), pool, lambda _: None)
+        cases = calibrate(prepare_calibration(suite, choices, 2, pool), pool, lambda _: None)
     return {f"{case.key.part}/{case.key.metric}": case for case in cases}
 
 
