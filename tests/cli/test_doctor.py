@@ -178,7 +178,6 @@ def test_a_case_that_cannot_be_measured_is_a_problem(home: Home) -> None:
     [
         (["--seeds=1"], "noise shows between at least 2 seeds"),
         (["--model=nobody/"], "nobody"),
-        (["--samples=none"], "--samples 'none': a number of at least 1"),
         (["--model=replay:chains"], "made elsewhere"),
     ],
 )

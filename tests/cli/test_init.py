@@ -126,7 +126,6 @@ def test_nothing_is_overwritten(project: Home) -> None:
         (["--name=My Own"], "--name 'My Own': lower-case letters"),
         (["--generator=preset:sanna-sprint"], "Did you mean 'sana-sprint'?"),
         (["--seeds=1"], "noise shows between at least 2 seeds"),
-        (["--samples=none"], "--samples 'none': a number of at least 1"),
         (["--model=python:color_models:discriber"], "Did you mean 'describer'?"),
     ],
 )
