@@ -119,6 +119,16 @@ def test_without_a_token_there_is_nothing(untouched: Site, path: str) -> None:
     assert request(untouched.base, path).status == 404
 
 
+@pytest.mark.parametrize(
+    "name", ["%ff%fe", "%00", "%C3%A9", "%ed%a0%80", "%", "%zz", "a" * 60_000, "%0d%0aX:%20y"]
+)
+def test_an_address_of_any_bytes_is_none(untouched: Site, name: str) -> None:
+    """Nothing is an error of the server."""
+    for page in ("", "image/%ff"):
+        assert 400 <= request(untouched.base, f"a/{name}/{page}").status < 500
+    assert 400 <= request(untouched.base, f"a/{name}/vote", b"{").status < 500
+
+
 def test_addresses_stay_and_are_those_of_one_study(tmp_path: Path) -> None:
     """Their key is for its owner alone, and git does not see it; a cut off one is made anew."""
     seen = []
