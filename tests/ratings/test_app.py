@@ -236,7 +236,7 @@ def test_a_skipped_item_is_not_shown_again(tmp_path: Path) -> None:
 
 
 def test_one_server_has_a_study(untouched: Site) -> None:
-    """Two would give the same item to two people."""
+    """Two would not know of one another's answers."""
     from pytest_cepbench.errors import WriteError
 
     with pytest.raises(WriteError, match="another server has"):
