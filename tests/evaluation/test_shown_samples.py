@@ -192,18 +192,3 @@ def test_without_a_card_reports_say_so(tmp_path: Path) -> None:
     held = plain.gate()
     assert not held["small-arena/overall/win_rate"].shown.judge
     assert "judge of" not in str(held)
-
-
-@pytest.mark.slow
-def test_a_card_of_a_coin_leaves_a_win_rate_undecided(tmp_path: Path) -> None:
-    """A judge that sees nothing decides nothing, whatever the win rate is."""
-    coin = "shapes:?flip=0.6"
-    project = ArenaProject.make(tmp_path / "coin", judge=coin)
-    with inside(project.path):
-        assert (
-            main(["agree", "judges", f"--judge={coin}", "--on=shapes-arena", "--samples=40"]) == 0
-        )
-    result = win_rate(project, judge=coin)
-
-    assert result.verdict == "inconclusive"
-    assert any("its card says" in line and "sees nothing" in line for line in result.reasons)
