@@ -143,7 +143,6 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("encoder", "clip?device=cpu"),
     ("encoder", "sentences?device=cpu"),
     ("encoder", "unicom:unicom.safetensors?device=cpu"),
-    ("encoder", "unicom:unicom.safetensors?device=cpu&heads=4"),
     ("encoder", "cleanfid:?weights=inception-2015-12-05.pt&device=cpu"),
     ("detector", "owl?device=cpu"),
     ("detector", "mask2former?device=cpu"),

@@ -137,7 +137,6 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
         "interpolation=nearest": "interpolation must be bilinear or bicubic, got 'nearest'",
     },
     ("encoder", "unicom"): {
-        "heads=0": "heads must be at least 1",
         "dtype=half": "dtype must be auto",
     },
     ("encoder", "cleanfid"): {"mode=clean": "unknown parameter for the encoder clean-fid"},

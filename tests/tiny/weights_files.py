@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 INCEPTION_NAME = "inception-2015-12-05.pt"
 
-UNICOM = {"side": 24, "patch": 8, "width": 32, "depth": 2, "heads": 4, "features": 20}
+UNICOM = {"side": 24, "patch": 8, "width": 128, "depth": 2, "features": 20}
 
 
-def make_unicom(
-    *, side: int, patch: int, width: int, depth: int, heads: int, features: int
-) -> torch.nn.Module:
+def make_unicom(*, side: int, patch: int, width: int, depth: int, features: int) -> torch.nn.Module:
     """A model in Unicom's layout, in evaluation; large weights, so that ReLU6 meets its limit."""
     import torch
     from torch import nn
+
+    heads = width // 64
 
     class Attention(nn.Module):  # type: ignore[misc] # torch is Any to mypy
         def __init__(self) -> None:

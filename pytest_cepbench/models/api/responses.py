@@ -338,7 +338,7 @@ _MESSAGES: Mapping[str, str] = {
     "key": "refuses the key, or forbids it this model ({status}: {words}). {key}",
     "quota": "wants to be paid ({status}: {words}): the quota of the key is used up",
     "size": "takes no request as large as this one ({status}: {words}). Send smaller images with "
-    "max_pixels= in its spec, ask for smaller ones with size=, or raise the limit of the server",
+    "max_pixels= in its spec, ask for smaller ones with height=, or raise its limit",
     "redirect": "points elsewhere ({status}), and redirects are not followed: images and prompts "
     "would go wherever a server says. Write the address where the model is served: base_url= in "
     "its spec, or {variable}",

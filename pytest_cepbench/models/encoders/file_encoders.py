@@ -44,7 +44,7 @@ from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import ModelSpec, check_at_least, parse_params
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import (
     library_versions,
     own_memory,
@@ -72,21 +72,10 @@ class UnicomParams(Placement):
     dtype: the precision of the linear maps in the blocks; all else is float32. auto is what the
         released code does: float32 on a CPU, float16 on an accelerator.
     allow_pickle: read a pickled file, by torch.load(weights_only=True).
-    heads: attention heads; None is one per 64 of the width, as in the released models.
     """
 
     batch_size: int = 32
     allow_pickle: bool = False
-    heads: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "heads")
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """The number of heads, where it is given."""
-        return {} if self.heads is None else {"heads": self.heads}
 
 
 def _locate_unicom(spec: ModelSpec) -> Checkpoint:
@@ -129,9 +118,7 @@ def _load_unicom(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
     with loading(plan):
         tensors = _read(file)
         try:
-            network = make_network(
-                {name: tuple(tensor.shape) for name, tensor in tensors.items()}, plan.params.heads
-            )
+            network = make_network({name: tuple(t.shape) for name, t in tensors.items()})
             network.load_state_dict(tensors, assign=True)
         except (ValueError, RuntimeError) as error:
             faults = " ".join(str(error).split())[:600]  # of torch a line for each tensor
@@ -186,15 +173,14 @@ def _read(file: Path) -> dict[str, torch.Tensor]:
     return {name: own_memory(tensor.float()) for name, tensor in stored.items()}
 
 
-def make_network(shapes: Mapping[str, tuple[int, ...]], heads: int | None) -> Any:
+def make_network(shapes: Mapping[str, tuple[int, ...]]) -> Any:
     """The torch module of the sizes that a file's tensors state, in evaluation, without values.
 
     It takes (n, 3, side, side) float32 pixels, and gives (n, features) float32: the output of the
     last batch normalisation, not normalised to unit length. Its state has the names of the file's
-    tensors; the image is a square of whole patches.
-
-    heads: attention heads, which no tensor states; None is one per 64 of the width, as in all four
-    released models. Raises ValueError for tensors that are not Unicom's.
+    tensors; the image is a square of whole patches. Of attention heads, which no tensor states, it
+    has one per 64 of the width, as all four released models. Raises ValueError for tensors that are
+    not Unicom's.
     """
     import torch
     from torch import nn
@@ -218,10 +204,10 @@ def make_network(shapes: Mapping[str, tuple[int, ...]], heads: int | None) -> An
             f"pos_embed has {tokens} places, which are not the patches of a square image"
         )
     depth = len({name.split(".")[1] for name in shapes if name.startswith("blocks.")})
-    heads = heads or max(1, width // _HEAD_WIDTH)
-    if width % heads:
+    heads = width // _HEAD_WIDTH
+    if not heads or width % _HEAD_WIDTH:
         raise ValueError(
-            f"{heads} heads do not divide the width {width}: give another number of heads"
+            f"heads of {_HEAD_WIDTH} do not divide the width {width}, as in the released models"
         )
 
     class Block(nn.Module):  # type: ignore[misc] # torch is Any to mypy

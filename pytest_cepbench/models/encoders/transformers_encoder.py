@@ -112,10 +112,13 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
         assert reader is not None
         return features(reader.features(waves), "get_audio_features")
 
-    reads = hasattr(model, "get_text_features")
-    of_texts = _text_tower(plan, model) if reads else (None, None)
+    embed_texts, count_tokens = (
+        _text_tower(plan, model) if hasattr(model, "get_text_features") else (None, None)
+    )
     of_images = embed_images if sees else None
-    return LoadedEncoder(checkpoint, model, of_images, *of_texts, reader, embed_waves)
+    return LoadedEncoder(
+        checkpoint, model, of_images, embed_texts, count_tokens, reader, embed_waves
+    )
 
 
 def _text_tower(plan: LoadPlan[TransformersEncoderParams], model: Any) -> tuple[Any, Any]:

@@ -159,7 +159,7 @@ class RunServers:
         for.
         """
         plan, title, started = server.plan, server.plan.engine.title, time.monotonic()
-        command = server.read(COMMAND) if server.is_supervised else None
+        command = server.read(COMMAND) if _is_supervised(server.path) else None
         command = self._launch(server) if command is None else command
         port = command["port"]
         while server.end_reason is None:
@@ -188,7 +188,9 @@ class RunServers:
         """Start the supervisor; returns the command, as the folder has it."""
         plan = server.plan
         environment = plan.environment(self._unleased)
-        port = free_port()
+        with closing(socket.socket()) as probe:
+            probe.bind((HOST, 0))
+            port = probe.getsockname()[1]
         key = None if plan.engine.key_variable is None else secrets.token_hex(24)
         if key is not None and plan.engine.key_variable:
             environment[plan.engine.key_variable] = key
@@ -296,15 +298,10 @@ class _Server:
             ) from error
 
     @property
-    def is_supervised(self) -> bool:
-        """Whether the supervisor lives, and with it the server, or its end."""
-        return _is_supervised(self.path)
-
-    @property
     def supervisor(self) -> int | None:
         """The process id of the supervisor; None before it has begun, and where none lives."""
         try:
-            return int((self.path / ALIVE).read_text()) if self.is_supervised else None
+            return int((self.path / ALIVE).read_text()) if _is_supervised(self.path) else None
         except (OSError, ValueError):
             return None
 
@@ -320,7 +317,7 @@ class _Server:
     def end_reason(self) -> str | None:
         """How the server ended by itself; None while it lives."""
         ended = self.read(ENDED)
-        if ended is None and self.is_supervised:
+        if ended is None and _is_supervised(self.path):
             return None
         # Written, perhaps, between the two looks.
         ended = self.read(ENDED) if ended is None else ended
@@ -392,14 +389,6 @@ def _is_supervised(folder: Path) -> bool:
         return False
     finally:
         os.close(file)
-
-
-def free_port() -> int:
-    """A port on which a server could listen now."""
-    with closing(socket.socket()) as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def listens(process: int, port: int) -> bool:

@@ -66,7 +66,7 @@ def gated(
         model=f"{describer}?max_new_tokens=90",
         roles={
             "generator": preset(tiny, "flux-1-dev", "flux", 512),
-            "encoder": f"unicom:{tiny('unicom')}?allow_pickle=true&heads=4",
+            "encoder": f"unicom:{tiny('unicom')}?allow_pickle=true",
         },
         data={"mmgenbench": data, "mmgenbench-domain": data},
         samples=3,

@@ -66,7 +66,7 @@ def specs(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     network = randomize(make_unicom(**UNICOM)).half().float()
     unicom = save_unicom(root / "u.safetensors", network.state_dict())
     return {name: str(folder) for name, folder in folders.items()} | {
-        "unicom": f"unicom:{unicom}?heads={UNICOM['heads']}",
+        "unicom": f"unicom:{unicom}",
         "cleanfid": f"cleanfid:?weights={build_inception(root / 'inception')}",
         "mpnet": str(build_sentence_transformer(root / "mpnet")),
     }

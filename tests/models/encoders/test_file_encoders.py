@@ -32,15 +32,6 @@ pytest.importorskip("cleanfid", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models
 
-PINNED = [
-    [-3980.267, 320.142, 3243.346],
-    [30506.912, -267.779, 2767.628],
-    [6533.119, -623.098, 3521.768],
-]
-"""The first features of the three images, as a graph of operations written by hand gave them."""
-
-HEADS = UNICOM["heads"]  # the tiny width is half of what one head has in the released models
-
 
 @pytest.fixture(scope="module")
 def reference() -> Any:
@@ -85,26 +76,20 @@ def test_features_are_those_of_the_reference(reference: Any, file: Path, images:
         expected = reference(pixels(images)).numpy()
     hook.remove()
     assert max(reached) > 6, "the limit of ReLU6 must matter here"
-    vectors = load(f"unicom:{file}?heads={HEADS}").encode_images(images)
+    vectors = load(f"unicom:{file}").encode_images(images)
     assert vectors.shape == (3, UNICOM["features"])
     assert vectors.dtype == np.float32
     assert np.abs(vectors - expected).max() < 1e-4 * np.abs(expected).max()
-    assert np.abs(vectors[:, :3] - PINNED).max() < 1e-4 * np.abs(expected).max()
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).min() > 0.1
 
 
-def test_heads_and_precision_change_the_answer_and_the_identity(file: Path, images: Images) -> None:
-    """What no tensor states is a parameter, and part of every stored result's key."""
-    plain = bind_encoder(f"unicom:{file}")
-    four = bind_encoder(f"unicom:{file}?heads=4")
-    half = bind_encoder(f"unicom:{file}?heads=4&dtype=float16")
-    assert plain.params == {"dtype": "float32"}
-    assert four.params == {"dtype": "float32", "heads": 4}
-    assert half.params == {"dtype": "float16", "heads": 4}
-    vectors = [load(bound.spec).encode_images(images) for bound in (plain, four, half)]
-    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
-    assert 0 < np.abs(vectors[1] - vectors[2]).max() < 0.1 * np.abs(vectors[1]).max()
-    assert vectors[2].dtype == np.float32
+def test_precision_changes_the_answer_and_the_identity(file: Path, images: Images) -> None:
+    """It is part of every stored result's key."""
+    bound = [bind_encoder(f"unicom:{file}{query}") for query in ("", "?dtype=float16")]
+    assert [own.params for own in bound] == [{"dtype": "float32"}, {"dtype": "float16"}]
+    full, half = (load(own.spec).encode_images(images) for own in bound)
+    assert 0 < np.abs(full - half).max() < 0.1 * np.abs(full).max()
+    assert half.dtype == np.float32
 
 
 def test_a_pickled_file_is_read_only_where_allowed(
@@ -118,8 +103,8 @@ def test_a_pickled_file_is_read_only_where_allowed(
     pickled = save_unicom(tmp_path / "FP16-tiny.pt", reference.state_dict())
     with pytest.raises(CheckpointError, match=r"unpickling can run code.*allow_pickle=true"):
         bind_encoder(f"unicom:{pickled}")
-    allowed = load(f"unicom:{pickled}?allow_pickle=true&heads={HEADS}").encode_images(images)
-    assert np.array_equal(allowed, load(f"unicom:{file}?heads={HEADS}").encode_images(images))
+    allowed = load(f"unicom:{pickled}?allow_pickle=true").encode_images(images)
+    assert np.array_equal(allowed, load(f"unicom:{file}").encode_images(images))
 
     class Evil:
         def __reduce__(self) -> Any:
@@ -204,16 +189,14 @@ def test_the_released_sizes_need_no_parameter(
 
     sizes = {"side": side, "patch": patch, "width": width, "depth": depth, "features": features}
     with torch.device("meta"):
-        state = make_unicom(**sizes, heads=width // 64).state_dict()
+        state = make_unicom(**sizes).state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    network = make_network(shapes, None)
+    network = make_network(shapes)
     assert network.side == side
     assert network.heads == width // 64
     assert {name: tuple(t.shape) for name, t in network.state_dict().items()} == shapes
-    with pytest.raises(ValueError, match=f"5 heads do not divide the width {width}"):
-        make_network(shapes, 5)
     with pytest.raises(ValueError, match="577 places, which are not the patches of a square"):
-        make_network(shapes | {"pos_embed": (1, 577, width)}, None)
+        make_network(shapes | {"pos_embed": (1, 577, width)})
 
 
 @pytest.fixture(scope="module")

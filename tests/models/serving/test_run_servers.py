@@ -246,13 +246,18 @@ def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None
 
 
 def test_whatever_the_server_started_ends_with_it(
-    stand_in: StandIn, bind_served: Bind, servers: RunServers
+    stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
 ) -> None:
-    """Also a process in a session of its own."""
+    """Also a process in a session of its own. Its log stays, with those of nine earlier servers."""
+    (tmp_path / "logs").mkdir()
+    for day in range(10, 25):
+        (tmp_path / "logs" / f"202001{day}-000000-vllm-old-0000.log").write_text("")
     stand_in.behave(child=True)
     bind_served(stand_in.spec()).load()
     servers.close()
     stand_in.wait_for_end()
+    names = sorted(path.name for path in (tmp_path / "logs").glob("*.log"))
+    assert (len(names), "-vllm-step-1-" in names[-1]) == (10, True)
 
 
 USER = """
@@ -261,7 +266,7 @@ from pathlib import Path
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.binding import bind
 from pytest_cepbench.models.serving.engines import ENGINES
-from pytest_cepbench.models.serving.run_servers import RunServers, free_port, listens
+from pytest_cepbench.models.serving.run_servers import RunServers
 from tests.models.binding import context_with
 
 run, logs, spec, controls = sys.argv[1:]

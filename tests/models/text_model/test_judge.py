@@ -44,12 +44,12 @@ def test_a_batch_gives_what_each_battle_alone_gives(load_judge: Load, name: str)
     assert np.abs(likelihoods(judge, battles) - one_by_one).max() < 1e-4
     assert not together[0].remarks
     assert len({reply.value for reply in together}) > 1
-    assert isinstance(judge, Judge)
 
     batched = likelihoods(judge, battles)
     judge.batched = False  # as of a model whose cache or padding does not allow it
     assert np.abs(likelihoods(judge, battles) - batched).max() < 1e-4
     assert "one battle at a time" in judge.judge(battles[:1], [0])[0].remarks[0]
+    assert isinstance(judge, Judge)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
