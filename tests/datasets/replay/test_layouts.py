@@ -57,35 +57,6 @@ def test_files_that_are_no_chains_are_refused(
         open_chains(str(put(tmp_path, *names)))
 
 
-def build(root: Path) -> Path:
-    """Two pairs over four generations of both chains, the rows in different orders."""
-    put(root, "image-first/gen-0/a.png", "image-first/gen-0/b.png")
-    put_table(
-        root / "text-first/gen-0.csv", [["filename", "caption"], ["a.png", "A"], ["b.png", "B"]]
-    )
-    for start, first in (("text-first", 2), ("image-first", 1)):
-        for generation in (first, first + 2):
-            rows = [["b.png", f"b{generation}"], ["a.jpg", f'"a",\n{generation} ']]
-            put_table(root / start / f"gen-{generation}.csv", [["filename", "caption"], *rows])
-        for generation in (3 - first, 5 - first):
-            put(root, f"{start}/gen-{generation}/b.jpg", f"{start}/gen-{generation}/a.webp")
-    (root / "m_image-first_image_to_image_with_dino.pkl").write_bytes(b"never opened")
-    (root / "text-first" / "final.png").write_bytes(b"")
-    return root
-
-
-def test_both_chains_are_read_by_name(tmp_path: Path) -> None:
-    """Texts as they were written, images by their stem, whatever the order or the suffix."""
-    replay = opened(build(tmp_path))
-    assert recorded(replay) == {"text": [1, 2, 3, 4], "image": [1, 2, 3, 4]}
-    assert [held(replay, "a", "text", g) for g in range(1, 5)] == [1, '"a",\n2 ', 1, '"a",\n4 ']
-    assert [held(replay, "b", "text", g) for g in range(1, 5)] == [0, "b2", 0, "b4"]
-    assert [held(replay, "b", "image", g) for g in range(1, 5)] == ["b1", 0, "b3", 0]
-    assert held(replay, "nocaps/a.jpg", "image", 2) == 1
-    assert held(replay, "c", "image", 2) is None
-    assert held(replay, "a", "image", 5) is None
-
-
 @pytest.mark.parametrize("link", ["gen-1", "gen-1/b.png", "gen-2.csv"])
 def test_links_out_of_generations_are_not_followed(tmp_path: Path, link: str) -> None:
     """Downloaded chains cannot read other files of the machine; links that stay inside can."""
@@ -168,15 +139,6 @@ def put_predictions(root: Path) -> Path:
     rows = [["index", "question", "prediction"], ["7", "?", "seven"], ["12", "?", "twelve"]]
     put_table(root / f"{NAME}.tsv", rows)
     return root
-
-
-def test_half_a_pair_is_what_is_recorded(tmp_path: Path) -> None:
-    """Predictions alone, images alone, or one of the files by its path."""
-    put_predictions(tmp_path / "texts")
-    assert recorded(opened(tmp_path / "texts"))["image"] == [1]
-    assert recorded(opened(put_images(tmp_path / "images")))["image"] == [2]
-    put_images(tmp_path / "texts")
-    assert recorded(opened(tmp_path / "texts" / "flux-1-dev.tsv"))["image"] == [2]
 
 
 def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:

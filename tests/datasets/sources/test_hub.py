@@ -19,7 +19,7 @@ from pytest_cepbench.datasets.sources.hub import HubLocation, parse_hub_location
 from pytest_cepbench.datasets.sources.open_table import Choice, find_shards, read_configs
 from pytest_cepbench.errors import DatasetError, SpecError
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, write_cache
-from tests.datasets.sources.tables import contents, image_table, load, png, write_parquet
+from tests.datasets.sources.tables import contents, image_table, load, write_parquet
 
 TWO = read_configs(
     "d",
@@ -253,28 +253,6 @@ def test_what_is_not_cached_names_the_command(
     assert f"{FETCH} --revision {COMMIT} --include" in refused(LOCATION)
     write_cache(cache, shards, MOVED, tree=None)
     assert refused(LOCATION).endswith(f"{FETCH} --revision {MOVED}")
-
-
-def test_released_files_are_read_by_their_own_loader(tmp_path: Path, cache: Path) -> None:
-    """MMGenBench's TSV and label index, and no other file."""
-    from base64 import b64encode
-
-    rows = "".join(f"{k}\tq\t{b64encode(png(k)).decode()}\n" for k in range(3))
-    files = {
-        "MMGenBench-Test.tsv": f"index\tquestion\timage\n{rows}".encode(),
-        "labels.json": json.dumps({"Surreal": [0, 2]}).encode(),
-    }
-    write_cache(cache, files, tree={**sizes(files), "MMGenBench-Domain.tsv": 10**10})
-    options = 'file = "MMGenBench-Test.tsv", labels = "labels.json"'
-    dataset = load(tmp_path, LOCATION, f'loader = "mmgenbench"\noptions = {{ {options} }}')
-    assert [(s.id, s.categories) for s in dataset.samples] == [
-        ("000000", ("Surreal",)),
-        ("000001", ("unlabelled",)),
-        ("000002", ("Surreal",)),
-    ]
-    assert dataset.identity["source"] == f"{LOCATION}@{COMMIT}"
-    with pytest.raises(DatasetError, match="in huggingface_hub's cache"):
-        load(tmp_path, LOCATION, 'loader = "mmgenbench"')
 
 
 # -- online: a process of its own, against a server on this machine --------------------------------
