@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.cli.output import Section, show, show_document, tell
+from pytest_cepbench.cli.output import Section, show, tell
 from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
@@ -250,7 +250,7 @@ def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal, again: 
         raise EndedError(f"nothing was accepted: {error}") from error
     if not result.changed:
         summary, _, _ = f"{result}".partition("\nverdict: ")  # each case in full comes behind it
-        show_document("\n".join((summary, *cause_lines(result.cases), "")))
+        show([], *summary.splitlines(), *cause_lines(result.cases))
         raise EndedError(f"nothing was accepted; the suite is written. Try again: {again}")
     return len(result.changed)
 

@@ -70,11 +70,6 @@ def show(sections: Sequence[Section], *more: str) -> None:
     _write(sys.stdout, page + "".join(f"{printable(line, _LONGEST_ERROR)}\n" for line in more))
 
 
-def show_document(text: str) -> None:
-    """Print a text for other programs as it is; it holds no characters that a terminal obeys."""
-    _write(sys.stdout, text)
-
-
 def tell(line: str) -> None:
     """Print a line of progress."""
     _write(sys.stderr, f"{printable(line)}\n")

@@ -23,7 +23,6 @@ from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
-from tests.models.api.fake_server import chat_answer, serving
 from tests.ratings.voted import cast
 
 ROOT = Path(__file__).parents[2]
@@ -377,28 +376,6 @@ def test_a_folder_without_a_set_is_refused(home: Home) -> None:
         ended = home.command("dataset", action, "nothing")
         assert ended.code == 2
         assert "holds no data set that is being constructed" in ended.err
-
-
-@pytest.mark.slow
-def test_a_served_model_is_held_to_the_schema_and_repaired(photos: Home) -> None:
-    """One reply is prose: it is asked about once more; the server stays unasked in a second run."""
-    pytest.importorskip("httpx2")
-    write_scenes(photos.path / "few", 8)
-    good = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
-    with serving() as server:
-        first = iter(["I see three circles."])
-        server.answer = lambda _: chat_answer(next(first, good))
-        (photos.path / "names.toml").write_text('[[pattern]]\nname = "Count"\n')
-        words = [f"--describer={server.spec('concurrency=1')}", "--patterns=names.toml"]
-        ended = photos.command("dataset", "patterns", "few", "--out=bench", *words)
-        asked = len(server.seen)
-        again = photos.command("dataset", "patterns", "few", "--out=bench", *words)
-
-        assert (ended.code, again.code) == (0, 0), ended.err
-        assert "annotated: 8 of 8 images; 0 names outside the list were dropped, 1 " in ended.out
-        assert asked == len(server.seen) == 9
-        schemas = [seen.body["response_format"]["json_schema"] for seen in server.seen]
-        assert all('"enum": ["Count"]' in json.dumps(schema) for schema in schemas)
 
 
 @pytest.mark.parametrize(

@@ -247,20 +247,6 @@ def test_nothing_is_asked_twice(panel: Home) -> None:
     assert Longer.shown == shown
 
 
-def test_fewer_battles_are_among_more(panel: Home) -> None:
-    """--samples chooses by the seed; another seed chooses others."""
-
-    def pairs(limit: str, *argv: str) -> set[tuple[str, frozenset[str]]]:
-        assert ask(panel, f"--samples={limit}", "--out=out", *argv).code == 0
-        (file,) = (panel.path / "out").glob("*-verdicts.json")
-        return {(b.question, frozenset((b.first, b.second))) for b in read_verdicts(file)}
-
-    few, more, others = pairs("6"), pairs("12"), pairs("6", "--seed=1")
-    assert (len(few), len(more), len(others)) == (6, 12, 6)
-    assert few < more
-    assert few != others
-
-
 def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:
     """Not in a dry run; a later card takes its place, and it says so."""
     ask(panel, "--dry-run")

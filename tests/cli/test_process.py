@@ -22,7 +22,6 @@ from pytest_cepbench.cli.output import (
     short,
     to_text,
 )
-from tests.studies.toy import TOY, write_suite
 
 MODULE = """\
 import signal
@@ -47,15 +46,6 @@ def describer():
     return Describer(Degradation(miss=0.2))
 """
 """A describer during whose batch number `when` the user presses Ctrl-C."""
-
-
-def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """The command in a folder."""
-    command = [sys.executable, "-m", "pytest_cepbench.cli", *argv]
-    environment = os.environ | {"COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        command, cwd=folder, env=environment, check=False, capture_output=True, text=True
-    )
 
 
 COMMAND_LINE = {
@@ -114,42 +104,6 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path, line: str, said:
     assert "--help" in line or ended.stderr.count("\n") == 1
     assert not {"numpy", "torch", "pytest", "msgspec", "PIL"} & set(loaded)
     assert {name for name in loaded if name.startswith("pytest_cepbench.")} <= COMMAND_LINE
-
-
-@pytest.mark.slow
-def test_interrupted_it_keeps_what_was_computed(tmp_path: Path) -> None:
-    """Ctrl-C gives one line and exit code 130; the same command again goes on from there."""
-    write_suite(tmp_path, TOY)
-    module = tmp_path / "mine.py"
-    argv = (
-        "study",
-        "--vary=seeds",
-        ".",
-        "--model=python:mine:describer",
-        "--seeds=0,1",
-        "--metrics=gc",
-    )
-
-    module.write_text(MODULE.format(when=3))
-    ended = run(tmp_path, *argv)
-    assert ended.returncode == 130
-    assert ended.stdout == ""
-    assert ended.stderr.splitlines()[-1].startswith(
-        "cepbench: interrupted; what was computed is in"
-    )
-    assert "Traceback" not in ended.stderr
-
-    module.write_text(MODULE.format(when=-1))
-    again, fresh = run(tmp_path, *argv), run(tmp_path, *argv, "--store=fresh")
-    assert again.returncode == fresh.returncode == 0
-    inputs = [_inputs(process.stdout) for process in (again, fresh)]
-    # The first category was whole: two chains of four steps, three images of each encoded.
-    assert inputs[1] - inputs[0] == 14
-
-
-def _inputs(printed: str) -> int:
-    line = next(line for line in printed.splitlines() if " model inputs (" in line)
-    return int(line.split(" model inputs")[0].split()[-1])
 
 
 @pytest.mark.parametrize(
