@@ -9,7 +9,7 @@ import sys
 import tomllib
 from importlib import util
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -40,7 +40,6 @@ from pytest_cepbench.models.spec import SCHEMES
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.ratings.records import Vote
-from pytest_cepbench.report.pages import TERMS
 from pytest_cepbench.store import Store
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, column, tables
 
@@ -264,33 +263,6 @@ def test_store_layout_is_documented(tmp_path: Path) -> None:
     assert {column([row])[0] for row in rows} == names - companions
 
 
-def test_a_newcomer_reads_little() -> None:
-    """The front page has 700 words at most, and the list of words fifteen."""
-    words = re.sub(r"[|]|```.*?```", " ", (ROOT / "README.md").read_text(), flags=re.DOTALL).split()
-    (glossary,) = tables(REFERENCE, "Words")
-
-    assert len(words) <= 700
-    assert len(glossary) <= 15
-
-
-def test_words_lead_to_the_glossary_where_they_are_first_used() -> None:
-    """Once on a page of the site, with what they mean; not in code, headings, tables or links."""
-    links = _script("mkdocs_hooks").with_links_to_words
-    page = "# A case\n\nThe `case` of [a case](x.md): cases and a case.\n\n| case |\n\n    case\n"
-    linked = f'[cases](reference.md#words "{TERMS["case"]}")'
-    assert links(page, "docs/own.md") == page.replace(": cases", f": {linked}")
-    assert links(page, "CHANGELOG.md") == page
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f'](docs/reference.md#words "{TERMS["score"]}")' in links(readme, "README.md")
-
-
-def test_the_site_shows_no_escape_in_the_code_of_a_table() -> None:
-    """GitHub wants a bar escaped there; the site would show what escapes it."""
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="docs/own.md"))
-    shown = _script("mkdocs_hooks").on_page_markdown("| `DIR\\|URL` | a \\| b |\n", page)
-    assert shown == "| `DIR|URL` | a \\| b |\n"
-
-
 def test_extras_are_documented() -> None:
     """Every extra stands on the page, in the table of versions or below it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -329,12 +301,6 @@ def _leads_somewhere(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = page.parent / path if path else page
     return target.is_file() and (not anchor or anchor in anchors(target))
-
-
-def test_pages_name_no_machine() -> None:
-    """No page holds a path of the machine that it was written on."""
-    for page in (*PAGES, ROOT / "CHANGELOG.md"):
-        assert not re.search(r"/(tmp|root|home|work)/", page.read_text(encoding="utf-8")), page.name
 
 
 @pytest.mark.parametrize(

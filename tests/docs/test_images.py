@@ -68,10 +68,3 @@ def test_pictures_are_small() -> None:
     for path in IMAGES.glob("*.png"):
         with Image.open(path) as image:
             assert image.width <= 1440, path.name
-
-
-@pytest.mark.parametrize("page", ["report", "history", "terminal"])
-def test_pages_are_shown_at_three_widths_light_and_dark(page: str) -> None:
-    """On a page of their own."""
-    shown = {path.name for path in _used()}
-    assert shown >= {f"{page}-{n}{dark}.png" for n in (1440, 1280, 390) for dark in ("", "-dark")}

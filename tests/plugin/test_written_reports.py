@@ -8,33 +8,6 @@ import pytest
 
 from pytest_cepbench.report.history import History, host_name, read_history
 from tests.plugin.project import REGRESSED, TEST_MODULE, Project
-from tests.plugin.scored_project import ScoredProject, model, scored_suite
-
-CANDIDATE = model(drop="0.05,-0.05", spread="0.01,0.05")
-
-
-@pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """Two categories and the whole, accepted."""
-    suite = scored_suite(n=60, categories=("<blink>&|worse", "better"))
-    project = ScoredProject.make(tmp_path_factory.mktemp("reports"), suite)
-    project.accept()
-    return project
-
-
-def test_a_case_carries_its_measurement(scored: ScoredProject) -> None:
-    """All scores, how many cases the suite has, and whether more samples were there."""
-    ended = scored.run(CANDIDATE, "-k", "better", "--cep-inconclusive=more")
-    (case,) = ended.report["cases"]
-    assert case["of"] == 3
-    assert (case["partial"], case["looks"]) == (True, [25])
-    measured = case["measured"]
-    assert (measured["case"], measured["n"]) == ("scored/better/gc", 25)
-    scores = measured["scores"]["better"].values()
-    assert case["value"] == measured["value"] == pytest.approx(sum(scores) / 25, abs=1e-6)
-    assert measured["identity"] == case["identity"]
-    whole = scored.run(CANDIDATE, "-k", "better").report["cases"][0]
-    assert (whole["partial"], whole["measured"]["n"]) == (False, 60)
 
 
 def _run(project: Project, *args: str) -> tuple[int, set[str]]:

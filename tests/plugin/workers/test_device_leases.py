@@ -168,15 +168,6 @@ def large_machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return project
 
 
-def test_each_worker_gets_as_many_devices_as_it_is_said(large_machine: Project) -> None:
-    """The freest together; where workers are more than groups of devices, in turn."""
-    leases = _planned(large_machine, "--tx", "3*popen", MODEL, "--cep-devices-per-worker=2")
-    assert _on(leases) == ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa", "GPU-dddd,GPU-cccc"]
-    assert leases.lines[0].startswith(f"gw0 on {H200} (GPU-dddd) and {H200} (GPU-cccc), gw1 on ")
-    leases = _planned(large_machine, "--tx", "2*popen", MODEL, "--cep-devices-per-worker=3")
-    assert _on(leases) == ["GPU-dddd,GPU-cccc,GPU-bbbb"] * 2
-
-
 @pytest.mark.parametrize(
     ("query", "gib", "more", "expected", "lines"),
     [
