@@ -37,6 +37,10 @@ def redacted_command(arguments: Sequence[str], environment: Mapping[str, str]) -
     arguments: program first; may be empty.
     environment: variables, of which some hold keys.
     """
+
+    def hidden(match: re.Match[str]) -> str:
+        return f"{match['name']}={HIDDEN}" if is_secret_name(match["name"]) else match[0]
+
     shown: list[str] = []
     value_is_key = False
     for argument in arguments:
@@ -46,19 +50,10 @@ def redacted_command(arguments: Sequence[str], environment: Mapping[str, str]) -
         elif argument.startswith("-") and equals and is_secret_name(name):
             shown.append(f"{name}={HIDDEN}")
         else:
-            shown.append(_cleared(argument, environment))
+            shown.append(without_secrets(_QUERY.sub(hidden, argument), environment=environment))
         is_option = argument.startswith("-") and not equals
         value_is_key = is_option and is_secret_name(name)
     return shlex.join(shown)
-
-
-def _cleared(argument: str, environment: Mapping[str, str]) -> str:
-    """One argument without what is a key in it."""
-
-    def hidden(match: re.Match[str]) -> str:
-        return f"{match['name']}={HIDDEN}" if is_secret_name(match["name"]) else match[0]
-
-    return without_secrets(_QUERY.sub(hidden, argument), environment=environment)
 
 
 _GIT_SECONDS = 5.0
@@ -90,7 +85,7 @@ def gather_provenance(
         started=_iso(started),
         seconds=round(max(0.0, time.time() - started), 3),
         command=redacted_command(command, environment),
-        commit=_git(project, "rev-parse", "--verify", "HEAD"),
+        commit=_git(project, "rev-parse", "--verify", "HEAD") or "",
         modified=_modified(project, "--untracked-files=no"),
         ci=ci_address(environment),
         suites=[
@@ -106,9 +101,8 @@ def _suite_provenance(
     own = suite_provenance(suite, (result for result in results if result.suite == suite))
     accepted = commit = ""
     if own.baselines and baselines.is_dir():
-        accepted, _, commit = _git(baselines, "log", "-1", "--format=%cI %H", "--", ".").partition(
-            " "
-        )
+        last = _git(baselines, "log", "-1", "--format=%cI %H", "--", ".") or ""
+        accepted, _, commit = last.partition(" ")
         if not commit or _modified(baselines, "--", ".") is not False:
             changes: list[float] = []  # what lies there is in no commit
             with suppress(OSError):
@@ -144,15 +138,11 @@ def _modified(folder: Path, *options: str) -> bool | None:
     For the user's own project alone: git may run programs that a repository configures.
     options: of `git status`.
     """
-    status = _run_git(folder, "status", "--porcelain", *options)
+    status = _git(folder, "status", "--porcelain", *options)
     return None if status is None else bool(status)
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    return (_run_git(folder, *arguments) or "").strip()
-
-
-def _run_git(folder: Path, *arguments: str) -> str | None:
+def _git(folder: Path, *arguments: str) -> str | None:
     """What git prints, or None where it fails, is not there, or takes too long."""
     # A hook of git sets variables that would lead to its own repository.
     environment = {name: text for name, text in os.environ.items() if name not in _GIT_VARIABLES}
@@ -168,7 +158,7 @@ def _run_git(folder: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode("utf-8", "replace")
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def _iso(seconds: float) -> str:

@@ -10,10 +10,10 @@ from typing import cast
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.gate import CaseKey, Policy
+from pytest_cepbench.gate import CaseKey, Measurement, Policy
 from pytest_cepbench.gate.baseline import accepted_value, anchor_path, baseline_path
 from pytest_cepbench.gate.policy import GateName, check_span
-from pytest_cepbench.gate.sensitivity import Record, check_headroom
+from pytest_cepbench.gate.sensitivity import check_headroom
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import PRESET
@@ -104,7 +104,7 @@ class SuiteCache:
             check_installed(loaded.suite, loaded.assignments)
         return [*loaded.cases, *([loaded.pooled] if pooled and loaded.pooled else [])]
 
-    def accepted(self, key: CaseKey) -> tuple[Record | None, Record | None]:
+    def accepted(self, key: CaseKey) -> tuple[Measurement | None, Measurement | None]:
         """Baseline and anchor of a case without their scores; None where that is not known."""
         root = self._settings.baselines
         return accepted_value(baseline_path(root, key)), accepted_value(anchor_path(root, key))
@@ -149,8 +149,8 @@ class SuiteCache:
         path: Path,
         key: CaseKey,
         policy: Policy,
-        baseline: Record | None = None,
-        anchor: Record | None = None,
+        baseline: Measurement | None = None,
+        anchor: Measurement | None = None,
     ) -> None:
         """Raise SuiteError for a tolerance or a share of alpha at which no drop of the case fails.
 

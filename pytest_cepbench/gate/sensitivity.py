@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from pytest_cepbench.gate.measurement import DECIMALS, FreshMeasurement, Measurement, Noise
+from pytest_cepbench.gate.measurement import DECIMALS, Measurement, Noise
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import (
     Design,
@@ -23,8 +23,6 @@ BEST = 1.0
 
 _CEILING = 1e-6
 """Scores have six decimals: what is as near to the best as this is the best."""
-
-Record = Measurement | FreshMeasurement
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Range:
         return f"{position}: this set-up can see a drop of at most {self.headroom:.2g}"
 
 
-def range_of(record: Record, floor: float | None = None) -> Range | None:
+def range_of(record: Measurement, floor: float | None = None) -> Range | None:
     """The range of a measurement or a baseline; None where its floor is not known.
 
     floor: in the place of one that it does not have.
@@ -118,7 +116,7 @@ def range_of(record: Record, floor: float | None = None) -> Range | None:
     return None if known is None or not record.higher_is_better else Range(record.value, known)
 
 
-def largest_drop(value: float, record: Record, floor: float | None) -> float | None:
+def largest_drop(value: float, record: Measurement, floor: float | None) -> float | None:
     """Largest possible drop of a value: to chance, or to none right; None without such an end.
 
     record: says of which kind its scores are.
@@ -132,7 +130,7 @@ def largest_drop(value: float, record: Record, floor: float | None) -> float | N
 
 
 def check_headroom(
-    setting: str, tolerance: float, source: str, record: Record, span: float, what: str
+    setting: str, tolerance: float, source: str, record: Measurement, span: float, what: str
 ) -> None:
     """Raise ValueError for a tolerance that no drop from an accepted value can exceed.
 
@@ -157,7 +155,7 @@ def check_headroom(
         )
 
 
-def why_not_accepted(record: Record) -> str | None:
+def why_not_accepted(record: Measurement) -> str | None:
     """Reason why a measurement is no baseline: its value is what chance gives; else None."""
     span = range_of(record)
     if span is None or span.share >= SMALLEST_SHARE:
@@ -165,7 +163,7 @@ def why_not_accepted(record: Record) -> str | None:
     return f"{span}. A baseline below {SMALLEST_SHARE:.0%} of its range sees nothing"
 
 
-def remarks_on_accepting(record: Record) -> Iterator[str]:
+def remarks_on_accepting(record: Measurement) -> Iterator[str]:
     """Remarks on a measurement that becomes a baseline, a sentence each."""
     span = range_of(record)
     if span is not None and span.share < SMALL_SHARE:

@@ -13,6 +13,7 @@ from pytest_cepbench.evaluation.run_provenance import (
     gather_provenance,
     redacted_command,
 )
+from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
 from tests.report.results import case_of, replace
@@ -82,6 +83,7 @@ def test_an_informational_case_that_was_not_measured_says_why() -> None:
         in str(result).splitlines()
     )
     assert "was not measured" not in str(GateResult((HELD, INFORMATIONAL, ERROR)))
+    assert run_verdict([INFORMATIONAL], []) == "incomplete"
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +123,18 @@ def test_a_drop_since_the_anchor_shows_the_anchors_answers(tmp_path: Path) -> No
         assert answer.opponent == "anchor's answer"
         assert _digest(answer.opposing) == first[answer.sample]
         assert answer.verdicts
+
+
+def test_an_accepted_answer_that_was_lost_is_said_to_be(tmp_path: Path) -> None:
+    """Old answers that the store no longer has are named, not guessed, as they are replaced."""
+    project = ArenaProject.make(tmp_path / "lost", samples=1)
+    shutil.rmtree(project.path / ".cepbench" / "store")
+    case = project.gate(model=WORSE, snapshot_update=True, samples=1)[WIN_RATE]
+    assert case.accepted
+    assert _whole(case)
+    for answer in _whole(case):
+        assert answer.opposing == []
+        assert answer.remark == "the accepted answer is not in the store"
 
 
 JUDGE = "shapes:?flip=0.1"
