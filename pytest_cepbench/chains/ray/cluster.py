@@ -63,13 +63,11 @@ class Cluster:
     address: of its head.
     own: whether it was started for this run.
     joined: whether it was joined for this run: the process had no connection before.
-    lost: nodes that were alive before `nodes` was asked last, and were not any more.
     """
 
     address: str
     own: bool = False
     joined: bool = False
-    lost: list[Node] = field(default_factory=list)
     _seen: dict[str, Node] = field(default_factory=dict, repr=False)
 
     def nodes(self) -> list[Node]:
@@ -82,8 +80,12 @@ class Cluster:
                 size = (node["Resources"].get(unit, 0.0) for unit in ("CPU", "GPU"))
                 alive.append(Node(node["NodeID"], node["NodeManagerAddress"], *size))
         self._seen |= {node.id: node for node in alive}
-        self.lost = [node for node in self._seen.values() if node not in alive]
         return sorted(alive, key=lambda node: (node.name, node.id))
+
+    def lost_nodes(self) -> list[Node]:
+        """Those that were alive before and are not any more."""
+        alive = {node.id for node in self.nodes()}
+        return [node for node in self._seen.values() if node.id not in alive]
 
     def close(self) -> None:
         """Leave the cluster, unless the process was there before; end one started for this run."""

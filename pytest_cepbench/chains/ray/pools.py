@@ -33,6 +33,7 @@ from pytest_cepbench.chains.ray.actor import (
 from pytest_cepbench.chains.ray.cluster import (
     Allocation,
     Cluster,
+    Node,
     allocate,
     is_reserved,
     reserve,
@@ -55,6 +56,8 @@ PATIENCE = 300.0
 """Seconds to wait while no actor of a model lives and Ray has no place for one."""
 
 _RESTARTS = 5  # of an actor by Ray: each of five batches may kill it
+
+_SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
 
 _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 
@@ -107,6 +110,7 @@ class ActorPool:
     _deaths: Counter[str] = field(default_factory=Counter)  # by digest of the batch
     _waiting_since: float = 0.0
     _fault: Exception | None = None
+    _spare: bool = False
     _lock: RLock = field(default_factory=RLock)
 
     @property
@@ -200,18 +204,18 @@ class ActorPool:
         for actor in actors:
             ray.kill(actor.handle)
 
-    def _create(self, place: int) -> PoolActor:
+    def _create(self, place: int | None) -> PoolActor:
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         strategy: Any = "SPREAD"
-        if self.group is not None:
+        if self.group is not None and place is not None:
             strategy = PlacementGroupSchedulingStrategy(
                 self.group, placement_group_bundle_index=place
             )
         kind: Any = ray.remote(ChainActor)
         handle = kind.options(
-            num_cpus=self.allocation.cpus,
+            num_cpus=0.0 if place is None else self.allocation.cpus,
             num_gpus=self.allocation.gpus,
             scheduling_strategy=strategy,
             runtime_env=same_imports(),
@@ -238,9 +242,15 @@ class ActorPool:
                     if self._is_ready(free[ref]):
                         free[ref].busy |= idle
                         return free[ref]
+                waited = time.monotonic() - self._waiting_since
+                crowds = not (self.allocation.gpus or self._spare) and waited > _SPARE_SECONDS
                 if any(own.busy for own in self.actors) or is_reserved(self.group):
                     self._waiting_since = time.monotonic()
-                elif time.monotonic() - self._waiting_since > PATIENCE:
+                elif crowds and self.cluster.lost_nodes():
+                    # Other models' places may fill the nodes that are left: better crowd one.
+                    self._spare = True
+                    self.actors.append(self._create(None))
+                elif waited > PATIENCE:
                     raise ModelError(
                         f"infrastructure: no actor of the {self.name} could be placed within "
                         f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
@@ -344,6 +354,7 @@ class PoolManager:
     )
     _models: dict[str, tuple[str, ActorPool | ServedModel]] = field(default_factory=dict)
     _groups: dict[str, Any] = field(default_factory=dict)  # of pools; "": of those that share
+    _lost: list[Node] = field(default_factory=list)
     _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
 
@@ -401,8 +412,8 @@ class PoolManager:
     def messages(self) -> list[str]:
         """What was lost and made good, a sentence each."""
         if not self._closed:
-            self.cluster.nodes()
-        gone = [f"node {node.name} left the cluster" for node in self.cluster.lost]
+            self._lost = self.cluster.lost_nodes()
+        gone = [f"node {node.name} left the cluster" for node in self._lost]
         return [*(line for pool in self._pools for line in pool.messages()), *gone]
 
     def close(self) -> None:

@@ -48,12 +48,11 @@ def test_a_cluster_has_the_nodes_that_are_alive(set_nodes: Callable[..., None]) 
     set_nodes("b", "ag", "-c")
     assert cluster.nodes() == [Node("ag", "ag", 4.0, 1.0), Node("b", "b", 2.0, 0.0)]
     assert str(cluster) == "Ray cluster at h:1, 2 nodes: ag (4 CPUs, 1 GPUs), b (2 CPUs, 0 GPUs)"
-    assert cluster.lost == []
+    assert cluster.lost_nodes() == []
 
     set_nodes("b", "-ag")
 
-    assert len(cluster.nodes()) == 1
-    assert cluster.lost == [Node("ag", "ag", 4.0, 1.0)]
+    assert cluster.lost_nodes() == [Node("ag", "ag", 4.0, 1.0)]
     assert str(Cluster("h:1", own=True)) == (
         "Ray cluster started for this run, 1 node: b (2 CPUs, 0 GPUs)"
     )

@@ -264,6 +264,24 @@ def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: l
     assert len(local.actors) == 1
 
 
+def test_where_a_node_is_lost_another_one_s_cores_are_shared(
+    local: LocalCluster, clock: list[float]
+) -> None:
+    """One actor without cores of its own, after a moment."""
+    local.begin = [{"ready_says": NOT_YET}, {"ready_says": NOT_YET}]
+    local.reserved = False
+    pool = _looked(local)
+    for seconds, nodes in ((3.0, local.nodes), (-1.0, []), (1.0, []), (1.0, [])):
+        clock[0] += seconds
+        local.nodes = nodes
+        _look(pool)
+
+    assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (None, 0.0)]
+    assert local.actors[1].options["scheduling_strategy"] == "SPREAD"
+    local.actors[1].ready_says = READY
+    pool.start(_never)
+
+
 # -- all pools of a run --------------------------------------------------------------------------
 
 
