@@ -80,14 +80,6 @@ class LackTable(MetricTable, frozen=True, kw_only=True):
     of: Literal["any", "all"] = "any"
 
 
-class AnswerFailuresTable(MetricTable, frozen=True, kw_only=True):
-    """failures: the share of answers that are missing, and of images that are missing in others."""
-
-
-class StepGapTable(MetricTable, frozen=True, kw_only=True):
-    """step_gap: by how many steps answers differ from the reference answer's number."""
-
-
 class TruthTable(MetricTable, frozen=True, kw_only=True):
     """truth: how far answers meet the criteria of a world whose truth is known."""
 

@@ -34,14 +34,6 @@ VERDICT_FAILURES = "judge_failures/1"
 """Definition of the share of verdicts, and no scores, that a judge did not give."""
 
 
-class WinRateTable(MetricTable, frozen=True, kw_only=True):
-    """win_rate: how often an answer is better than the one that it battles."""
-
-
-class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
-    """judge_failures: the share of verdicts and scores that the judge did not give."""
-
-
 class WinRateMeasure(AnswerMeasure):
     """The mean score of battles against accepted answers, or against reference answers.
 
@@ -53,7 +45,7 @@ class WinRateMeasure(AnswerMeasure):
     parts = "all"
     judged = True
 
-    def __init__(self, kind: str, name: str, table: WinRateTable, context: AnswerContext) -> None:
+    def __init__(self, kind: str, name: str, table: MetricTable, context: AnswerContext) -> None:
         super().__init__(kind, name, table, context)
         self.against = context.against
         accepted = self.against == "accepted"
@@ -136,9 +128,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
     label = "judge's failures"
     higher_is_better = False
 
-    def __init__(
-        self, kind: str, name: str, table: JudgeFailuresTable, context: AnswerContext
-    ) -> None:
+    def __init__(self, kind: str, name: str, table: MetricTable, context: AnswerContext) -> None:
         super().__init__(kind, name, table, context)
         self.against, self.win_rate = context.against, context.win_rate
         self.judged, self.scored = context.judged, context.scored

@@ -185,7 +185,7 @@ Game, section 3.1 and Figure 6, which has those of images."""
 
 
 class SimilarityTable(MetricTable, frozen=True, kw_only=True):
-    """gc, s, sim: similarity of one modality's artifacts to their start.
+    """gc, s, sim, retrieval, diversity: similarity of one modality's artifacts to their start.
 
     at: T, the last iteration that counts; the chain's when left out. encoder: the role whose
     vectors are compared. start: which chains, where the suite plays both.
@@ -415,10 +415,6 @@ _EACH_SIDE = 0.025
 """Error of each of the two bounds that a note states: 95 % confidence together."""
 
 
-class RetrievalTable(SimilarityTable, frozen=True, kw_only=True):
-    """retrieval: whether artifacts are still nearest to their own start, among all starts."""
-
-
 @dataclass(frozen=True)
 class _Starts:
     """The gallery of a suite.
@@ -445,7 +441,7 @@ class RetrievalMeasure(TraceMeasure):
     retrieved.
     """
 
-    def __init__(self, kind: str, name: str, table: RetrievalTable, context: SuiteContext) -> None:
+    def __init__(self, kind: str, name: str, table: SimilarityTable, context: SuiteContext) -> None:
         """Raises SuiteError for an iteration that the chains do not reach."""
         super().__init__(kind, name, table, context)
         plan = context.plan(name, table.start)

@@ -76,8 +76,8 @@ KINDS = MetricKinds(
         "soft_tifa_am": "soft_tifa SoftTifaTable SoftTifaMeasure",
         "facts": "fact_score FactsTable FactsMeasure",
         FAILURES: "text_quality FailuresTable FailureMeasure",
-        "diversity": "set_measures DiversityTable DiversityMeasure",
-        "retrieval": "chain_similarity RetrievalTable RetrievalMeasure",
+        "diversity": "set_measures SimilarityTable DiversityMeasure",
+        "retrieval": "chain_similarity SimilarityTable RetrievalMeasure",
         "repetition": "text_quality RepetitionTable TextMeasure",
         "length": "text_quality TextTable TextMeasure",
     }
@@ -86,13 +86,13 @@ KINDS = MetricKinds(
 
 ANSWER_KINDS = MetricKinds(
     {
-        "win_rate": "battle_measures WinRateTable WinRateMeasure",
+        "win_rate": "battle_measures MetricTable WinRateMeasure",
         "no_image": "answer_measures LackTable LackMeasure",
         "no_text": "answer_measures LackTable LackMeasure",
-        "failures": "answer_measures AnswerFailuresTable AnswerFailuresMeasure",
-        "step_gap": "answer_measures StepGapTable StepGapMeasure",
+        "failures": "answer_measures MetricTable AnswerFailuresMeasure",
+        "step_gap": "answer_measures MetricTable StepGapMeasure",
         "truth": "answer_measures TruthTable TruthMeasure",
-        "judge_failures": "battle_measures JudgeFailuresTable JudgeFailuresMeasure",
+        "judge_failures": "battle_measures MetricTable JudgeFailuresMeasure",
         "criteria": "answer_measures CriteriaTable CriteriaMeasure",
         "agreement": "answer_measures AgreementTable AgreementMeasure",
     }

@@ -381,10 +381,6 @@ def _kernel(
     return whole, {str(block): distance for block, distance in enumerate(without)}
 
 
-class DiversityTable(SimilarityTable, frozen=True, kw_only=True):
-    """diversity: how different the artifacts of an iteration are from each other."""
-
-
 class DiversityMeasure(SetsMeasure):
     """The effective number of different artifacts that different starts became."""
 
@@ -392,7 +388,7 @@ class DiversityMeasure(SetsMeasure):
     pool = "samples"
     parts = "overall"
 
-    def __init__(self, kind: str, name: str, table: DiversityTable, context: SuiteContext) -> None:
+    def __init__(self, kind: str, name: str, table: SimilarityTable, context: SuiteContext) -> None:
         """Raises SuiteError for an iteration that the chains do not reach."""
         super().__init__(kind, name, table, context)
         self.plan = context.plan(name, table.start)

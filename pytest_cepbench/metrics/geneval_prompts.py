@@ -16,8 +16,6 @@ TASKS: tuple[Task, ...] = get_args(Task)
 """The six tasks, in the order of the prompt suite."""
 
 Relation = Literal["left of", "right of", "above", "below"]
-
-RELATIONS: tuple[Relation, ...] = get_args(Relation)
 """Position of one object relative to another, as seen in the image."""
 
 _Name = Annotated[str, msgspec.Meta(pattern=r"\S")]

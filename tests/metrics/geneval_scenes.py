@@ -48,9 +48,6 @@ def placed(relation: Relation, count: int = 1) -> Prompt:
 DOG = Prompt("single_object", (Clause("dog", 1),))
 DOG_AND_CAT = Prompt("two_object", (Clause("dog", 1), Clause("cat", 1)))
 RED_DOG = Prompt("colors", (Clause("dog", 1, color="red"),))
-RED_DOG_BLUE_CAT = Prompt(
-    "color_attr", (Clause("dog", 1, color="red"), Clause("cat", 1, color="blue"))
-)
 RIGHT_OF_A_RED_DOG = Prompt(
     "position", (Clause("dog", 1, color="red"), Clause("cat", 1, position=Position("right of", 0)))
 )

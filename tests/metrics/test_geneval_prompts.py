@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import zip_longest
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -15,13 +15,13 @@ from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.metrics.facts import KINDS
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.metrics.geneval_prompts import (
-    RELATIONS,
     TASKS,
     Clause,
     Exclusion,
     Position,
     Prompt,
     QueryStyle,
+    Relation,
     SelectionSettings,
     keep_objects,
     objects_by_class,
@@ -140,7 +140,9 @@ def prompts(draw: st.DrawFn) -> Prompt:
     for index in range(draw(st.integers(1, 4))):
         place = None
         if index and draw(st.booleans()):
-            place = Position(draw(st.sampled_from(RELATIONS)), draw(st.integers(0, index - 1)))
+            place = Position(
+                draw(st.sampled_from(get_args(Relation))), draw(st.integers(0, index - 1))
+            )
         color = draw(st.none() | st.sampled_from(COLORS))
         include.append(Clause(draw(NAMES), draw(st.integers(1, 5)), color, place))
     exclude = draw(st.lists(st.builds(Exclusion, NAMES, st.integers(1, 5)), max_size=2))
