@@ -32,8 +32,7 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.studies.rated_items import (
     RatedItems,
     RatedRun,
-    answer_grades,
-    answer_pairs,
+    answer_items,
     caption_pairs,
     chain_grades,
     described_images,
@@ -163,8 +162,7 @@ def _rate_suite(made: RatedItems, suite: Suite, arguments: Namespace) -> None:
     ):
         if answers:
             seeds = max(seeds_of(run.record) for run in runs)
-            make = answer_pairs if kind == "pair" else answer_grades
-            make(made, load_data(suite, data).repeated(seeds), runs, store)
+            answer_items(made, load_data(suite, data).repeated(seeds), runs, store)
             return
         others: dict[RoleName, str] = dict.fromkeys(("encoder", "detector", "vqa"), _IN_NAME)
         encoders = dict.fromkeys(suite.table.encoders, _IN_NAME)

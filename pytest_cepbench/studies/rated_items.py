@@ -171,38 +171,41 @@ class RatedItems:
         return Part(image=digest)
 
 
-def answer_pairs(
+def answer_items(
     made: RatedItems, dataset: Dataset, runs: Sequence[RatedRun], store: Store
 ) -> None:
-    """Make items of the kind `pair`: the interleaved answers of two runs to the same question.
+    """Make items of the kind `pair` or `grades`: the interleaved answers of runs to a question.
 
-    Drawn from the questions that both answered differently: equal answers and missing ones need no
-    judge. Raises DatasetError where the data set is not that of the runs, where there are not two
-    of them and where nothing is left to rate; StoreError where the store lacks answers.
+    Drawn from the questions to which there are two different answers: equal answers and missing
+    ones need no judge. Raises DatasetError where the data set is not that of the runs, where there
+    are not two of them (or more, to grade) and where nothing is left to rate; StoreError where the
+    store lacks answers.
     """
-    require_runs(runs, 2, most=2)
-    first, second = map(answers_of, runs)
-    shared = sorted(first.keys() & second.keys())
-    able = [name for name in shared if first[name] and second[name] and first[name] != second[name]]
-    equal = sum(bool(first[name]) and first[name] == second[name] for name in shared)
+    require_runs(runs, 2, most=2 if made.task == "pair" else None)
+    named = [(run, answers_of(run)) for run in runs]
+    known = [set(answers) for _, answers in named]
+    given = {n: {own[n] for _, own in named} for n in sorted(set.intersection(*known))}
+    able = [name for name, own in given.items() if len(own - {""}) > 1]
+    equal = sum(len(own) == 1 and own != {""} for own in given.values())
     left_out = {
-        "are not of both runs": len(first.keys() ^ second.keys()),
+        "are not of all runs": len(set.union(*known)) - len(given),
         "have equal answers": equal,
-        "lack an answer": len(shared) - len(able) - equal,
+        "lack an answer": len(given) - len(able) - equal,
     }
-    _add_answers(made, made.choose(able, left_out), dataset, runs, store)
-
-
-def answer_grades(
-    made: RatedItems, dataset: Dataset, runs: Sequence[RatedRun], store: Store
-) -> None:
-    """Make items of the kind `grades`: the answers of all runs to a question. Raises as above."""
-    require_runs(runs, 2)
-    known = [answers_of(run) for run in runs]
-    shared = sorted(set.intersection(*(set(answers) for answers in known)))
-    able = [name for name in shared if len({answers[name] for answers in known} - {""}) > 1]
-    left_out = {"have fewer than two different answers": len(shared) - len(able)}
-    _add_answers(made, made.choose(able, left_out), dataset, runs, store)
+    chosen = made.choose(able, left_out)
+    asked = [sample for sample in dataset.samples if sample.question]
+    questions = {sample.id: (sample, refer_to_question(sample, store)) for sample in asked}
+    for run in runs:
+        check_samples(questions, run)
+    wanted = set().union(*(given[name] for name in chosen)) - {""}
+    stored = load_answers(wanted, "the runs", store)
+    for name in chosen:
+        outputs = [
+            (run, made.take(refer_to_answer(stored[answers[name]], name), store))
+            for run, answers in named
+            if answers[name]
+        ]
+        made.add(name, made.take(questions[name][1], store), outputs)
 
 
 def described_images(made: RatedItems, dataset: Dataset) -> None:
@@ -247,29 +250,6 @@ def check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedR
             f"the samples of the suite are not those that the run of {run.name!r} measured{which}: "
             "give --data as in that run, or run it again"
         )
-
-
-def _add_answers(
-    made: RatedItems,
-    chosen: Sequence[str],
-    dataset: Dataset,
-    runs: Sequence[RatedRun],
-    store: Store,
-) -> None:
-    asked = [sample for sample in dataset.samples if sample.question]
-    questions = {sample.id: (sample, refer_to_question(sample, store)) for sample in asked}
-    for run in runs:
-        check_samples(questions, run)
-    named = [(run, answers_of(run)) for run in runs]
-    wanted = {answers[name] for name in chosen for _, answers in named} - {""}
-    stored = load_answers(wanted, "the runs", store)
-    for name in chosen:
-        outputs = [
-            (run, made.take(refer_to_answer(stored[answers[name]], name), store))
-            for run, answers in named
-            if answers[name]
-        ]
-        made.add(name, made.take(questions[name][1], store), outputs)
 
 
 def load_answers(digests: Collection[str], whose: str, store: Store) -> dict[str, Answer]:

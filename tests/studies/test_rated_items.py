@@ -16,8 +16,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import (
     RatedItems,
     RatedRun,
-    answer_grades,
-    answer_pairs,
+    answer_items,
     described_images,
 )
 from tests.suites.answers import WORSE, MeasuredSuite, prepare
@@ -33,7 +32,7 @@ def pairs_of(
 ) -> RatedItems:
     """The items of two runs."""
     made = RatedItems("pair", "arena", most, seed)
-    answer_pairs(made, dataset, runs, store)
+    answer_items(made, dataset, runs, store)
     return made
 
 
@@ -80,7 +79,7 @@ def test_answers_of_several_runs_are_graded_together(tmp_path: Path) -> None:
         suites = {name: prepare(tmp_path, store, model=model) for name, model in models.items()}
         runs = [run_of(measured, name) for name, measured in suites.items()]
         rated = RatedItems("grades", "arena")
-        answer_grades(rated, suites["good"].run.dataset, runs, store)
+        answer_items(rated, suites["good"].run.dataset, runs, store)
 
         assert {len(item.options) for item in rated.items} == {2, 3}
         assert len(rated.sources) == 3 * len(rated.items)

@@ -11,7 +11,7 @@ from pytest_cepbench.gate import Judgement, Verdict, judge, record_of
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_pairs
+from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_items
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from tests.datasets.opening.files import png, put_answer, put_questions, question
@@ -178,7 +178,7 @@ def rate(folder: Path, store: Store, suite: str = "arena") -> Ratings:
     worst = prepare(folder, store, model=WORST)
     runs = [RatedRun(name, record_of(own.measure())) for name, own in (("x", worst), ("y", good))]
     rated = RatedItems("pair", suite)
-    answer_pairs(rated, good.run.dataset, runs, store)
+    answer_items(rated, good.run.dataset, runs, store)
     return write_rated(folder / "ratings", rated)
 
 
