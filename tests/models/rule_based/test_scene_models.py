@@ -93,16 +93,6 @@ def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
     assert (np.diff(scores) < -0.001).all(), scores
 
 
-@pytest.mark.slow
-def test_blank_answers_come_at_their_rate_and_only_they_fail(dataset: Dataset) -> None:
-    """With `blank` alone a chain is perfect until it fails, and fails at a known rate."""
-    similarities = chain(dataset.samples, "shapes:?blank=0.3")
-    ones = np.isclose(similarities, 1)
-    assert (ones | (similarities == 0)).all()
-    assert (np.diff(ones.astype(int), axis=1) <= 0).all()
-    assert ones.mean(axis=0) == pytest.approx(0.7 ** np.arange(1, 4), abs=0.12)
-
-
 def test_one_distortion_whichever_role_makes_it(dataset: Dataset) -> None:
     """With the same seed a describer says, and a generator draws, the same distorted scene."""
     spec = "shapes:?miss=0.2&recolor=0.3&reshape=0.3&resize=0.3&move=0.3&swap=0.5"
