@@ -27,8 +27,9 @@ def noise(height: int = 12, width: int = 16, seed: int = 0) -> npt.NDArray[np.ui
 def png_header(width: int, height: int) -> bytes:
     """A PNG of this size that ends where its pixels should begin."""
     size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", size) + _chunk(b"IDAT", zlib.compress(b""))
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", size) + png_chunk(b"IDAT", zlib.compress(b""))
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """A chunk of a PNG."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

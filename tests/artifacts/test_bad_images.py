@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image, read_image
 from pytest_cepbench.artifacts.image import MAX_PIXELS
 from pytest_cepbench.errors import ImageError, UnreadError
-from tests.artifacts.files import encoded, noise, png_header
+from tests.artifacts.files import encoded, noise, png_chunk, png_header
 
 PICTURE = Image.fromarray(noise(24, 32))
 SOUND = {kind: encoded(PICTURE, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP")}
@@ -141,6 +141,14 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         read_image(tmp_path / "gone.png")
     with pytest.raises(ImageError, match="cannot be read: Is a directory"):
         read_image(tmp_path)
+
+
+def test_exif_that_cannot_be_read_says_nothing_of_the_pixels() -> None:
+    """The picture stays as it lies in the file."""
+    sound = SOUND["PNG"]
+    at = sound.index(b"IDAT") - 4
+    image = decode_image(sound[:at] + png_chunk(b"eXIf", bytes(2**20)) + sound[at:])
+    assert image.digest == decode_image(sound).digest
 
 
 def test_the_limit_is_pillow_s() -> None:

@@ -83,6 +83,7 @@ def test_an_artifact_cannot_change() -> None:
     mine = noise()
     image = ImageArtifact(mine)
     digest = image.digest
+    assert repr(image) == f"<ImageArtifact 16x12 {digest[:12]}>"
     mine[:] = 0
     image.to_pil().paste((0, 0, 0), (0, 0, 5, 5))
     assert ImageArtifact(image.pixels).digest == digest

@@ -189,3 +189,18 @@ def test_damaged_annotations_are_refused(
     """File, entry and field are named; no entry leads out of the folder."""
     write_nocaps(build(tmp_path) / "nocaps", **changes)
     refused(tmp_path, words)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "words"),
+    [
+        ("x", "../x.jpg", "image_file: .*out"),
+        ("test_00001", "x.jpg", "'test_00001' is there twice"),
+    ],
+)
+def test_damaged_descriptions_are_refused(tmp_path: Path, name: str, file: str, words: str) -> None:
+    """As annotations are."""
+    table = build(tmp_path) / "docci" / "docci_descriptions.jsonlines"
+    line = {"example_id": name, "image_file": file, "description": "x"}
+    table.write_text(f"{table.read_text()}{json.dumps(line)}\n")
+    refused(tmp_path, rf"docci_descriptions\.jsonlines, line 4.*{words}")

@@ -136,7 +136,7 @@ def test_questions_of_genevals_metadata() -> None:
 
 def test_metadata_of_another_form_is_named() -> None:
     """The sentence says what is expected."""
-    with pytest.raises(DatasetError, match=r"sample 'a': questions = \"metadata\" makes .*: tag"):
+    with pytest.raises(DatasetError, match=r"sample 'a': questions = \"metadata\" makes .*tag"):
         with_metadata_questions(DATASET)
 
 
