@@ -60,6 +60,11 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *(("AVIF",) if AVIF else
 DECODER = f"1 pillow/{_pillow}"
 """Version of the rules above and of the decoders, on which remembered digests of pixels depend."""
 
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+_REMARKS = {b"tEXt", b"zTXt", b"iTXt", b"iCCP"}
+"""Chunks of PNG whose contents Pillow unpacks to a megabyte at most, and raises above."""
+
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
 
 _DECODING_BYTES = 24  # for a pixel; libwebp 1.6 and Pillow 13 take 21 together
@@ -188,9 +193,32 @@ def _decode(stream: BinaryIO, max_pixels: int) -> ImageArtifact:
             raise
         if isinstance(error, MemoryError | ImportError) or _lacks_memory(stream, error, max_pixels):
             raise UnreadError("no memory is left to decode it") from error
+        bare = _without_remarks(stream) if isinstance(error, ValueError) else None
+        if bare is not None:
+            return _decode(bare, max_pixels)
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and others on
         # damaged files: each means that these bytes are no usable image.
         raise ImageError(f"damaged: {error}") from error
+
+
+def _without_remarks(stream: BinaryIO) -> BinaryIO | None:
+    """A PNG without its texts and color profile; None where it has none, or is no PNG.
+
+    Workflows, prompts and thumbnails of many megabytes are kept there, beside sound pixels.
+    """
+    stream.seek(0)
+    if stream.read(len(_PNG)) != _PNG:
+        return None
+    bare, dropped = io.BytesIO(), False
+    bare.write(_PNG)
+    while len(head := stream.read(8)) == 8:
+        length, kind = struct.unpack(">I4s", head)
+        if kind in _REMARKS:
+            stream.seek(length + 4, io.SEEK_CUR)
+            dropped = True
+        else:
+            bare.write(head + stream.read(length + 4))
+    return bare if dropped else None
 
 
 def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:

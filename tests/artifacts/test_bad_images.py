@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
+import zlib
 from pathlib import Path
 
 import pytest
@@ -143,12 +144,28 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         read_image(tmp_path)
 
 
-def test_exif_that_cannot_be_read_says_nothing_of_the_pixels() -> None:
-    """The picture stays as it lies in the file."""
+LONG = zlib.compress(bytes(2 * 2**20))
+
+REMARKS = {
+    "text": png_chunk(b"zTXt", b"workflow\0\0" + LONG),
+    "international text": png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + LONG),
+    "color profile": png_chunk(b"iCCP", b"icc\0\0" + LONG),
+    "many texts": b"".join(png_chunk(b"tEXt", b"a\0" + bytes(2**20 - 9)) for _ in range(65)),
+    "EXIF": png_chunk(b"eXIf", bytes(2 * 2**20)),
+}
+
+
+@pytest.mark.parametrize("before", [b"IDAT", b"IEND"])
+@pytest.mark.parametrize("remark", sorted(REMARKS))
+def test_remarks_of_any_size_leave_a_sound_picture(remark: str, before: bytes) -> None:
+    """Texts, profiles and EXIF that Pillow will not read say nothing of the pixels beside them."""
     sound = SOUND["PNG"]
-    at = sound.index(b"IDAT") - 4
-    image = decode_image(sound[:at] + png_chunk(b"eXIf", bytes(2**20)) + sound[at:])
+    at = sound.index(before) - 4
+    image = decode_image(sound[:at] + REMARKS[remark] + sound[at:])
     assert image.digest == decode_image(sound).digest
+    if before == b"IDAT":  # cut pixels are damaged whatever stands before them
+        with pytest.raises(ImageError, match="damaged"):
+            decode_image(sound[:at] + REMARKS[remark] + sound[at : len(sound) // 2])
 
 
 def test_the_limit_is_pillow_s() -> None:
