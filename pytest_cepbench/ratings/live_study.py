@@ -287,7 +287,7 @@ class LiveStudy:
         """Withdraw a person's last answer; None where there is none. Raises WriteError.
 
         The same key again withdraws nothing more.
-        Returns the opaque name of its `slot`, and the `text` that they had written.
+        Returns the opaque name of its `slot`, and the `text` that they had written or `pasted`.
         """
         records = self._records[annotator]
         if all(vote.key != key for vote in records):
@@ -301,8 +301,9 @@ class LiveStudy:
         at = next(place for place, vote in enumerate(records) if vote.key == key)
         undone = records[at]
         vote = counted_votes(records[:at]).get((annotator, undone.item, undone.kind))
-        text = "" if vote is None else vote.text or ""
-        return {"slot": self._slot_name(annotator, Slot(undone.item, undone.kind)), "text": text}
+        slot_name = self._slot_name(annotator, Slot(undone.item, undone.kind))
+        text, pasted = ("", False) if vote is None else (vote.text or "", bool(vote.pasted))
+        return {"slot": slot_name, "text": text, "pasted": pasted}
 
     def _append(self, vote: Vote) -> None:
         self._files[vote.annotator].append(record_line(vote))

@@ -404,8 +404,38 @@ def test_a_description_is_counted_and_pasting_is_kept(tmp_path: Path, open_page:
         )
         page.locator("textarea#description").type("a red square")
         press(page, "Control+Enter")
-    (vote,) = records(folder)
+        page.get_by_role("button", name="Undo").click()
+        page.get_by_text("taken back").wait_for()
+        press(page, "Control+Enter")
+    vote, _, again = records(folder)
     assert (vote["text"], vote["words"], vote["pasted"]) == ("a red square", 3, True)
+    assert again["pasted"]
+
+
+def test_what_is_filled_in_is_kept_while_others_answer(tmp_path: Path, open_page: Any) -> None:
+    """It stays when somebody else was first, and a reload asks before it is gone."""
+    folder = tmp_path / "study"
+    make_study(folder, "describe", count=3, overlap=1)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        item = slot(page)
+        page.keyboard.type("A red frame")
+        shown = request(server.addresses["a1"], "upcoming").content["items"][0]["images"]
+        other, same = server.addresses["a2"], False
+        while not same:
+            given = request(other, "upcoming").content["items"][0]
+            same = given["images"] == shown
+            own = {"text": "Red"} if same else {"skip": "broken image"}
+            request(other, "vote", {"key": given["slot"], "slot": given["slot"], **own})
+        with page.expect_response(re.compile("/upcoming$")):
+            page.evaluate("dispatchEvent(new Event('online'))")
+        see(page)
+        assert (slot(page), page.input_value("#description")) == (item, "A red frame")
+        asked: list[str] = []
+        page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+        page.evaluate("location.reload()")
+        see(page)
+        assert asked == ["beforeunload"]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -171,7 +171,8 @@ function adopt(reply) {
   const waits = new Set(state.unsent.map(([, answer]) => answer.slot));
   const upcoming = reply.items.filter((item) => !waits.has(item.slot));
   const shown = state.shown && upcoming.find((item) => item.slot === state.shown.slot);
-  if (state.shown && !shown && upcoming.length && !state.unsent.length) state.shown = null;
+  // What others have answered meanwhile gives way, but not under the hands of who is answering it.
+  if (state.shown && !shown && upcoming.length && !state.unsent.length && !state.filled) state.shown = null;
   state.items = state.shown
     ? [state.shown, ...upcoming.filter((item) => item.slot !== state.shown.slot)]
     : upcoming;
@@ -266,7 +267,10 @@ async function undo() {
   adopt(reply);
   if (!back) return say("nothing to take back", true);
   const text = stage.querySelector("textarea"); // a description can be changed; the rest is soon said again
-  if (text && back.slot === state.shown?.slot) text.value = back.text;
+  if (text && back.slot === state.shown?.slot) {
+    text.value = back.text;
+    Object.assign(state, { pasted: back.pasted, filled: true });
+  }
   check();
   say("taken back");
 }
@@ -301,6 +305,11 @@ const currentOutput = () => outputs().findIndex((output) => output.classList.con
 function gradeOf(output) { return output.querySelector("input:checked")?.value ?? ""; }
 
 function rankOf(output) { return Number(output.querySelector("select").value); }
+
+function fill() { // something was filled in
+  state.filled = true;
+  check();
+}
 
 function check() { // whether there is an answer to save
   const save = stage.querySelector("button.save");
@@ -382,7 +391,7 @@ function act(key) {
   const boxes = stage.querySelectorAll("input.offered");
   if (place >= 0 && verdicts[place]) verdicts[place].click();
   else if (place >= 0 && boxes[place]) boxes[place].click();
-  else if (outputs().length && mark(key, place)) check();
+  else if (outputs().length && mark(key, place)) fill();
   else if (TOOLS[key]) TOOLS[key]();
   else return false;
   return true;
@@ -423,7 +432,7 @@ function click(event) {
 
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
-document.addEventListener("input", () => { state.filled = true; check(); });
+document.addEventListener("input", fill);
 addEventListener("beforeunload", (event) => { if (state.shown && state.filled) event.preventDefault(); });
 document.addEventListener("focusin", (event) => {
   const output = event.target.closest?.(".output");
