@@ -69,16 +69,15 @@ _DIGITS = 16
 
 
 class _Stated(msgspec.Struct):
-    """What a model states of itself, see above."""
+    """What a model states of itself beside its fingerprint, see above."""
 
-    fingerprint: Any = None
     params: dict[str, Any] = {}
     seeded: bool | None = None
     queries: Queries = "free-text"
     batch_size: Annotated[int, msgspec.Meta(ge=1)] = 8
     device: str = "cpu"
     files: Any = ()
-    reads: frozenset[Modality] | None = None
+    reads: frozenset[Modality] = READS
     makes: Literal["image", "sound"] = "image"
     what: str | None = None
 
@@ -98,7 +97,8 @@ def roles_of(model: object) -> tuple[RoleName, ...]:
 
 def _stated(spec: ModelSpec, model: object) -> _Stated:
     """The attributes of a model. Raises SpecError for one that is of another kind, or raises."""
-    kind, roles, given = type(model).__name__, {*roles_of(model)}, {}
+    kind, roles = type(model).__name__, {*roles_of(model)}
+    given: dict[str, Any] = {"reads": READS | {"sound"}} if isinstance(model, SoundEncoder) else {}
     for name in _Stated.__struct_fields__:
         with _user_code(spec, f"{kind}.{name}"):
             if roles & _OF_ROLES.get(name, roles) and hasattr(model, name):
@@ -111,8 +111,6 @@ def _stated(spec: ModelSpec, model: object) -> _Stated:
             f"what a {kind} states of itself cannot be: {error}. Its params are built-in types and "
             "finite numbers"
         ) from error
-    if stated.reads is None:
-        stated.reads = READS | {"sound"} if isinstance(model, SoundEncoder) else READS
     return stated
 
 
@@ -120,9 +118,7 @@ def detect(spec: ModelSpec) -> DetectedModel:
     """The roles of a `python:` model, which is made for that. Raises as `make_model`."""
     model = make_model(spec)
     roles, stated = roles_of(model), _stated(spec, model)
-    return DetectedModel(
-        spec.target, roles, "", is_unified(roles), stated.reads or READS, stated.makes
-    )
+    return DetectedModel(spec.target, roles, "", is_unified(roles), stated.reads, stated.makes)
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -162,9 +158,11 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             context.hash_file,
             lambda hash_file: digest_json([[str(path), hash_file(path)] for path in paths]),
         )
-        # From here on they are looked at again; the model's own digest of them is a moment old.
+        # From here on they are looked at again. Only now is the model asked for its own digest, so
+        # that it is of these files, or the change is seen.
         assert files.fingerprint
-    own = stated.fingerprint
+    with _user_code(spec, f"{kind}.fingerprint"):
+        own = getattr(model, "fingerprint", None)
     if not isinstance(own, str) or not own:
         raise spec.error(
             f"{kind}.fingerprint must be a non-empty text, got {own!r}. Results are stored under "
@@ -194,7 +192,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             CODE: f"{spec.target} ({source})" if source else spec.target,
         },
         files=files,
-        reads=stated.reads or READS,
+        reads=stated.reads,
         makes=stated.makes,
         scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import IdentityError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Describer, RoleName
 from pytest_cepbench.models.python_model import make_model, source_of
@@ -64,6 +64,16 @@ class WrongFinder(Finder):
 
 class Anonymous(Captioner):
     fingerprint = None
+
+class Overtaken(Captioner):
+    files = ["weights"]
+
+    @property
+    def fingerprint(self):
+        with open("weights", "r+") as file:
+            digest = file.read()
+            file.write(" of the next step")
+        return digest
 
 def raising(attribute):
     def read(self):
@@ -169,6 +179,17 @@ def test_weights_tell_models_apart_also_where_the_name_is_long(
         for weights in ("c0ffee", "decade")
     ]
     assert len({model.short_fingerprint for model in bound}) == 2
+
+
+def test_files_that_change_behind_the_models_own_digest_are_noticed(
+    binding: Callable[..., BoundRole], tmp_path: Path
+) -> None:
+    """A trainer may write while they are hashed, and the weights are loaded at the first call."""
+    (tmp_path / "weights").write_text("one")
+    bound = binding("Overtaken")
+    assert bound.fingerprint == "one"
+    with pytest.raises(IdentityError, match="written again: weights"):
+        bound.load()
 
 
 @pytest.mark.parametrize("attribute", ["fingerprint", "batch_size", "files", "device"])

@@ -113,7 +113,7 @@ class Checkpoint:
         stated = stated if isinstance(stated, dict) else {}
         # The first versions of bitsandbytes' support wrote no method.
         old = "bitsandbytes" if {"load_in_8bit", "load_in_4bit"} & stated.keys() else None
-        method = stated.get("quant_method", old)
+        method = stated.get("quant_method") or old
         if not isinstance(method, str):
             raise CheckpointError(
                 f"{self.path / 'config.json'}: a quantization_config without quant_method, so "

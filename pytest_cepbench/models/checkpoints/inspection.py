@@ -306,6 +306,8 @@ def _base_of(
             else (here.resolve(), None)
         )
     except CheckpointError as error:
+        if options.base is not None:
+            raise
         at = f" at revision {revision!r}" if revision else ""
         raise CheckpointError(
             f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on this "

@@ -230,6 +230,8 @@ def test_an_absent_base_is_one_line(tmp_path: Path) -> None:
             inspect(adapter)
     with pytest.raises(CheckpointError, match=r"names no base model.*base=FOLDER"):
         inspect(write_adapter(tmp_path / "none", None))
+    with pytest.raises(CheckpointError, match=r"bas: no such folder.*Did you mean .*base"):
+        inspect(adapter, f"?base={write_checkpoint(tmp_path / 'base', LLAVA).with_name('bas')}")
 
 
 def test_another_base_is_said(base: Path, tmp_path: Path) -> None:
