@@ -60,7 +60,8 @@ class _Change:
             digest = None if data is None else sha256(data).hexdigest()
         except UnfitFileError:
             digest = ""
-        if digest == self.digest and not os.path.lexists(new):
+        # Where the new content still lies beside it, what has that content is somebody else's.
+        if digest == self.digest and (digest is None or not os.path.lexists(new)):
             if self.old is None:
                 self.target.unlink(missing_ok=True)
             else:
@@ -238,7 +239,7 @@ def _below(root: Path, name: str) -> Path:
 def _read(path: Path, most: int = _MOST) -> bytes | None:
     """The content of a file; None where there is none. Raises OSError, also for what is no file."""
     try:
-        return read_regular(path, most, links=False)
+        return read_regular(path, most)
     except FileNotFoundError:
         return None
 

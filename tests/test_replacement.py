@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,29 @@ def test_what_cannot_be_put_back_is_named_and_put_back_later(tmp_path: Path) -> 
     assert contents(tmp_path) == OLD
 
 
+def test_a_leftover_beside_a_removed_file_hides_nothing(tmp_path: Path) -> None:
+    """A process was killed before, and another one now, when only the journal was left to remove.
+
+    What was a symbolic link has its content again.
+    """
+    fill(tmp_path)
+    (tmp_path / "b/.gone.toml.new").write_bytes(b"left over")
+    (tmp_path / "a/changed.toml").unlink()
+    (tmp_path / "a/changed.toml").symlink_to("kept.toml")
+
+    def die() -> None:
+        def watch(event: str, args: tuple[object, ...]) -> None:
+            if event == "os.remove" and str(args[0]).endswith(JOURNAL):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        replace_files(tmp_path, wanted(tmp_path))
+
+    assert in_child(die) == -signal.SIGKILL
+    assert recover(tmp_path) is not None
+    assert contents(tmp_path) == OLD
+
+
 def test_what_was_restored_by_hand_stays(tmp_path: Path) -> None:
     """Files that were checked out after a process died there stay."""
     fill(tmp_path)
@@ -230,8 +254,8 @@ def test_folders_that_were_made_for_nothing_go(tmp_path: Path) -> None:
     [
         "",
         "{}",
-        '{"files": [["../x", null, true]]}',
-        '{"files": [["/x", null, true]]}',
+        f'{{"files": [["../x", "{sha256(b"mine").hexdigest()}", null]]}}',
+        f'{{"files": [["/x", "{sha256(b"mine").hexdigest()}", null]]}}',
         "[" * 100_000,
     ],
     ids=["empty", "no list", "outside", "absolute", "deep"],

@@ -503,6 +503,7 @@ def read_settings(
             expected = f"one of {', '.join(option.choices)} is expected"
             raise ValueError(f"{own}: {expected}{'.' if hint else ''}{hint}")
     _check_series(given)
+    _check_engine(given)
 
     def value_of(option: RunOption) -> Any:
         if own := given.get(option.name):
@@ -531,4 +532,19 @@ def _check_series(given: Mapping[str, GivenValue]) -> None:
         raise ValueError(
             f"{series} divides the error of the gate over a series, and {gate} makes none that is "
             "known: leave one of the two out"
+        )
+
+
+def _check_engine(given: Mapping[str, GivenValue]) -> None:
+    """Raise ValueError for settings that the chosen engine makes no use of."""
+    engine, residency = given.get("engine"), given.get("residency")
+    if engine is None or engine.last != "ray":
+        for own in filter(None, map(given.get, ("ray-address", "ray-pool"))):
+            # In an ini file they may stay for the runs that are on a cluster.
+            if own.source.startswith(("--", "gate_checkpoint")):
+                raise ValueError(f"{own} is for --cep-engine=ray: give that as well, or drop it")
+    elif residency is not None and residency.last == "swap":
+        raise ValueError(
+            f"{residency}: with --cep-engine=ray models stay where they are; give each role a "
+            "device of its own instead, with --cep-ray-pool"
         )

@@ -108,6 +108,18 @@ def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) ->
     assert message in str(raised.value)
 
 
+def test_settings_that_an_engine_makes_no_use_of_are_refused() -> None:
+    """A pool without a cluster, unless the ini file has it for other runs; turns with one."""
+    pool, turns = {"ray-pool": ["encoder:gpus=1"]}, {"engine": ["ray"], "residency": ["swap"]}
+    for values, source in (
+        (pool, "--cep-ray-pool"), (pool, "gate_checkpoint(ray_pool=)"), (turns, "ini residency")
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="cep-engine=ray"):
+            read_settings(values, dict.fromkeys(values, source), Path())
+    known = read_settings(pool | {"residency": ["swap"]}, {"ray-pool": "ini ray_pool"}, Path())
+    assert known.ray_pools == {"encoder": {"gpus": 1}}
+
+
 def test_settings_are_read_from_texts(tmp_path: Path) -> None:
     """The last text counts where one is wanted; paths are made absolute, URLs stay."""
     values = {
