@@ -115,6 +115,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "cep(suite, categories, metrics, tolerance): which cases of a suite.toml are gated; put by "
         "itself on every test that uses cep_gate",
     )
+    # Baselines may lie beside snapshots, where syrupy deletes what it finds and has not written.
+    ignored = getattr(config.option, "ignore_file_extensions", None) or ()
+    config.option.ignore_file_extensions = [*ignored, "toml", "jsonl"]
     is_worker = hasattr(config, "workerinput")
     if not is_worker:
         check_names(config)

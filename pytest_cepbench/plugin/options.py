@@ -184,12 +184,6 @@ def settings_of(config: pytest.Config) -> RunSettings:
         raise pytest.UsageError(
             "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
         )
-    snapshots = config.getoption("snapshot_dirname", default=None) or "__snapshots__"
-    if snapshots in settings.baselines.parts:
-        raise pytest.UsageError(
-            f"{sources.get('baselines')} {visible(str(settings.baselines))}: in {snapshots} syrupy "
-            "deletes files that it has not written; name another folder"
-        )
     return settings
 
 

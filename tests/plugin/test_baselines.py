@@ -7,14 +7,7 @@ import tomllib
 import pytest
 import syrupy
 
-from tests.plugin.project import (
-    BOTH,
-    PHOTOS,
-    REGRESSED,
-    Project,
-    assert_one_message,
-    contents,
-)
+from tests.plugin.project import BOTH, PHOTOS, REGRESSED, Project, contents
 from tests.tiny.common import skip_before
 
 RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
@@ -82,14 +75,33 @@ def test_a_users_own_snapshots_still_work(accepted: Project, arguments: tuple[st
     assert contents(accepted.baselines) == before
 
 
-def test_baselines_may_not_lie_where_syrupy_keeps_its_own(accepted: Project) -> None:
-    """Inside `__snapshots__` an update would delete them as unknown: refused, nothing changes."""
-    place = accepted.path / "__snapshots__"
-    accepted.baselines.rename(place)
-    before = contents(place)
-    result = accepted.run_here("--cep-baselines=__snapshots__", "--snapshot-update")
-    assert_one_message(result, "syrupy deletes files that it has not written")
-    assert contents(place) == before
+EVERYWHERE = """\
+from syrupy.extensions.amber import AmberSnapshotExtension
+
+class Beside(AmberSnapshotExtension):
+    snapshot_dirname = "baselines"
+
+def test_beside(snapshot):
+    assert {"a": 1} == snapshot(extension_class=Beside)
+"""
+
+
+@pytest.mark.parametrize("place", ["__snapshots__", "baselines", "named"])
+def test_syrupy_deletes_no_baseline_that_lies_beside_its_snapshots(
+    accepted: Project, place: str
+) -> None:
+    """It deletes what it finds there and has not written, records of series among it."""
+    accepted.write("test_own.py", EVERYWHERE if place == "baselines" else SNAPSHOTS)
+    (accepted.baselines / "series").mkdir()
+    (accepted.baselines / "series" / "run.jsonl").write_text("")
+    before, folder = contents(accepted.baselines), accepted.path / place
+    accepted.baselines.rename(folder)
+    arguments = [f"--cep-baselines={folder}", "--snapshot-update", f"--snapshot-dirname=./{place}"]
+    for _ in range(2):
+        assert accepted.run_here(*arguments).ret == pytest.ExitCode.OK
+    after = contents(folder)
+    assert after.pop("test_own.ambr")
+    assert after == before
 
 
 @pytest.mark.slow
