@@ -123,7 +123,8 @@ class ConversationModel(Generic[P]):
                         inputs = self.inputs([conversations[row] for row in fitting])
                     score = scorer.score if self.batched else scorer.score_whole
                     scores: FloatArray = score(inputs) if fitting else np.empty(0)
-                if np.isnan(scores).any():
+                # Also where none is above minus infinity, which would name the first of all.
+                if fitting and not (scores.max(axis=1) > -np.inf).all():
                     raise ModelError(
                         f"{self._plan.checkpoint.path}: the likelihood of a reply is not a number "
                         f"in {self._plan.dtype}. Give a dtype that holds the model's values, such "

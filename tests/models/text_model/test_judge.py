@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, ModelError
 from pytest_cepbench.models.protocols import Battle, Judge
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
@@ -118,6 +118,20 @@ def test_a_battle_longer_than_the_model_reads_is_a_failure(load_judge: Load) -> 
     assert isinstance(only.value, Failure)
     assert "the model reads 508" in first.value.detail
     assert second.value == judge.judge([short], [0])[0].value
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_likelihoods_that_are_none_are_no_verdict(load_judge: Load, value: float) -> None:
+    """The first of four equal ones would win every battle."""
+    judge = load_judge("llava")
+
+    def spoiled(_module: Any, _inputs: Any, output: Any) -> Any:
+        output[..., 1:] = value
+        return output
+
+    judge.loaded.model.get_output_embeddings().register_forward_hook(spoiled)
+    with pytest.raises(ModelError, match="the likelihood of a reply is not a number in float32"):
+        judge.judge(make_battles(), [0] * 8)
 
 
 def test_a_vocabulary_without_the_verdicts_is_refused(tmp_path: Path) -> None:
