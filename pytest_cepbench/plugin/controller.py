@@ -217,7 +217,7 @@ class Controller:
 
     # -- workers -----------------------------------------------------------------------------------
 
-    @pytest.hookimpl(optionalhook=True)
+    @pytest.hookimpl(optionalhook=True, trylast=True)  # what a conftest.py sets is no lease
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Lease devices and cores to workers.
 
@@ -257,7 +257,7 @@ class Controller:
             known = (*DEVICE_VARIABLES, THREADS)
             sent["cepbench_unleased"] = {n: os.environ[n] for n in known if n in os.environ}
 
-    @pytest.hookimpl(optionalhook=True)
+    @pytest.hookimpl(optionalhook=True, trylast=True)  # after those of a conftest.py
     def pytest_xdist_make_scheduler(self, config: pytest.Config) -> Any:
         """Schedule cases by what they need, in runs that gate models."""
         from pytest_cepbench.plugin.workers.device_leases import concerns

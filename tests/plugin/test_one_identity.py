@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -161,9 +162,12 @@ def trainer(request):
 
 
 def test_results_of_two_identities_make_the_run_incomplete(
-    photos: Project, monkeypatch: pytest.MonkeyPatch
+    photos: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 3, both named with their cases, and nothing is accepted."""
+    """Exit code 3, both named with their cases, and nothing is accepted.
+
+    Whatever a report says of itself, which may have been edited.
+    """
     photos.write("conftest.py", MIXED)
     result = photos.run(
         "-p", "no:xdist", "--model=python:marked_models:describer", "--snapshot-update"
@@ -181,7 +185,11 @@ def test_results_of_two_identities_make_the_run_incomplete(
     result.stdout.fnmatch_lines(["INCOMPLETE: the describer *"])
 
     monkeypatch.chdir(photos.path)
+    report = photos.path / ".cepbench" / "report.json"
+    document = json.loads(report.read_text())
+    report.write_text(json.dumps(document | {"verdict": "failed", "problems": []}))
     assert main(["accept", ".cepbench/report.json", "--reason=x"]) == 1
+    assert "was not the same model in all cases" in capsys.readouterr().err
     assert not contents(photos.baselines)
 
 

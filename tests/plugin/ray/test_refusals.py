@@ -12,6 +12,12 @@ RAY = "--cep-engine=ray"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--cep-ray-address=auto"], "--cep-ray-address 'auto' is for --cep-engine=ray: give*"),
+        (
+            ["--cep-ray-pool=encoder:actors=1"],
+            "--cep-ray-pool 'encoder:actors=1' is for --cep-engine=*",
+        ),
+        ([RAY, "--cep-residency=swap"], "--cep-residency 'swap': with --cep-engine=ray models*"),
         ([RAY, "-n", "2"], "--cep-engine=ray starts its own workers: drop -n*"),
         (
             [RAY, "--cep-ray-pool=painter:actors=1"],

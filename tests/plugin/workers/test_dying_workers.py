@@ -230,6 +230,16 @@ def test_a_test_that_is_no_case_fails(run: Run) -> None:
     assert log.lines()[0].endswith(f"while it ran {NODEID}, which counts as failed")
 
 
+def test_a_scheduler_that_deals_a_test_once_leaves_the_run_incomplete(run: Run) -> None:
+    """As those of xdist do: the case is not judged, which nothing takes for a pass."""
+    log = _log()
+    (node,) = run.workers
+    _die(log, node)
+
+    assert _settle(log, node, object()).outcome == "failed"
+    assert log.ledger.failures == [f"{NODEID} was not judged: a worker died over it"]
+
+
 def test_an_interrupted_worker_makes_the_run_incomplete(run: Run) -> None:
     """It is no death, and its test is not judged again."""
     log = _log()

@@ -54,6 +54,38 @@ def ending(request):
 """
 
 
+CHOSEN = """\
+import os
+from pathlib import Path
+from xdist.scheduler import LoadFileScheduling
+
+def pytest_xdist_setupnodes(specs):
+    for spec in specs:
+        spec.env["OMP_NUM_THREADS"] = "77"
+
+def pytest_xdist_make_scheduler(config, log):
+    return LoadFileScheduling(config, log)
+
+def pytest_runtest_setup():
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    Path(worker).write_text(os.environ["OMP_NUM_THREADS"])
+"""
+
+
+def test_a_scheduler_of_the_conftest_stands_and_so_do_leases(
+    accepted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file is for one worker, as it deals; what is leased to a worker nothing overrides."""
+    accepted.write("conftest.py", CHOSEN)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    result = accepted.run("-n", "2", "-k", "crowded or color", "--model=shapes:")
+
+    assert result.ret == pytest.ExitCode.OK
+    (worker,) = accepted.path.glob("gw*")
+    assert worker.read_text() != "77"
+
+
 @pytest.mark.slow
 def test_a_worker_without_tests_helps(project: Project) -> None:
     """One case on two workers: its chains are shared, nothing is computed twice, all is counted."""
