@@ -523,21 +523,6 @@ def read_settings(
     )
 
 
-def _check_engine(given: Mapping[str, GivenValue]) -> None:
-    """Raise ValueError for settings that the chosen engine makes no use of."""
-    engine = given.get("engine")
-    if engine is None or engine.last != "ray":
-        for own in (given.get("ray-address"), given.get("ray-pool")):
-            # In an ini file they may stay for the runs that are on a cluster.
-            if own is not None and own.source.startswith("--"):
-                raise ValueError(f"{own} is for --cep-engine=ray: give that as well, or drop it")
-    elif (residency := given.get("residency")) is not None and residency.last == "swap":
-        raise ValueError(
-            f"{residency}: with --cep-engine=ray models stay where they are; give each role a "
-            "device of its own instead, with --cep-ray-pool"
-        )
-
-
 def _check_series(given: Mapping[str, GivenValue]) -> None:
     """Raise ValueError for a length without a series, and where a run has no error to divide."""
     series, length, gate = (given.get(name) for name in ("series", "series-length", "gate"))
