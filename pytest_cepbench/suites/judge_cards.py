@@ -83,9 +83,11 @@ def remark_on_judge(baselines: Path | None, bound: BoundRole) -> tuple[str, str]
     if bound.named_in_baselines:  # people, of whom the folder of their votes tells more
         return f"{bound.named_in_baselines}: {'; '.join(bound.remarks)}", ""
     own = identify_judge(bound)
-    folder = None if baselines is None else baselines / JUDGE_CARDS
+    folder, unknown = None if baselines is None else baselines / JUDGE_CARDS, _UNKNOWN
     for path in [] if folder is None else sorted(folder.glob("*.json")):
         card = read_card(path)
+        if card is None:  # it may be this judge's
+            unknown = f"{_UNKNOWN}; the card {path.name} cannot be read"
         if card is None or card.asked.judge.step != own.step:
             continue
         line = (
@@ -94,7 +96,7 @@ def remark_on_judge(baselines: Path | None, bound: BoundRole) -> tuple[str, str]
         )
         said = f"the judge cannot see a drop: its card says: {one_line(card.sentence, 300)}"
         return line, said if card.sees_nothing else ""  # no better than a coin
-    return _UNKNOWN, ""
+    return unknown, ""
 
 
 def read_card(path: Path) -> KeptCard | None:

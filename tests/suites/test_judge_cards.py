@@ -75,13 +75,14 @@ def test_the_card_of_another_judge_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[1]", '{"card": {"judge": "x"}}', "\udcff", '{"x":' + "[" * 9**5]
 )
-def test_a_card_that_cannot_be_read_is_not_used(tmp_path: Path, text: str) -> None:
+def test_a_card_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     """A damaged card, and one of a file's verdicts, which names no judge: neither is used."""
     path = keep(tmp_path, judge("shapes:"))
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
     assert read_card(path) is None
-    assert "is not known here" in remark_on_judge(tmp_path, judge("shapes:"))[0]
+    line = remark_on_judge(tmp_path, judge("shapes:"))[0]
+    assert line.endswith(f"measures it; the card {path.name} cannot be read")
 
 
 def test_a_judge_that_sees_nothing_by_its_card_holds_nothing(tmp_path: Path) -> None:

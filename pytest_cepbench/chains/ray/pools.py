@@ -242,6 +242,12 @@ class ActorPool:
                     if self._is_ready(free[ref]):
                         free[ref].busy |= idle
                         return free[ref]
+                if not self.actors:  # also where another thread was told that there is no room
+                    self._fault = ModelError(
+                        f"infrastructure: no actor of the {self.name} is left, and none can be "
+                        f"started ({'; '.join(self.remarks)})"
+                    )
+                    continue
                 waited = time.monotonic() - self._waiting_since
                 crowds = not (self.allocation.gpus or self._spare) and waited > _SPARE_SECONDS
                 if any(own.busy for own in self.actors) or is_reserved(self.group):
@@ -281,11 +287,6 @@ class ActorPool:
                 self._fault = reply  # else there may be room another time
             raise reply
         self.remarks[f"the {self.name} has an actor less: {reply}"] = None
-        if not self.actors:
-            self._fault = ModelError(
-                f"infrastructure: no actor of the {self.name} is left, and none can be started "
-                f"({'; '.join(self.remarks)})"
-            )
         return False
 
 

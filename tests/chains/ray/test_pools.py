@@ -204,6 +204,13 @@ def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
     alone.start(_never)
     assert len(alone.actors) == 1
 
+    local.begin = [FULL]
+    shared = local.pool(1)
+    with pytest.raises(DeviceMemoryError, match="full"):
+        shared.start(_never)
+    with pytest.raises(ModelError, match="no actor of the describer shapes: is left"):
+        shared.ask(*FIRST, _never)  # as another thread, that waits for the same actor
+
 
 def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None:
     """Ray has tried it some times; where there is no other, none can be started."""
