@@ -286,6 +286,8 @@ def test_a_usable_model_is_measured_whatever_the_group(tmp_path: Path, store: St
     shares = re.findall(r"\((\d+)\.\d%\)", notes.pop())
     assert all(68 <= int(share) <= 82 for share in shares)
     assert len(shares) == 2
+    # Its answers are judged as they are; in the score, what hangs on a failed one has failed too.
+    assert staged.measure("overall-soft_tifa_am").value < 0.65
 
 
 @pytest.mark.parametrize(
