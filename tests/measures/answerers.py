@@ -52,6 +52,11 @@ def half() -> Answerer:
     return Answerer("half/1", lambda *_: 0.5)
 
 
+def likely() -> Answerer:
+    """Any answer that is looked for."""
+    return Answerer("likely/1", lambda *_: 0.9)
+
+
 def noisy(wrong: str = "0.25") -> Answerer:
     """Wrong about a share of all pairs of an artifact and a question."""
 

@@ -94,11 +94,10 @@ def staged(
     folder: Path,
     store: Store,
     describer: str = "shapes:",
-    encoder: str = "shapes:",
     samples: int = 5,
 ) -> Staged:
-    """Chains by a describer, and how they collapse by an encoder."""
-    text = SUITE.format(describer=describer, encoder=encoder, samples=samples)
+    """Chains by a describer, and how they collapse."""
+    text = SUITE.format(describer=describer, encoder="shapes:", samples=samples)
     return stage(folder / describer.replace("/", "_"), text, store)
 
 
@@ -156,9 +155,10 @@ def test_seeds_of_one_sample_do_not_narrow_the_bounds_of_retrieval(
 
 
 def test_a_blind_encoder_is_an_error_never_a_perfect_score(tmp_path: Path, store: Store) -> None:
-    """One vector for all starts: neither measure passes for seeing."""
-    suite = staged(tmp_path, store, encoder=BLIND, samples=2)
-    for name in ("retrieval", "diversity"):
+    """One vector for all starts: no measure passes for seeing."""
+    text = SUITE.format(describer="shapes:", encoder=BLIND, samples=2)
+    suite = stage(tmp_path, f'{text}[metrics.fid]\npool = "samples"\n', store)
+    for name in ("retrieval", "diversity", "fid"):
         with pytest.raises(MeasurementError, match="gives one vector for 16 images that differ"):
             suite.measure(f"overall-{name}")
 

@@ -277,6 +277,15 @@ def test_a_model_that_says_the_same_to_all_measures_nothing(
             staged.measure(f"{part}-soft_tifa_am")
 
 
+def test_a_model_to_which_any_answer_is_likely_measures_nothing(
+    tmp_path: Path, store: Store
+) -> None:
+    """It answers all questions rightly, whatever it is shown."""
+    staged = stage(tmp_path / "suite", _by(f"{ANSWERERS}:likely") + CONTROLLED, store)
+    with pytest.raises(MeasurementError, match=r"both to yes and to no, in (\d+) of \1 control"):
+        staged.measure("overall-soft_tifa_am")
+
+
 def test_a_usable_model_is_measured_whatever_the_group(tmp_path: Path, store: Store) -> None:
     """Right three times of four, it is judged by the starts of the whole suite in every case."""
     staged = stage(tmp_path / "suite", _by(f"{ANSWERERS}:noisy") + CONTROLLED, store)
