@@ -211,6 +211,14 @@ def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path:
     assert gate(save(tmp_path / "c-2", 0.1)).outcome is Outcome.ACCEPTED
 
 
+def test_gate_that_cannot_be_started_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
+    """In one line, and the folder is free afterwards."""
+    checkpoint = save(tmp_path / "c-1", 0.1)
+    with pytest.raises(TrainingGateError, match=r"the gate cannot be started: .*nowhere"):
+        rule_gate(python="/nowhere/python")(checkpoint)
+    assert rule_gate()(checkpoint).outcome is Outcome.ACCEPTED
+
+
 @pytest.mark.parametrize(("accepted", "intact"), [(False, True), (True, True), (False, False)])
 def test_acceptance_that_was_cut_off_is_made_good(
     rule_gate: MakeGate, tmp_path: Path, accepted: bool, intact: bool

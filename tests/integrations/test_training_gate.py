@@ -102,6 +102,30 @@ def test_the_first_checkpoint_is_held_to_what_the_training_starts_from(
     again.close()
 
 
+def test_checkpoints_that_the_training_saved_are_gated_once(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each step once, though a Trainer asks twice, and each anew though all have one path.
+
+    The end of a training of which nothing was gated is no pass, which the log says.
+    """
+    with TrainingGate(rule_gate(), every=500) as gate:
+        assert not gate.step(3, lambda folder: save(folder, 0.1))
+    assert "no checkpoint of it was gated" in caplog.text
+
+    with TrainingGate(rule_gate()) as gate:
+        for step, miss in ((1, 0.3), (1, 0.3), (2, 0.2)):
+            assert not gate.submit(step, save(tmp_path / "latest", miss))
+    assert outcomes(gate) == {1: "accepted", 2: "accepted"}
+    assert len(gate.verdicts) == 2
+    assert caplog.text.count("no checkpoint of it was gated") == 1
+
+    with pytest.raises(TrainingStoppedError), TrainingGate(rule_gate()) as gate:
+        gate.submit(3, save(tmp_path / "latest", 0.9))
+    with pytest.raises(TrainingStoppedError, match="from step 3"):
+        TrainingGate(rule_gate()).submit(3, save(tmp_path / "latest", 0.1))
+
+
 def pipes(folder: Path, *names: str) -> list[Path]:
     """Named pipes, at which `rule_gate` waits until something is written into them."""
     paths = [folder / name for name in names]
