@@ -19,7 +19,7 @@ DRAW = {
     "sdxl": "num_inference_steps=2&height=64&width=64",
     "pixart": (
         "num_inference_steps=2&height=64&width=64&max_sequence_length=16"
-        "&use_resolution_binning=false"
+        "&use_resolution_binning=false&clean_caption=false"
     ),
     "sd3": "num_inference_steps=2&height=64&width=64&max_sequence_length=16",
     "flux": "num_inference_steps=2&height=64&width=64&max_sequence_length=16",

@@ -57,6 +57,8 @@ class PipelineParams(Placement):
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
     timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
         the pipeline's setting.
+    clean_caption: of PixArt, false draws captions as they are; None cleans them where the packages
+        bs4 and ftfy happen to be installed.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
     Raises ValueError for a value outside its range, and for those that contradict one another.
     """
@@ -72,6 +74,7 @@ class PipelineParams(Placement):
         "max_sequence_length",
         "true_cfg_scale",
         "use_resolution_binning",
+        "clean_caption",
     )
     """Parameters that are handed to the pipeline's call, where it has them."""
 
@@ -91,6 +94,7 @@ class PipelineParams(Placement):
     max_sequence_length: int | None = None
     true_cfg_scale: float | None = None
     use_resolution_binning: bool | None = None
+    clean_caption: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
