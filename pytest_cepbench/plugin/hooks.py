@@ -33,9 +33,11 @@ def run_of(config: pytest.Config) -> Run:
     case is met. Raises pytest.UsageError for a setting that is wrong.
     """
     if RUN not in config.stash:
-        for name in ("cepbench_run", "cepbench_controller"):
-            if config.pluginmanager.is_blocked(name):
-                raise pytest.UsageError(f"-p no:{name} leaves a gate that sees a part: drop it")
+        for name in ("run", "controller", "empty_suites", "exit_code"):
+            if config.pluginmanager.is_blocked(f"cepbench_{name}"):
+                raise pytest.UsageError(
+                    f"-p no:cepbench_{name} leaves a gate that sees a part: drop it"
+                )
         run = config.stash[RUN] = Run(config)
         config.pluginmanager.register(run, "cepbench_run")
         if BEGUN in config.stash and run.controller is not None:

@@ -234,6 +234,14 @@ def test_suites_that_marks_name(accepted: Project) -> None:
     assert sorted(named) == ["other/one.toml", "other/three.toml", "other/two.toml"]
 
 
+def test_a_module_of_two_that_is_skipped(two: Project) -> None:
+    """The other gates the same suite, perhaps other cases of it: what this one has is unknown."""
+    two.write("other/test_more.py", IMPORT + TEST_MODULE)
+    two.run_here("-k", "crowded", "--snapshot-update", "--cep-allow-skips")
+    assert two.run_here("-k", "crowded").ret == INCOMPLETE
+    assert "other/test_more.py was skipped at collection" in problems(two)
+
+
 @pytest.mark.parametrize("module", ["", "def test_plain(): pass\n", IMPORT])
 def test_plain_projects_are_not_disturbed(project: Project, module: str) -> None:
     """Another tool's suite.toml, a TOML of any kind and skipped modules are no suites of ours."""
