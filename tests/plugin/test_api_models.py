@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import unescape
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -15,20 +16,26 @@ from tests.models.api.fake_server import (
     Seen,
     chat_answer,
     drawn,
+    fault,
     serving,
 )
-from tests.plugin.project import PHOTOS, SHAPES, Project
+from tests.plugin.project import PHOTOS, SHAPES, Project, contents
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
 pytest.importorskip("httpx2").AsyncClient()
 
 
+KEY = "0123456789/abcdef"
+
+ECHOES = (KEY, quote(KEY, safe=""))
+"""How a server repeats the key."""
+
 SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
 
 
 def _play(seen: Seen) -> Answer:
-    """The world's own models, as a provider serves them; one that repeats the key it is given."""
+    """The world's own models, as a provider serves them."""
     if seen.path.endswith("/images/generations"):
         (pixels,) = ShapesGenerator(Degradation()).generate(
             [seen.body["prompt"]], [seen.body["seed"]]
@@ -54,15 +61,26 @@ def _said_everywhere(project: Project, terminal: str) -> list[int]:
 def test_a_server_that_names_another_model_is_told_of_in_every_report(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first run on, with both names; and as long as its answers come out of the store."""
+    """From the first run on, with both names; and as long as its answers come out of the store. The
+    key, which it repeats, is in no output and no file.
+    """
     monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
     project.suite(SHAPES)
+    loud = ("--junitxml=junit.xml", "--showlocals", "-rA", "-vv", "-o", "log_level=DEBUG")
     with serving() as server:
-        server.answer = _play
         model = f"--model={server.spec(model='eye')}"
-        first = project.run("-n", "2", model, "--snapshot-update", "--junitxml=junit.xml")
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        server.answer = lambda _: fault(500, " ".join(ECHOES))
+        failed = project.run("-n", "2", model, "--snapshot-update", *loud)
+        assert failed.ret == pytest.ExitCode.TESTS_FAILED
+        server.answer = _play
+        first = project.run("-n", "2", model, "--snapshot-update", *loud)
         assert first.ret == pytest.ExitCode.OK
         assert all(_said_everywhere(project, first.stdout.str()))
+    said = [part.str() for run in (failed, first) for part in (run.stdout, run.stderr)]
+    assert "500: [key] [key]" in said[0]
+    written = [*said, *(data.decode("latin-1") for data in contents(project.path).values())]
+    assert not [echo for echo in ECHOES for text in written if echo in text]
 
     stored = project.run_here(model, "--junitxml=junit.xml")  # and there is no server any more
     assert stored.ret == pytest.ExitCode.OK

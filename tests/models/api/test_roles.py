@@ -142,12 +142,17 @@ def test_without_probabilities_the_first_word_decides(
 
 
 def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: Load) -> None:
-    """In their order, with the usage of all."""
+    """In their order, with the usage of all; one that may pass is asked again with the others."""
     server.answer = lambda seen: chat_answer("yes" if "red" in seen.text else "four")
     model = load("vqa", "logprobs=false")
     first, second = model.answer([RED, "a cat"], [[YES, FOUR], [FOUR]])
     assert (first.value, second.value) == ([1.0, 1.0], [1.0])
     assert (first.usage.requests, second.usage.requests) == (2, 1)
+
+    refused, rejected = chat_answer(None, refusal="no"), fault(400, "no such layout")
+    server.answer = lambda seen: refused if "red" in seen.text else rejected
+    (failed,) = model.answer([RED], [[YES, FOUR]])
+    assert (failed.value.kind, failed.passing) == ("exception", True)
 
 
 @pytest.mark.parametrize(
