@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     command = ""
     try:
-        arguments = parse(words)
+        with name_errors():
+            arguments = parse(words)
         command, action = arguments.command, arguments.action
         arguments.command_line = shlex.join(["cepbench", *words])
         if (action or command) in _RECOVERING:

@@ -69,6 +69,8 @@ COMMAND_LINE = {
         ("accept none.json --reason=better", "results 'none.json' cannot be read"),
         ("prune none.json", "results 'none.json' cannot be read"),
         ("compare a.json b=b.json", "results 'a.json' cannot be read"),
+        (f"compare {'a' * 300} b.json", "no file has so long a name"),
+        (f"doctor {'a' * 300}", "no file has so long a name"),
         ("export none.json", "results 'none.json' cannot be read"),
         ("doctor none", "no suite at 'none'"),
         ("calibrate none --model=shapes:", "no suite at 'none'"),

@@ -81,7 +81,7 @@ def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
         (["seeds", ".", "--seeds=1,-2"], "'-2': no seed"),
         (["seeds", ".", "--model=nobody/"], "nobody"),
         (["seeds", ".", "--store=suite.toml/store"], "suite.toml/store"),
-        (["seeds", "absent.toml"], "data set 'photos' is not here: give it with --cep-data photos"),
+        (["seeds", "absent.toml"], "data set 'photos' is not here: give it with --data photos"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], message: str) -> None:
