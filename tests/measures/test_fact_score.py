@@ -79,6 +79,9 @@ def test_the_score_of_a_chain_is_the_mean_over_its_artifacts(staged: Staged) -> 
         assert measured.scores[category] == pytest.approx(own, abs=1e-6)
     assert measured.curve == pytest.approx(np.mean(list(rows.values()), axis=0))
     assert (measured.label, measured.shares, measured.unscored) == ("facts F1", False, {})
+    samples = sorted(staged.run.dataset.samples, key=lambda sample: sample.id)
+    facts = [[s.id, *map(str, scene_facts(sample_scene(s)))] for s in samples]
+    assert measured.identity["facts"] == digest_json(facts)[:16]
 
 
 def test_the_losing_role_is_the_lossy_one(staged: Staged) -> None:
