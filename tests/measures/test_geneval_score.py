@@ -22,7 +22,7 @@ from pytest_cepbench.metrics.geneval_prompts import TASKS, objects_by_class, par
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from tests.suites.world import TASKS as SUITE
-from tests.suites.world import Staged, stage
+from tests.suites.world import Namer, Staged, stage
 
 METRICS = """\
 [metrics.geneval]
@@ -191,6 +191,32 @@ def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) ->
         "detector",
         "encoder",
     )
+
+
+class OneColor(Namer):
+    """It tells colors of texts apart, and none of images."""
+
+    fingerprint = "one color/1"
+
+    def encode_images(self, images: Any) -> Any:
+        """(n, 3), all equal."""
+        return np.ones((len(images), 3))
+
+
+def one_color() -> OneColor:
+    """The color namer that sees none."""
+    return OneColor()
+
+
+def test_an_encoder_that_sees_no_colors_measures_nothing(tmp_path: Path, store: Store) -> None:
+    """It would find the same color everywhere."""
+    text = _tasks("python:tests.measures.spotters:spotter", "clip")
+    text = text.replace("tests.suites.world:namer", f"{__name__}:one_color")
+    more = 'loader = "shapes-tasks"\noptions = { samples_per_category = 16 }'
+    text = text.replace('loader = "python:tests.suites.world:uneven_tasks"', more)
+    staged = stage(tmp_path / "suite", text, store)
+    with pytest.raises(MeasurementError, match=r"gives one vector for \d+ cut-outs that differ"):
+        staged.measure("color_attr-geneval")
 
 
 def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
