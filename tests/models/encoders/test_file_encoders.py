@@ -197,6 +197,8 @@ def test_the_released_sizes_need_no_parameter(
     assert {name: tuple(t.shape) for name, t in network.state_dict().items()} == shapes
     with pytest.raises(ValueError, match="577 places, which are not the patches of a square"):
         make_network(shapes | {"pos_embed": (1, 577, width)})
+    with pytest.raises(ValueError, match="heads of 64 do not divide the width 96"):
+        make_network(shapes | {"patch_embed.proj.weight": (96, 3, patch, patch)})
 
 
 @pytest.fixture(scope="module")
