@@ -148,7 +148,7 @@ def test_a_pull_request_over_several_runs(runner: Runner) -> None:
         "code": "1", "verdict": "failed", "changed": "true",
         "report": str(runner.folder / "cepbench-report/gate.json"),
     }  # fmt: skip
-    assert failed.stdout.count("::error file=suite.toml,line=") == 3
+    assert failed.stdout.count("::error file=test_toy.py,title=") == 3
     assert comment["body"].startswith("<!-- cepbench: gate -->\n## Do not ship: 9 of 10")
     assert comment["body"].endswith("(https://github.com/team/model/actions/runs/77)\n")
     assert "**REGRESSED**" in comment["body"]
