@@ -127,6 +127,9 @@ def test_what_other_libraries_moved_is_no_drift(
     now = {"model": {**MODEL, "libraries": "torch 2.15.0"}}
     model = {**MODEL, "libraries": then}
     judgement = _judged([-lost] * 300, Policy(tolerance=0.01), now=now, model=model)
+    other = {"model": {**now["model"], "identity": "other weights"}}
+    drop = _judged([-0.05] * 300, Policy(tolerance=0.01), now=other, model=model)
+    assert drop.verdict is Verdict.REGRESSED
     words = " ".join((*judgement.statements, *judgement.reasons))
     assert judgement.verdict is verdict
     assert (
@@ -152,6 +155,12 @@ def test_equal_scores_of_another_model_tell_by_their_number(n: int, verdict: Ver
     assert judgement.low == pytest.approx(-1 + 0.05 ** (1 / n), abs=1e-6)
     statement = judgement.statements[0]
     assert statement.endswith("the bounds allow for rare others" if n > 1 else "others may show")
+
+
+def test_a_model_without_an_identity_is_not_taken_for_the_same() -> None:
+    """Two that say nothing of their weights may be anything."""
+    before = measured(model={"spec": "x"})
+    assert judge(before, accepted(before), Policy()).verdict is Verdict.INCONCLUSIVE
 
 
 def test_the_same_model_on_another_processor_holds() -> None:
@@ -279,8 +288,19 @@ def test_the_bounds_of_a_set_are_those_of_its_blocks(
     assert judgement.low + judgement.high == pytest.approx(-2 * drop, abs=1e-5)
 
 
+def test_a_set_of_other_samples_is_incomparable_whatever_the_pairing() -> None:
+    """Its one score is of all samples."""
+    now = _set(12.0, identity={"suite": "shapes/1", "samples": "200 fedcba9876543210"})
+    for pairing in ("exact", "common"):
+        judgement = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)  # type: ignore[arg-type]
+        assert judgement.verdict is Verdict.INCOMPARABLE
+
+
+THREE = [12.0, 12.2, 12.1]
+
+
 @pytest.mark.parametrize(
-    ("before", "now"), [(None, None), (None, [12.0, 12.1, 12.3]), ([12.0, 12.2, 12.1], None)]
+    ("before", "now"), [(None, None), (None, THREE), (THREE, None), (THREE, [12.0, 12.1])]
 )
 def test_without_blocks_on_both_sides_nothing_can_be_told(
     before: list[float] | None, now: list[float] | None

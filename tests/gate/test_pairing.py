@@ -102,6 +102,8 @@ def test_a_look_at_a_part_is_compared_with_that_part() -> None:
     assert (judgement.verdict, judgement.difference) == (Verdict.REGRESSED, -0.025)
     assert (judgement.baseline_value, judgement.statements) == (0.45, ())
     assert _judged({"color": {"a": 0.45}, "shape": {"e": 0.4}}).verdict is Verdict.INCOMPARABLE
+    other = _judged({"color": {"a": 0.5, "new": 0.5}, "shape": {"e": 0.4}}, partial=True)
+    assert other.verdict is Verdict.INCOMPARABLE
 
 
 MANY = {"color": {f"s{number:02}": 0.5 for number in range(60)}}

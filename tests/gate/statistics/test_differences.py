@@ -153,3 +153,12 @@ def test_what_cannot_be_compared_is_refused(
     """Nothing, unequal lengths, and what is no number."""
     with pytest.raises(ValueError, match=message):
         Differences(np.array(values), np.array(labels), np.array(labels), center)
+
+
+def test_categories_of_one_sample_count_as_one_sample() -> None:
+    """The spread is that between them, as if they were draws from one population."""
+    for scores in ([0.5, 0.25], [0.5, 0.25, -0.5, 0.125]):
+        d = Differences.of({str(i): {f"s{i}": x} for i, x in enumerate(scores)})
+        plain = sample(scores)
+        assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
+        assert d.sd == pytest.approx(plain.sd)
