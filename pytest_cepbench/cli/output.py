@@ -67,7 +67,9 @@ class Section:
 def show(sections: Sequence[Section], *more: str) -> None:
     """Print a page as wide as the terminal, and lines below it."""
     width = shutil.get_terminal_size((_COLUMNS, 24)).columns
-    page = to_text(sections, width, styled=sys.stdout.isatty()) if sections else ""
+    page = (
+        to_text(sections, width, styled=getattr(sys.stdout, "isatty", bool)()) if sections else ""
+    )
     _write(sys.stdout, page + "".join(f"{printable(line, _LONGEST_ERROR)}\n" for line in more))
 
 
@@ -213,7 +215,11 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write what the terminal's encoding can, and question marks for the rest."""
+    """Write what the terminal's encoding can, and '?' for the rest. Raises WriteError."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
-    stream.flush()
+    try:
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except (OSError, AttributeError) as error:  # a stream that was closed from the start is None
+        why = getattr(error, "strerror", None) or "it is closed"
+        raise WriteError(f"the output could not be written: {why}") from error

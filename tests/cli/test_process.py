@@ -136,6 +136,16 @@ def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz\n")
 
 
+@pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
+def test_an_output_that_takes_nothing_is_told_in_a_line(where: str) -> None:
+    """A full disk and a closed stream; exit code 1."""
+    line = f"{sys.executable} -m pytest_cepbench.cli suites {where}"
+    ended = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+    said, *more = ended.stderr.splitlines()
+    assert (ended.returncode, more) == (1, [])
+    assert said.startswith("cepbench: the output could not be written: ")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """The version of the package, and exit code 0."""
     assert main(["--version"]) == 0
