@@ -292,7 +292,7 @@ def test_a_set_of_other_samples_is_incomparable_whatever_the_pairing() -> None:
     """Its one score is of all samples."""
     now = _set(12.0, identity={"suite": "shapes/1", "samples": "200 fedcba9876543210"})
     for pairing in ("exact", "common"):
-        judgement = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)  # type: ignore[arg-type]
+        judgement = judge(now, accepted(_set(12.0)), Policy(), pairing=pairing)
         assert judgement.verdict is Verdict.INCOMPARABLE
 
 
