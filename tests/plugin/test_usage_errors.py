@@ -23,7 +23,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "missing-folder": (["--model=./checkpoints/step-8"], ["checkpoints/step-8: no such folder"]),
     "python-module-mistyped": (
         ["--model=python:user_model:describer"],
-        ["No module named 'user_model'", "Did you mean 'user_models'?"],
+        ["importing 'user_model' from ", "No module named 'user_model'"],
     ),
     "python-that-exits": (["--model=python:quitter:exits"], ["the factory raised SystemExit: 0"]),
     "folder-mistyped": (["--model=foto"], ["'foto': there is no folder", "Did you mean 'photos'?"]),
