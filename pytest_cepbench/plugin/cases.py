@@ -45,7 +45,10 @@ def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
 
     for place, below, names in os.walk(root, followlinks=True):
         folder = Path(place)
-        status = folder.stat()
+        try:
+            status = folder.stat()
+        except FileNotFoundError:  # it went meanwhile
+            continue
         if (status.st_dev, status.st_ino) in known or "pyvenv.cfg" in names:
             below.clear()  # a link back, or an environment
             continue

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.models.protocols import Battle, Judge, Reply
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.studies.training_files import TrainingBattle, stored_battles, write_training
@@ -43,6 +43,12 @@ def battles() -> Iterator[TrainingBattle]:
     yield TrainingBattle("plain", "plain", names, plain, "Tie(B)")
 
 
+def mirrored(own: TrainingBattle) -> tuple[Battle, Winner]:
+    """The battle with its answers in the other order, and its verdict."""
+    other = Battle(own.battle.question, own.battle.second, own.battle.first)
+    return other, WINNERS[::-1][WINNERS.index(own.verdict)]
+
+
 @pytest.mark.filterwarnings("default")  # trl names settings as earlier versions of transformers did
 def test_the_recipe_teaches_verdicts_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -61,7 +67,7 @@ def test_the_recipe_teaches_verdicts_and_nothing_else(
     trainer, rows = known["trainer"], known["rows"]
     assert trainer.state.global_step == 3
     tokenizer = trainer.processing_class.tokenizer
-    verdicts = [winner for battle in battles() for winner in (battle.verdict, battle.mirrored()[1])]
+    verdicts = [winner for battle in battles() for winner in (battle.verdict, mirrored(battle)[1])]
     for row, verdict in zip(rows, verdicts, strict=True):
         batch = trainer.data_collator([row])
         learned = batch["labels"][batch["labels"] != -100]
@@ -141,9 +147,7 @@ def test_script_learns_from_what_stands_in_the_answers(tmp_path: Path) -> None:
 
     leads = {"A": 1, "B": -1, "Tie(A)": 0.5, "Tie(B)": -0.5}
     shown = [
-        each
-        for battle in battles()
-        for each in ((battle.battle, battle.verdict), battle.mirrored())
+        each for battle in battles() for each in ((battle.battle, battle.verdict), mirrored(battle))
     ]
     decode = processor.tokenizer.decode
     for row, (battle, verdict) in enumerate(shown):

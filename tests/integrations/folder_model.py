@@ -13,8 +13,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber
+from pytest_cepbench.models.rule_based.scene_models import DescriberKnobs, ShapesDescriber
 
 SPEC = "python:tests.integrations.folder_model:FolderDescriber?path={checkpoint}"
 """The model spec of a gate on such folders."""
@@ -47,7 +46,7 @@ class FolderDescriber:
         weights = json.loads(self.fingerprint)
         self._seconds = weights["seconds"]
         self._overwrite = weights.get("overwrite")
-        self._describer = ShapesDescriber(Degradation(miss=weights["miss"]))
+        self._describer = ShapesDescriber(DescriberKnobs(miss=weights["miss"]))
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]

@@ -25,6 +25,7 @@ from pytest_cepbench.models.rule_based.arena_models import (
     ShapesJudge,
 )
 from pytest_cepbench.models.rule_based.scene_models import (
+    DescriberKnobs,
     ShapesDescriber,
     ShapesDetector,
     ShapesEncoder,
@@ -100,7 +101,7 @@ class Describer(Faulty):
 
     def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> Any:
         """Captions."""
-        exact = ShapesDescriber(Degradation())
+        exact = ShapesDescriber(DescriberKnobs())
         return self.answers(images, lambda: exact.describe(images, prompt, seeds))
 
 

@@ -10,7 +10,11 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber, ShapesGenerator
+from pytest_cepbench.models.rule_based.scene_models import (
+    DescriberKnobs,
+    ShapesDescriber,
+    ShapesGenerator,
+)
 from tests.models.api.fake_server import (
     Answer,
     Seen,
@@ -41,7 +45,7 @@ def _play(seen: Seen) -> Answer:
             [seen.body["prompt"]], [seen.body["seed"]]
         )
         return drawn(Image.fromarray(np.asarray(pixels)))
-    return chat_answer(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
+    return chat_answer(ShapesDescriber(DescriberKnobs()).describe(seen.images, seen.text, [0])[0])
 
 
 def _said_everywhere(project: Project, terminal: str) -> list[int]:

@@ -181,7 +181,6 @@ def test_judge_sees_marks_and_judges_and_goes_on_where_it_was_stopped(
     (reply,) = model.judge([battle], [0])
     assert isinstance(reply, Reply)
     assert reply.value in WINNERS
-    assert len(reply.provenance["probabilities"].split()) == 4
 
 
 EMBEDDINGS = "language_model.model.embed_tokens.weight"

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SUITE = "suite.toml"
 
+_GATES = pytest.StashKey[bool]()
+
 
 class Leases(NamedTuple):
     """The devices and cores of workers.
@@ -44,9 +46,11 @@ def concerns(config: pytest.Config, settings: RunSettings) -> bool:
     Workers get their environment, and xdist its scheduler, before collection. Where models are
     named that is plain; else a suite.toml where pytest will look tells.
     """
-    return settings.names_models or any(
-        _SUITE in names for place in places(config) for _, names in walk(config, place)
-    )
+    if _GATES not in config.stash:  # three hooks ask, and a large tree is looked through once
+        config.stash[_GATES] = settings.names_models or any(
+            _SUITE in names for place in places(config) for _, names in walk(config, place)
+        )
+    return config.stash[_GATES]
 
 
 def places(config: pytest.Config) -> Iterator[Path]:

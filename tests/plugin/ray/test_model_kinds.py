@@ -9,8 +9,7 @@ pytest.importorskip("ray")
 pytest.importorskip("httpx2")
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: F401 - see above
-from pytest_cepbench.datasets.shapes import Degradation
-from pytest_cepbench.models.rule_based.scene_models import ShapesDescriber
+from pytest_cepbench.models.rule_based.scene_models import DescriberKnobs, ShapesDescriber
 from tests.models.api.fake_server import Answer, Seen, chat_answer, serving
 from tests.plugin.project import SHAPES, Project
 
@@ -18,7 +17,7 @@ Arguments = tuple[str, ...]
 
 
 def _describe(seen: Seen) -> Answer:
-    return chat_answer(ShapesDescriber(Degradation()).describe(seen.images, seen.text, [0])[0])
+    return chat_answer(ShapesDescriber(DescriberKnobs()).describe(seen.images, seen.text, [0])[0])
 
 
 @pytest.mark.slow
