@@ -432,7 +432,12 @@ def test_what_is_filled_in_is_kept_while_others_answer(tmp_path: Path, open_page
         see(page)
         assert (slot(page), page.input_value("#description")) == (item, "A red frame")
         asked: list[str] = []
-        page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+
+        def dismiss(dialog: Any) -> None:
+            asked.append(dialog.type)
+            dialog.dismiss()
+
+        page.on("dialog", dismiss)
         page.evaluate("location.reload()")
         see(page)
         assert asked == ["beforeunload"]
