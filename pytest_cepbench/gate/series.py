@@ -161,7 +161,7 @@ class SeriesRecord:
                 entry = decoder.decode(line)
                 record.digest = _unbroken(entry, record.digest)
                 record.add(msgspec.structs.replace(entry, digest=""))
-        except ValueError as error:
+        except (ValueError, msgspec.MsgspecError) as error:  # one only since msgspec 0.21
             raise ValueError(f"line {number}: {error}") from error
         return record
 

@@ -148,7 +148,9 @@ class GateFolder:
                 f"back; or `rm -r {self.baselines}` and gate a checkpoint that is known to be good "
                 f"first (the last accepted one{accepted})"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError
+        ) as error:  # fmt: skip
             raise TrainingGateError(
                 f"{path} cannot be read ({error!r}): give the training a new folder for its gate"
             ) from error

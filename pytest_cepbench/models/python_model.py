@@ -106,7 +106,7 @@ def _stated(spec: ModelSpec, model: object) -> _Stated:
     try:
         stated = msgspec.convert(given, _Stated)
         canonical_json(stated.params)
-    except (TypeError, ValueError) as error:  # ValidationError is one
+    except (TypeError, ValueError, msgspec.ValidationError) as error:
         raise spec.error(
             f"what a {kind} states of itself cannot be: {error}. Its params are built-in types and "
             "finite numbers"

@@ -251,7 +251,7 @@ def read_history(folder: Path) -> History:
                     continue
                 try:
                     run = decoder.decode(line)
-                except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+                except (ValueError, RecursionError, msgspec.MsgspecError) as error:
                     remarks.append(f"{at}: line {number} was left out: {error}")
                     continue
                 if run.format != FORMAT or not 0 <= run.started < 1e11:
