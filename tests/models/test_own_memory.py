@@ -24,13 +24,12 @@ pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of checkpoint. build: writes one. package: its loader. before, query: of the spec."""
+    """A kind of checkpoint. build: writes one. package: its loader. before: begins the spec."""
 
     role: RoleName
     build: Callable[[Path], Path]
     package: str = "transformers"
     before: str = ""
-    query: str = ""
 
 
 KINDS = {
@@ -42,7 +41,7 @@ KINDS = {
     "timm": Kind("encoder", encoders.build_timm_vit, "timm"),
     "open_clip": Kind("encoder", encoders.build_open_clip, "open_clip"),
     "sentences": Kind("encoder", text_encoders.build_sentence_transformer, "sentence_transformers"),
-    "unicom": Kind("encoder", files.build_unicom, "torchvision", "unicom:", "?heads=4"),
+    "unicom": Kind("encoder", files.build_unicom, "torchvision", "unicom:"),
     "owl": Kind("detector", partial(detectors.build_owl, version=2)),
     "mask2former": Kind("detector", detectors.build_mask2former),
 }
@@ -61,7 +60,7 @@ def test_no_file_stays_in_use_after_loading(name: str, tmp_path: Path) -> None:
     target = tmp_path / ("unicom.safetensors" if name == "unicom" else name)
     with quiet():
         built = kind.build(target)
-    model = bind_text(f"{kind.before}{built}{kind.query}", kind.role).load()
+    model = bind_text(f"{kind.before}{built}", kind.role).load()
     assert model  # it lives until the end
 
     before = _sums()

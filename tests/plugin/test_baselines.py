@@ -91,12 +91,16 @@ def test_syrupy_deletes_no_baseline_that_lies_beside_its_snapshots(
     accepted: Project, place: str
 ) -> None:
     """It deletes what it finds there and has not written, records of series among it."""
+    if place != "__snapshots__":
+        skip_before("a folder of snapshots with another name", "syrupy", "5.0")
     accepted.write("test_own.py", EVERYWHERE if place == "baselines" else SNAPSHOTS)
     (accepted.baselines / "series").mkdir()
     (accepted.baselines / "series" / "run.jsonl").write_text("")
     before, folder = contents(accepted.baselines), accepted.path / place
     accepted.baselines.rename(folder)
-    arguments = [f"--cep-baselines={folder}", "--snapshot-update", f"--snapshot-dirname=./{place}"]
+    arguments = [f"--cep-baselines={folder}", "--snapshot-update"]
+    if place == "named":
+        arguments.append(f"--snapshot-dirname=./{place}")
     for _ in range(2):
         assert accepted.run_here(*arguments).ret == pytest.ExitCode.OK
     after = contents(folder)
