@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from fnmatch import fnmatch
+from fnmatch import fnmatch, translate
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,10 @@ def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
     ignored = {here / path for path in config.getoption("ignore") or ()}
     globs = [str(here / glob) for glob in config.getoption("ignore_glob") or ()]
     unentered = ["__pycache__", *config.getini("norecursedirs")]
+    # As pytest has it: of a pattern without a slash the name counts, or nothing below a hidden
+    # folder, such as ~/.jenkins, would be looked into.
+    skipped_name = re.compile("|".join(translate(p) for p in unentered if "/" not in p)).match
+    skipped_paths = [p if p[0] == "/" else f"*/{p}" for p in unentered if "/" in p]
     known = set()
 
     def is_kept(path: Path) -> bool:
@@ -56,9 +61,9 @@ def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
         below[:] = sorted(
             name
             for name in below
-            if is_kept(folder / name)
-            and not any(
-                fnmatch(name, p) or fnmatch(f"{folder}/{name}", f"*/{p}") for p in unentered
-            )
+            if not skipped_name(name)
+            and is_kept(folder / name)
+            and not any(fnmatch(f"{folder}/{name}", p) for p in skipped_paths)
         )
-        yield folder, sorted(name for name in names if is_kept(folder / name))
+        sparing = ignored or globs  # else a path for each file of a large tree is made for nothing
+        yield folder, sorted(n for n in names if not sparing or is_kept(folder / n))

@@ -121,6 +121,19 @@ def test_a_module_that_is_not_collected(two: Project, name: str, conftest: str) 
     assert f"pytest collected no test of {name} that gates it" in problems(two)
 
 
+def test_suites_below_a_hidden_folder_are_missed_too(two: Project) -> None:
+    """As in the workspaces of some CI services: the folders that pytest leaves out are below it."""
+    (two.path / ".jenkins").mkdir()
+    for name in ("test_toy.py", "suite.toml", "other"):
+        (two.path / name).rename(two.path / ".jenkins" / name)
+    (two.path / ".jenkins" / "other" / "test_other.py").rename(two.path / ".jenkins/other/drift.py")
+    two.write(".jenkins/.git/test_other.py", TEST_MODULE)
+    two.write(".jenkins/.git/suite.toml", OTHER)
+    assert two.run_here("-k", "crowded", ".jenkins").ret == INCOMPLETE
+    assert "pytest collected no test of .jenkins/other/drift.py that gates it" in problems(two)
+    assert ".git" not in problems(two)
+
+
 def test_a_folder_whose_conftest_skips(two: Project) -> None:
     """It takes all suites below with it."""
     two.suite(SHAPES.replace('"toy"', '"deep"'), "other/deep")
