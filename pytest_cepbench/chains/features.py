@@ -95,7 +95,8 @@ def vectors(
     if not chains:
         return []
     kind = chains[0].links[generation].kind
-    return _ask(f"encode_{kind}s", chains, generation, encoder, store)
+    steps = _steps(chains, generation, encoder, store)
+    return _ask(f"encode_{kind}s", chains, generation, encoder, steps)
 
 
 def store_vectors(
@@ -120,7 +121,8 @@ def boxes(
     queries: what to look for, by sample id. Raises as `trace`.
     """
     texts = {name: canonical_json(list(words)) for name, words in queries.items()}
-    return _ask("detect", chains, generation, detector, store, texts)
+    steps = _steps(chains, generation, detector, store, texts)
+    return _ask("detect", chains, generation, detector, steps)
 
 
 def _ask(
@@ -128,13 +130,11 @@ def _ask(
     chains: Sequence[Chain],
     generation: int,
     runner: RoleRunner,
-    store: Store,
-    queries: Mapping[str, str] | None = None,
-    read: Callable[[str], object] = json.loads,
+    steps: Sequence[Step],
 ) -> list[Any]:
-    """The results of `_steps`; DamagedChainsError where a stored image that they need is lost."""
+    """The results of the steps; DamagedChainsError where a stored image that they need is lost."""
     with naming_damage(chains, generation):
-        return runner.ask(method, _steps(chains, generation, runner, store, queries, read))
+        return runner.ask(method, steps)
 
 
 def _steps(
@@ -186,7 +186,8 @@ def vqa_answers(
     queries: a `vqa_query` by sample id. Returns a probability in [0, 1] for each of its questions.
     Raises as `trace`.
     """
-    results = _ask("answer", chains, generation, vqa, store, queries, vqa_questions)
+    steps = _steps(chains, generation, vqa, store, queries, vqa_questions)
+    results = _ask("answer", chains, generation, vqa, steps)
     return [
         _stored_answers(result, len(vqa_questions(queries[chain.sample.id])))
         for result, chain in zip(results, chains, strict=True)
