@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate, estimate_by_items
+from pytest_cepbench.metrics.uncertainty import Estimate, estimate_by_items
 
 Choice = Literal["C1", "B", "C2"]
 """Caption 1 is better, both are comparable, caption 2 is better."""
@@ -167,9 +167,7 @@ def cross_inconsistency(
     return CrossInconsistency(tuple(tuple(map(int, row)) for row in counts))
 
 
-def sample_correlation(
-    metric: FloatArray, people: FloatArray, items: Sequence[int], draws: int = DRAWS
-) -> Estimate:
+def sample_correlation(metric: FloatArray, people: FloatArray, items: Sequence[int]) -> Estimate:
     """Spearman's correlation of a metric with people's scores, with a bootstrap by item.
 
     metric, people: (n,) finite, both larger where a sample is better.
@@ -182,7 +180,7 @@ def sample_correlation(
         drawn = np.repeat(np.arange(len(owners)), weights[owners].astype(int))
         return _spearman(metric[drawn], people[drawn])
 
-    return estimate_by_items(coefficient, int(owners.max()) + 1 if len(owners) else 0, draws=draws)
+    return estimate_by_items(coefficient, int(owners.max()) + 1 if len(owners) else 0)
 
 
 def _spearman(first: FloatArray, second: FloatArray) -> float | None:
@@ -194,7 +192,7 @@ def _spearman(first: FloatArray, second: FloatArray) -> float | None:
     return float(x @ y) / scale if scale else None
 
 
-def same_direction(metric: FloatArray, people: FloatArray, draws: int = DRAWS) -> Estimate:
+def same_direction(metric: FloatArray, people: FloatArray) -> Estimate:
     """How often the metric prefers the side that people prefer, in [0, 1], ties of either half.
 
     metric, people: (n,) differences of two sides, one for each item; items on which people prefer
@@ -207,4 +205,4 @@ def same_direction(metric: FloatArray, people: FloatArray, draws: int = DRAWS) -
         total = float(weights.sum())
         return float(weights @ right) / total if total else None
 
-    return estimate_by_items(share, len(decided), draws=draws)
+    return estimate_by_items(share, len(decided))

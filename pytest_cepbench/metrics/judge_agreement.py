@@ -283,13 +283,13 @@ def alpha_estimate(rated: RatedThings, distance: Distance, draws: int = DRAWS) -
     )
 
 
-def equal_votes_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
+def equal_votes_estimate(rated: RatedThings) -> Estimate:
     """The share of equal votes among all pairs of votes on a thing, in [0, 1]."""
     counts = value_counts(rated.values)
     raters = counts.sum(axis=1)
     pairs = raters * (raters - 1) / 2
     equal = (counts * (counts - 1)).sum(axis=1) / 2
-    return rated.estimate(lambda weights: _ratio(weights, equal, pairs), draws)
+    return rated.estimate(lambda weights: _ratio(weights, equal, pairs))
 
 
 def _ratio(weights: FloatArray, right: FloatArray, total: FloatArray) -> float | None:
@@ -297,7 +297,7 @@ def _ratio(weights: FloatArray, right: FloatArray, total: FloatArray) -> float |
     return float(weights @ right) / whole if whole else None
 
 
-def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> Estimate:
+def ratio_estimate(right: FloatArray, total: FloatArray) -> Estimate:
     """A share of things that lie in clusters.
 
     right, total: (items,) how many of each item are counted, and how many there are; items without
@@ -305,4 +305,4 @@ def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> 
     """
     there = np.flatnonzero(total)
     right, total = right[there], total[there]
-    return estimate_by_items(lambda w: _ratio(w, right, total), len(there), draws=draws)
+    return estimate_by_items(lambda w: _ratio(w, right, total), len(there))
