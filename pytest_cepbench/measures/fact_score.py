@@ -42,9 +42,9 @@ from pytest_cepbench.measures.base import (
     parts_of,
     population,
 )
+from pytest_cepbench.measures.blindness import NO_FLOOR, floor_by_exchange
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import NO_FLOOR, floor_by_exchange
 from pytest_cepbench.metrics.facts import (
     Fact,
     FactAnswers,

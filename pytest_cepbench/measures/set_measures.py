@@ -29,12 +29,12 @@ from pytest_cepbench.measures.base import (
     everyone,
     outcome_of_chain,
 )
+from pytest_cepbench.measures.blindness import one_vector
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import (
     SimilarityTable,
     last_iteration,
-    one_vector,
     with_encoder,
 )
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors

@@ -26,8 +26,9 @@ from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.sensitivity import largest_drop, range_of
 from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
+from pytest_cepbench.measures.blindness import same_answers
 from pytest_cepbench.measures.cases import OVERALL
-from pytest_cepbench.measures.chain_similarity import SimilarityMeasure, same_answers
+from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.calibration import (
     Announce,

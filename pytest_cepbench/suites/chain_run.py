@@ -14,9 +14,9 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import RoleError, SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import RequiredFeatures, plans_of, readers_of
+from pytest_cepbench.measures.blindness import same_answers
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import same_answers
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.suites.definition import GROWERS, Suite
 from pytest_cepbench.suites.suite_run import ModelSteps, SuiteRun, short_prompt
