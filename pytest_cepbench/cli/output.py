@@ -14,6 +14,7 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -222,4 +223,7 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
     except (OSError, AttributeError) as error:  # a stream that was closed from the start is None
         why = getattr(error, "strerror", None) or "it is closed"
+        # Python writes at its end what is left in the buffer; failing, it would end with 120.
+        with suppress(OSError, AttributeError):
+            stream.close()
         raise WriteError(f"the output could not be written: {why}") from error

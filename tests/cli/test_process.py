@@ -138,8 +138,8 @@ def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
 def test_an_output_that_takes_nothing_is_told_in_a_line(where: str) -> None:
-    """A full disk and a closed stream; exit code 1."""
-    line = f"{sys.executable} -m pytest_cepbench.cli suites {where}"
+    """A full disk and a closed stream, with Python's buffer; exit code 1."""
+    line = f"unset PYTHONUNBUFFERED; {sys.executable} -m pytest_cepbench.cli suites {where}"
     ended = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     said, *more = ended.stderr.splitlines()
     assert (ended.returncode, more) == (1, [])
