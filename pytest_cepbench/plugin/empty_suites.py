@@ -1,15 +1,16 @@
-"""Suites of the run that gave no case: each has one test in their place, which is skipped.
+"""Suites of the run that gave no case, or lost some: each has one test in their place, skipped.
 
 A test module that is skipped, renamed or ignored takes its suite along without a word, and a run of
-the others would pass. What a suite's modules would have gated is read from their source. The test
-in its place goes through `-k`, `-m` and `--deselect` as the cases would, and the ledger counts it.
+the others would pass; so does a test function that is no longer one, with its cases. What modules
+would have gated is read from their source. The test in its place goes through `-k`, `-m` and
+`--deselect` as the cases would, and the ledger counts it.
 Little is imported until there is such a suite: this looks through every run of pytest.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -55,13 +56,14 @@ class _Module(pytest.File):
 class _Wanted(NamedTuple):
     """What the source of a test module gates.
 
-    marks: names of the marks that all tests of the suite in this module have.
+    tests: functions that take a case of the suite -> names of their marks.
+    helpers: of these, fixtures and those that other code of the module names.
     """
 
     module: Path
     suite: Path
-    tests: tuple[str, ...] = ()
-    marks: frozenset[str] = frozenset()
+    tests: Mapping[str, frozenset[str]] = {}
+    helpers: Collection[str] = ()
 
 
 class EmptySuites:
@@ -128,10 +130,9 @@ class EmptySuites:
             elif stands_for(item) == "case":
                 by_suite.setdefault((item.path, _suite_of(item)), []).append(item.name)
         for (module, suite), names in by_suite.items():
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
             why = (
                 f"lost {len(names)} of its cases to a hook that left them out without "
-                f"pytest_deselected: {shown}"
+                f"pytest_deselected: {_few(names)}"
             )
             items.append(self._stand_in(session, _Wanted(module, suite), why))
         return result
@@ -145,6 +146,7 @@ class EmptySuites:
                 in_use.add(item.path.parent)
         for wanted in self._wanted(session):
             if (wanted.module, wanted.suite) in given:
+                yield from self._lost(session, items, wanted)
                 continue
             if wanted.module not in self._skipped and wanted.suite in suites:
                 continue  # another module gates it, and this one may be of helpers
@@ -163,7 +165,47 @@ class EmptySuites:
                 why = f"{module} beside it has no test that takes cep_case"
             yield self._stand_in(session, wanted, f"gave no case: {why}")
 
-    def _stand_in(self, session: pytest.Session, wanted: _Wanted, why: str) -> EmptySuite:
+    def _lost(
+        self, session: pytest.Session, items: Sequence[pytest.Item], wanted: _Wanted
+    ) -> Iterator[EmptySuite]:
+        """A test for accepted cases without one, where functions that take cases are no tests."""
+        own = {getattr(i, "originalname", None) for i in items if i.path == wanted.module}
+        gone = {
+            name: marks
+            for name, marks in wanted.tests.items()
+            if name not in own and name not in wanted.helpers
+        }
+        # With --lf, pytest leaves tests out of a module and says nothing.
+        if not gone or self.config.getoption("lf", default=False):
+            return
+        from pytest_cepbench.errors import CepError
+        from pytest_cepbench.gate.baseline import baseline_path
+        from pytest_cepbench.plugin.records import case_name
+
+        evaluator = run_of(self.config).evaluator()
+        try:
+            cases = evaluator.suites.get(wanted.suite).cases
+        except CepError:  # of which its tests tell
+            return
+        gated = {case_name(item) for item in items if is_case(item)}
+        root = evaluator.settings.baselines
+        lost = [
+            case.id
+            for case in cases
+            if str(case.key) not in gated and baseline_path(root, case.key).exists()
+        ]
+        if lost:
+            why = (
+                f"lost {len(lost)} accepted cases ({_few(lost)}): pytest does not collect "
+                f"{_few(sorted(gone))} of {self._shown(wanted.module)} as a test. Name it so, or "
+                "delete the function"
+            )
+            yield self._stand_in(session, wanted._replace(tests=gone), why, lost)
+
+    def _stand_in(
+        self, session: pytest.Session, wanted: _Wanted, why: str, lost: Sequence[str] = ()
+    ) -> EmptySuite:
+        """A test in the place of a suite. lost: ids of the cases, where it lost some of them."""
         from pytest_cepbench.errors import CepError, DataAbsentError, SuiteNotApplicableError
         from pytest_cepbench.escapes import visible
 
@@ -171,7 +213,7 @@ class EmptySuites:
         item: EmptySuite = EmptySuite.from_parent(module, name=wanted.suite.name)
         item.add_marker("cep")
         registered = {line.split(":")[0].split("(")[0] for line in self.config.getini("markers")}
-        for mark in wanted.marks & registered:
+        for mark in registered.intersection(*wanted.tests.values()) if wanted.tests else ():
             item.add_marker(mark)
         reason = f"suite {self._shown(wanted.suite)} {why}"
         try:
@@ -184,8 +226,7 @@ class EmptySuites:
             reason += f" ({type(error).__name__}: {error})"
         else:
             # By which -k selects the cases.
-            cases = [case.id for case in loaded.cases]
-            cases += [] if loaded.pooled is None else [loaded.pooled.id]
+            cases = lost or [case.id for case in (*loaded.cases, loaded.pooled) if case is not None]
             item.extra_keyword_matches.update(
                 f"{test}[{case}]" for test in wanted.tests or ("",) for case in cases
             )
@@ -234,6 +275,10 @@ class EmptySuites:
                     yield _Wanted(test, suite)
 
 
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+
+
 def _suite_of(item: pytest.Item) -> Path:
     from pytest_cepbench.plugin.collection import mark_of
 
@@ -250,15 +295,20 @@ def _gated_by(module: Path) -> Iterator[_Wanted]:
         source = read_regular(module, MOST_TEXT)
         if not any(name.encode() in source for name in _FIXTURES):
             return
-        tests = list(_tests_in(ast.parse(source), _SUITE, frozenset()))
+        tree = ast.parse(source)
+        tests = list(_tests_in(tree, _SUITE, frozenset()))
     except (OSError, ValueError, SyntaxError, RecursionError):  # pytest has its own word for it
         return
+    named = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree)}
+    helpers = named | {test for test, _, marks in tests if "fixture" in marks}
     for name in dict.fromkeys(suite for _, suite, _ in tests):
         path = (module.parent / name).resolve()
-        own = [(test, marks) for test, suite, marks in tests if suite == name]
+        own: dict[str, frozenset[str]] = {}
+        for test, suite, marks in tests:
+            if suite == name:
+                own[test] = own.get(test, marks) & marks
         if path.is_file():
-            shared = frozenset.intersection(*(marks for _, marks in own))
-            yield _Wanted(module, path, tuple(test for test, _ in own), shared)
+            yield _Wanted(module, path, own, helpers)
 
 
 def _tests_in(
@@ -274,10 +324,10 @@ def _tests_in(
             own += value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
     for mark in own:
         named = mark.func if isinstance(mark, ast.Call) else mark
-        if isinstance(named, ast.Attribute):
-            marks |= {named.attr}
+        if isinstance(named, ast.Attribute | ast.Name):
+            marks |= {name := named.id if isinstance(named, ast.Name) else named.attr}
             keywords = mark.keywords if isinstance(mark, ast.Call) else []
-            for keyword in keywords if named.attr == "cep" else ():
+            for keyword in keywords if name == "cep" else ():
                 if keyword.arg == "suite" and isinstance(keyword.value, ast.Constant):
                     suite = str(keyword.value.value)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

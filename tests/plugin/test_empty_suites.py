@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.plugin.project import (
+    INI,
     MODES,
     SHAPES,
     SLOWLY_BOTH,
@@ -156,6 +157,45 @@ def test_cases_that_a_hook_drops_are_missed(two: Project, arguments: tuple[str, 
     aloud = f"kept = {kept}\n    config.hook.pytest_deselected(items=[*{{*items}} - {{*kept}}])"
     two.write("conftest.py", hook.format(f"{aloud}\n    items[:] = kept"))
     assert two.run(*arguments, "-k", "crowded or color").ret == pytest.ExitCode.OK
+
+
+TWO_TESTS = """\
+import pytest
+
+@pytest.fixture
+def unused(cep_gate): return cep_gate
+
+def judge(cep_case, cep_gate): cep_gate(cep_case)
+
+@pytest.mark.slow
+@pytest.mark.cep(metrics=["gc"])
+def test_gc(cep_case, cep_gate): judge(cep_case, cep_gate)
+
+@pytest.mark.cep(metrics=["failures"])
+def test_failures(cep_case, cep_gate): judge(cep_case, cep_gate)
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), pytest.param(MODES["n2"], marks=pytest.mark.slow)])
+def test_cases_of_a_renamed_test_are_missed(accepted: Project, arguments: tuple[str, ...]) -> None:
+    """Beside another test of the module that gates the suite; not where they are not asked for."""
+    accepted.write("pytest.ini", f"{INI}markers = slow: takes long\n")
+    accepted.write("test_toy.py", TWO_TESTS.replace("test_gc", "check_gc"))
+    for out in (("-m", "not slow"), ("-k", "failures"), ("test_toy.py::test_failures",)):
+        assert accepted.run_here(*out).ret == pytest.ExitCode.OK
+    result = accepted.run_here("-k", "crowded or failures", *arguments)
+    assert result.ret == INCOMPLETE
+    lost = (
+        "INCOMPLETE: suite suite.toml lost 9 accepted cases (color-gc, count-gc, crowded-gc and 6"
+    )
+    result.stdout.fnmatch_lines(
+        [f"{lost} more): pytest does not collect check_gc of test_toy.py *"]
+    )
+    assert accepted.run_here("--cep-allow-skips").ret == pytest.ExitCode.OK
+
+    accepted.write("test_toy.py", TWO_TESTS.replace("def test_failures", "def check_failures"))
+    accepted.write("test_more.py", "from test_toy import check_failures as test_failures\n")
+    assert accepted.run_here("-k", "crowded or failures").ret == pytest.ExitCode.OK
 
 
 SELECTED_OUT = [
