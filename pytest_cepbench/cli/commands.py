@@ -117,7 +117,7 @@ study: measure how far the numbers of a suite move when something else than the 
     --encoder [NAME=]SPEC several
         model whose vectors are compared, with NAME= one of the suite's further encoders; or one of
         the encoders that are compared, and its name in tables
-    --seat NAME  which of the suite's encoders is exchanged; default: the one without a name
+    --encoder-name NAME  which of the suite's encoders is exchanged; default: the one without a name
     --role {describer,generator,encoder,detector,vqa,interleaver,writer,editor,judge,unified}
         what the models under test play
     @data samples

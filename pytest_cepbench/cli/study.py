@@ -42,8 +42,8 @@ def run(arguments: Namespace) -> int:
 def _read_question(arguments: Namespace) -> StudySpec:
     """The question. Raises SpecError and SuiteError naming the option that is wrong."""
     study = arguments.vary
-    for option, own in (("seeds", "seeds"), ("seat", "encoders")):
-        if getattr(arguments, option) is not None and study != own:
+    for option, own in (("seeds", "seeds"), ("encoder-name", "encoders")):
+        if getattr(arguments, option.replace("-", "_")) is not None and study != own:
             raise SpecError(f"--{option} is of --vary={own}: drop it")
     if study != "generators" and len(arguments.generator) > 1:
         raise SpecError("--generator is given several times: that is of --vary=generators")
@@ -63,7 +63,7 @@ def _read_question(arguments: Namespace) -> StudySpec:
         suite=arguments.suite,
         models=named(arguments.model),
         variants=variants,
-        seat=arguments.seat or "encoder",
+        encoder_name=arguments.encoder_name or "encoder",
         role=arguments.role,
         roles=roles,
         encoders=encoders,

@@ -94,7 +94,7 @@ class StudySpec:
     suite: the suite's file.
     models: those under test, each a row.
     variants: the seeds, generators or encoders that are compared.
-    seat: the encoder that `encoders` exchanges: "encoder", or the name of a further one.
+    encoder_name: of the encoder that `encoders` exchanges: "encoder", or that of a further one.
     role: of the models under test; detected where None.
     roles, encoders: specs that hold for all models, as in `RoleChoices`.
     data: data set name -> path or URL.
@@ -109,7 +109,7 @@ class StudySpec:
     suite: Path
     models: tuple[Named, ...]
     variants: tuple[Named, ...] = ()
-    seat: str = ENCODER
+    encoder_name: str = ENCODER
     role: Part | None = None
     roles: Mapping[RoleName, str] = field(default_factory=dict)
     encoders: Mapping[str, str] = field(default_factory=dict)
@@ -360,8 +360,10 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     if spec.study == "encoders":
         refuse_answers(loaded, "a study of encoders")
         known = (ENCODER, *loaded.table.encoders)
-        if spec.seat not in known:
-            raise SpecError(f"suite {loaded.name!r}: {unknown_name('encoder', spec.seat, known)}")
+        if spec.encoder_name not in known:
+            raise SpecError(
+                f"suite {loaded.name!r}: {unknown_name('encoder', spec.encoder_name, known)}"
+            )
     check_data_names(spec.data, [loaded], "--data")
     suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.seeds)
@@ -375,7 +377,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
         raise SpecError(
             f"the models under test have different roles ({listed}): name one with --role"
         )
-    changed = f"{spec.seat} " if spec.study == "encoders" else f"{spec.study[:-1]} "
+    changed = f"{spec.encoder_name} " if spec.study == "encoders" else f"{spec.study[:-1]} "
     runs = tuple(
         StudyRun(
             model,
@@ -449,7 +451,7 @@ def _prepare(
         roles["generator"] = variant.spec
         exchanged = "generator"
     else:
-        exchanged = spec.seat
+        exchanged = spec.encoder_name
         if exchanged == ENCODER:
             roles["encoder"] = variant.spec
         else:
@@ -495,12 +497,12 @@ def _shown_cases(
         name
         for name in metrics
         if spec.study != "encoders"
-        or spec.seat in readers_of(prepared.measures[name].required_features(None))
+        or spec.encoder_name in readers_of(prepared.measures[name].required_features(None))
     ]
     if not names:
         raise SuiteError(
             f"suite {suite.name!r}: none of the metrics {', '.join(metrics)} reads the "
-            f"encoder {spec.seat!r}; choose another with --seat"
+            f"encoder {spec.encoder_name!r}; choose another with --encoder-name"
         )
     for case in prepared.cases:
         if case.key.metric in names and case.key.part in spec.shown_parts:

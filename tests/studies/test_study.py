@@ -72,13 +72,15 @@ def test_a_generator_is_the_gates_option(tmp_path: Path) -> None:
     assert expected[0] != expected[1]
 
 
-@pytest.mark.parametrize("seat", ["encoder", "colors"])
-def test_an_encoder_is_exchanged_in_its_seat(seat: str, tmp_path: Path) -> None:
-    """Only metrics that read the seat are shown, and they change with it."""
+@pytest.mark.parametrize("encoder", ["encoder", "colors"])
+def test_an_encoder_is_exchanged_by_its_name(encoder: str, tmp_path: Path) -> None:
+    """Only metrics that read the encoder are shown, and they change with it."""
     text = TOY + '[metrics.gc-colors]\nkind = "gc"\nencoder = "colors"\n'
     text += '[encoders]\ncolors = "shapes:"\n'
-    result = study(tmp_path, "encoders", [A], [WORLD, Named("c", COLORS)], text=text, seat=seat)
-    metric = "gc" if seat == "encoder" else "gc-colors"
+    result = study(
+        tmp_path, "encoders", [A], [WORLD, Named("c", COLORS)], text=text, encoder_name=encoder
+    )
+    metric = "gc" if encoder == "encoder" else "gc-colors"
     assert {g.metric for g in result.grids if g.metric != "failures"} == {metric}
     expected = [
         gated(tmp_path, TOY, RoleChoices(A.spec, roles={"encoder": spec}))
@@ -189,7 +191,7 @@ def test_rows_and_columns_must_be_apart(
     [
         ("seeds", {"metrics": ("gcc",)}, "unknown metric 'gcc'. Did you mean 'gc'?"),
         ("seeds", {"parts": ("crowd",)}, "unknown part 'crowd'. Did you mean 'crowded'?"),
-        ("encoders", {"seat": "clip"}, "unknown encoder 'clip'"),
+        ("encoders", {"encoder_name": "clip"}, "unknown encoder 'clip'"),
         (
             "encoders",
             {"role": "encoder"},
@@ -237,10 +239,12 @@ def test_models_under_test_play_one_role(tmp_path: Path) -> None:
 
 
 def test_an_encoder_that_no_metric_reads_is_refused(tmp_path: Path) -> None:
-    """Exchanging a seat that nothing depends on would show perfect agreement."""
+    """Exchanging an encoder that nothing depends on would show perfect agreement."""
     text = TOY + '[encoders]\nspare = "shapes:"\n'
     with pytest.raises(CepError, match="reads the encoder 'spare'"):
-        study(tmp_path, "encoders", [A], [SHAPES, Named("c", COLORS)], text=text, seat="spare")
+        study(
+            tmp_path, "encoders", [A], [SHAPES, Named("c", COLORS)], text=text, encoder_name="spare"
+        )
 
 
 SCORES = st.lists(
