@@ -58,7 +58,7 @@ def _show_history(arguments: Namespace) -> None:
     times = f"{when(runs[0].started)} to {when(latest.started)} UTC"
     lines = (f"{times}; the latest run {latest.verdict}{checkpoint}", *history.remarks)
     rows = []
-    changed: dict[tuple[float, str], int] = {}  # from when on cases are other measurements
+    changed: dict[tuple[float, str, str], int] = {}  # from when on cases are other measurements
     for timeline in timelines:
         point = timeline.latest
         rows.append(
@@ -72,15 +72,16 @@ def _show_history(arguments: Namespace) -> None:
                 timeline.sparkline(),
             )
         )
-        for index in timeline.breaks:
-            place = timeline.runs[index].started, timeline.suite
+        for index, fields in timeline.breaks.items():
+            place = timeline.runs[index].started, timeline.suite, fields
             changed[place] = changed.get(place, 0) + 1
     head = ("case", "verdict", "latest", "baseline", "change", "runs", "values")
     sections = [Section(f"history of {counted(len(runs), 'run')}", (*lines, Table(head, rows)))]
     if changed:
         changes = [
             f"{when(started)}: {counted(count, 'case')} of {suite} measured otherwise"
-            for (started, suite), count in sorted(changed.items())
+            f"{f': {fields} changed' if fields else ''}"
+            for (started, suite, fields), count in sorted(changed.items())
         ]
         title = "values compare between two breaks (|) only"
         sections.append(Section(title, tuple(changes[-_MOST_CHANGES:])))

@@ -24,7 +24,7 @@ from pytest_cepbench.measures.measure_registry import higher_is_better
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.report.totals import two_identities
-from pytest_cepbench.report.writers import SCHEMA
+from pytest_cepbench.report.writers import SCHEMA, Document, absent_field
 from pytest_cepbench.suites.definition import NAME
 
 MOST_BYTES = 2**30
@@ -64,15 +64,11 @@ class _Head(msgspec.Struct):
     schema: int
 
 
-class _Document(msgspec.Struct):
-    verdict: str
-    problems: list[str]
-    cases: list[CaseResult]
-    deaths: int = 0
-
-
 def read_report(path: Path) -> RunReport:
-    """The report in a file. Raises SpecError for a file that is none, or of another schema."""
+    """The report in a file.
+
+    Raises SpecError for a file that is none, of another schema, or without one of its fields.
+    """
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
@@ -87,11 +83,15 @@ def read_report(path: Path) -> RunReport:
                 f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: it was "
                 f"written by {remedy}"
             )
-        document = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(data, type=Document)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SpecError(
             f"results {str(path)!r} are not the JSON report of a run (--cep-report FILE): {error}"
         ) from error
+    if absent := absent_field(data, document):
+        raise SpecError(
+            f"results {str(path)!r} are not whole: {absent} is missing. Run again with this version"
+        )
     for case in document.cases:
         if not (NAME.fullmatch(case.suite) and NAME.fullmatch(case.metric)):
             raise SpecError(

@@ -2,7 +2,7 @@
 
 Folders of several machines can be copied together: a run counts once, by its id. A line holds no
 scores, texts or images of samples, which are in the report, no command line, and of what was
-measured a digest.
+measured digests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SUFFIX = ".jsonl"
 
 _DIGITS = 16  # of a digest
 
-_MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 100 MB
+_MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 250 MB
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -53,6 +53,7 @@ class HistoryCase(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     method: of the bounds, or why there are none.
     identity: digest of what a baseline must share with it to be compared; empty where it was not
     measured.
+    fields: the same of each of its fields.
     model: spec of its model under test.
     primary: whether it could fail the run.
     accepted: whether the measurement became the baseline.
@@ -74,6 +75,7 @@ class HistoryCase(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     higher_is_better: bool = True
     p: float | None = None
     method: str = ""
+    fields: dict[str, str] = {}
 
     @property
     def word(self) -> str:
@@ -179,8 +181,8 @@ def run_record(run: HistoryRun, results: Sequence[CaseResult]) -> HistoryRun:
         if (result.part, result.metric) == POOLED:
             continue
         digest, judged = "", result.judgement
-        if result.identity:
-            identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
+        identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
+        if identity:
             digest = report_digest(json.dumps(identity, sort_keys=True).encode("ascii"))
         cases.append(
             HistoryCase(
@@ -200,6 +202,7 @@ def run_record(run: HistoryRun, results: Sequence[CaseResult]) -> HistoryRun:
                 higher_is_better=result.higher_is_better,
                 p=judged.p,
                 method=judged.method,
+                fields={name: report_digest(text.encode())[:8] for name, text in identity.items()},
             )
         )
     series = next((result.series for result in results if result.series is not None), None)
@@ -293,14 +296,15 @@ class Timeline:
     case: SUITE/PART/METRIC.
     series: the training whose checkpoints these are; empty for runs outside of any.
     runs, points: the runs, and what each said of the case.
-    breaks: points that were measured otherwise than those before: their values do not compare.
+    breaks: points that were measured otherwise than those before, so that their values do not
+    compare, and the fields that changed; empty where runs of an earlier version do not name them.
     """
 
     case: str
     series: str = ""
     runs: list[HistoryRun] = field(default_factory=list)
     points: list[HistoryCase] = field(default_factory=list)
-    breaks: list[int] = field(default_factory=list)
+    breaks: dict[int, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -362,15 +366,18 @@ def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timel
     from pytest_cepbench.gate import CaseKey
 
     known: dict[tuple[str, str], Timeline] = {}
-    identities: dict[tuple[str, str], str] = {}  # the latest that is known
+    measured: dict[tuple[str, str], HistoryCase] = {}  # the latest that was
     for run in runs:
         for case in run.cases:
             key = case.case, run.series
             timeline = known.setdefault(key, Timeline(*key))
-            before = identities.get(key, "")
-            if before and case.identity not in ("", before):
-                timeline.breaks.append(len(timeline.points))
-            identities[key] = case.identity or before
+            before = measured.get(key, case)
+            if case.identity and case.identity != before.identity:
+                named = before.fields and case.fields
+                changed = dict(before.fields.items() ^ case.fields.items()) if named else {}
+                timeline.breaks[len(timeline.points)] = ", ".join(sorted(changed))
+            if case.identity:
+                measured[key] = case
             timeline.runs.append(run)
             timeline.points.append(case)
     suites = dict.fromkeys(timeline.suite for timeline in known.values())

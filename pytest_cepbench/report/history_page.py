@@ -163,7 +163,7 @@ def draw_timeline(timeline: Timeline, link: Callable[[HistoryRun], str]) -> Mark
     """
     first = max(0, len(timeline.points) - MOST_MARKS)
     runs, points = timeline.runs[first:], timeline.points[first:]
-    breaks = [index - first for index in timeline.breaks if index > first]
+    breaks = {index - first: of for index, of in timeline.breaks.items() if index > first}
     bands = [_numbers(point) for point in points]
     scale = _scale(bands)
     # Each run is one step, and in a series stands by the number of its checkpoint.
@@ -193,9 +193,10 @@ def draw_timeline(timeline: Timeline, link: Callable[[HistoryRun], str]) -> Mark
             f"{point.word}, {number(point.value)}, change {change_of(point)}, n = {point.n}"
         )
         shapes.append(titled(words, *_marks(x, own, point, scale), address=link(run)))
-    for index in breaks:
+    for index, changed in breaks.items():
         x = places[index] - half
-        shapes.append(titled("measured otherwise from here", line((x, 4), (x, _FOOT), "break")))
+        words = f"measured otherwise from here{f': {changed} changed' if changed else ''}"
+        shapes.append(titled(words, line((x, 4), (x, _FOOT), "break")))
     shapes.append(label(_LEFT, _HEIGHT - 8, when(runs[0].started)))
     shapes.append(label(_RIGHT, _HEIGHT - 8, when(runs[-1].started), anchor="end"))
     title = f"{timeline.name} over {len(points)} runs, the latest {number(timeline.latest.value)}"

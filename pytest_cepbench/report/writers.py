@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -213,6 +214,30 @@ def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     fields = msgspec.to_builtins(document)
     text = json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
+
+
+def absent_field(data: bytes, record: object) -> str:
+    """The path of the first field that a record's JSON lacks; empty where it has all of them.
+
+    Decoding fills such a field with its default, as if the run had said that there was nothing.
+    data: what the record was decoded from.
+    """
+    kind = type(record)
+    names = getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ())
+    parts: dict[Any, bytes] = {}
+    own: dict[Any, object] = {}
+    if names:  # maps hold no records
+        parts |= msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        own |= {name: getattr(record, name) for name in names}
+    elif isinstance(record, list | tuple):
+        parts |= enumerate(msgspec.json.decode(data, type=list[msgspec.Raw]))
+        own |= enumerate(record)
+    for name, value in own.items():
+        if name not in parts:
+            return str(name)
+        if absent := absent_field(parts[name], value):
+            return f"{name}.{absent}"
+    return ""
 
 
 def properties_of(result: CaseResult) -> list[tuple[str, str]]:

@@ -298,7 +298,7 @@ def test_a_look_at_a_part(home: Home, measured: Measured) -> None:
         ("scores", {}, "holds no scores"),
         ("format", 1, "has format 1, this version writes"),
         ("format", 99, "has format 99, this version writes"),
-        ("noise", {"seeds": 2, "units": 2, "sd": -1.0, "value_sd": 0.0}, "sd = -1.0"),
+        ("noise", msgspec.to_builtins(Noise(2, 2, -1.0, 0.0)), "sd = -1.0"),
     ],
 )
 def test_measurements_that_contradict_themselves(

@@ -44,7 +44,7 @@ def test_the_table(history: Home) -> None:
         "3",
         "▅▁|█",
     ]
-    assert "2026-09-23 14:13: 1 case of toy measured otherwise" in ended.out
+    assert "2026-09-23 14:13: 1 case of toy measured otherwise: samples changed" in ended.out
 
 
 def test_the_page(history: Home) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
 from tests.special_files import a_pipe, a_sparse_file
 from tests.studies.toy import write_suite
 
-COMMANDS = {"accept": ["accept", "r.json", "--reason=because"], "prune": ["prune", "r.json"]}
+COMMANDS = {
+    "accept": ["accept", "r.json", "--reason=because"],
+    "compare": ["compare", "r.json"],
+    "prune": ["prune", "r.json"],
+}
 
 
 @pytest.fixture(params=COMMANDS)
@@ -91,6 +96,21 @@ def test_another_schema(home: Home, argv: list[str], schema: int, message: str) 
         f"have schema {schema}, this version reads 2: "
         f"it was written by a{'n' * (message == 'earlier')} {message}",
     )
+
+
+def test_a_report_that_is_not_whole(home: Home, argv: list[str], measured: Measured) -> None:
+    """A list, map, number or text that is gone is not taken for an empty one."""
+    for field in ("deaths", "cases.0.looks", "cases.0.refused", "cases.0.measurement.failures"):
+        report = write_report(home.path / "r.json", [result_of(measured()[0])])
+        edit_report(report, partial(_cut, field))
+        refused(home, argv, field.rpartition(".")[2])
+
+
+def _cut(field: str, document: Any) -> None:
+    *path, name = field.split(".")
+    for key in path:
+        document = document[int(key) if key.isdigit() else key]
+    del document[name]
 
 
 @pytest.mark.parametrize("field", ["suite", "metric"])

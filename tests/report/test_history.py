@@ -21,6 +21,7 @@ from pytest_cepbench.report.history import (
     select_runs,
     timelines_of,
 )
+from pytest_cepbench.report.history_page import history_page
 from tests.report.results import replace
 from tests.report.runs import judged, origin, recorded
 
@@ -172,14 +173,19 @@ def test_nothing_is_like_it(selection: Selection, message: str) -> None:
 
 
 def test_breaks_are_where_the_measurement_became_another() -> None:
-    """A run that measured nothing is no break."""
-    same, other = {"samples": "50", "prompt": "describe"}, {"samples": "60", "prompt": "tell"}
+    """With the fields that changed, where both runs have them; no run without a measurement."""
+    same, other = {"samples": "50", "prompt": "describe"}, {"samples": "60", "under test": "x"}
     runs = [
         recorded(number, judged(0.7 if identity else None, identity=identity))
         for number, identity in enumerate((same, {}, same, other))
     ]
     (timeline,) = timelines_of(runs, Selection())
-    assert timeline.breaks == [3]
+    assert timeline.breaks == {3: "prompt, samples, under test"}
+    page = history_page(History(Path("history"), ()), runs, [timeline], Path())
+    assert "measured otherwise from here: prompt, samples, under test changed" in page
+    (earlier,) = runs[2].cases  # as versions wrote it that kept one digest alone
+    runs[2] = replace(runs[2], cases=[replace(earlier, fields={})])
+    assert timelines_of(runs, Selection())[0].breaks == {3: ""}
 
 
 def test_the_line_of_bars() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -11,18 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report import CaseResult, SeriesShown
+from pytest_cepbench.report import CaseResult, CurveShown, SeriesShown
 from pytest_cepbench.report.totals import run_alpha
 from pytest_cepbench.report.writers import (
     PREFIX,
     SCHEMA,
+    Document,
     RunFacts,
+    absent_field,
     json_document,
     properties_of,
     write_reports,
 )
 from tests.docs.markdown import DOCS, column, tables
-from tests.report.results import FULL, REGRESSED, RESULTS, replace
+from tests.report.results import ANSWERED, FULL, INVENTED, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
@@ -44,6 +49,41 @@ def test_json_keeps_every_field(results: list[CaseResult]) -> None:
     assert document["alpha"] == run_alpha(results)
     assert (document["setup"], document["problems"]) == (FACTS.lines, FACTS.problems)
     assert msgspec.convert(document["cases"], list[CaseResult]) == results
+
+
+def _paths(value: Any, record: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the fields of all records in a document stand."""
+    if isinstance(value, list):
+        for place, (item, own) in enumerate(zip(value, cast("list[object]", record), strict=True)):
+            yield from _paths(item, own, (*path, place))
+    elif isinstance(value, dict) and not isinstance(record, dict):
+        for name, item in value.items():
+            yield (*path, name)
+            yield from _paths(item, getattr(record, name), (*path, name))
+
+
+def test_no_field_of_any_record_may_be_absent() -> None:
+    """Also of those that have a default, which would stand for what was cut out."""
+    case = replace(
+        FULL,
+        answers=ANSWERED.shown.answers,
+        facts=INVENTED,
+        curve_now=CurveShown([2], [0.5], [0.4], [0.6], 9),
+    )
+    text = json_document(FACTS, [case]).encode()
+    assert absent_field(text, msgspec.json.decode(text, type=Document)) == ""
+    paths = list(_paths(json.loads(text), msgspec.json.decode(text, type=Document)))
+    assert len(paths) > 200
+    for *path, name in paths:
+        document = json.loads(text)
+        place = document
+        for key in path:
+            place = place[key]
+        del place[name]
+        data = json.dumps(document).encode()
+        with suppress(msgspec.ValidationError):  # it has no default
+            read = msgspec.json.decode(data, type=Document)
+            assert absent_field(data, read) == ".".join(map(str, (*path, name)))
 
 
 def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
