@@ -272,10 +272,10 @@ class RoleRunner:
     def _store_results(
         self, method: Method, steps: Sequence[Step], outputs: Sequence[object]
     ) -> dict[str, Result]:
-        """Store outputs and lasting failures, and return all; another run may do better."""
+        """Store outputs and lasting failures, keep the others for the run, and return all."""
         batch = {"batch": str(len(steps)), "model": self.bound.short_fingerprint}
         provenance = {**self.bound.provenance, **batch}
-        transient: dict[str, Result] = {}
+        passing: dict[str, Failure] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
             # Here, where it may be a thread of its own: it looks at every pixel.
@@ -283,7 +283,7 @@ class RoleRunner:
             reply = checked if isinstance(checked, Reply) else Reply(checked)
             value = reply.value
             if reply.passing and isinstance(value, Failure):
-                transient[step.key] = value
+                passing[step.key] = value
                 self.tally.passing += 1
                 continue
             if isinstance(value, Artifact):
@@ -307,7 +307,7 @@ class RoleRunner:
             self._add_provenances(
                 json.dumps(dict(entry.provenance), sort_keys=True) for entry in entries
             )
-        return self.store.put(entries) | transient
+        return self.store.put(entries) | self.store.keep_failures(passing)
 
     # -- where results come from -----------------------------------------------------------------
 

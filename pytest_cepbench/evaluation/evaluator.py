@@ -115,7 +115,8 @@ class Evaluator:
         if settings.plan and not root.exists():  # a plan leaves nothing behind
             self._plan_store = TemporaryDirectory(prefix="cepbench-plan-")
             root = Path(self._plan_store.name)
-        store = Store(root, settings.shared, settings.publish, writing=not settings.plan)
+        writing, run = not settings.plan, self.context.run_id
+        store = Store(root, settings.shared, settings.publish, writing=writing, run=run)
         keep_out_of_git(settings.home, root)
         if self.say is not None:
             store.locks.say = self.say
@@ -224,6 +225,7 @@ class Evaluator:
         self.judged.clear()
         if "shards" in self.opened:
             self.shards.forget()
+            self.store.drop_failures()
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model of a role, from the suite if there is one, else from its option.

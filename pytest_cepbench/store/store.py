@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
-from pytest_cepbench.artifacts import Artifact, ImageArtifact, Modality
+from pytest_cepbench.artifacts import Artifact, Failure, ImageArtifact, Modality
 from pytest_cepbench.artifacts.modality import encode_artifact, kind_of_file
 from pytest_cepbench.errors import ArtifactError, StoreError
 from pytest_cepbench.files import FileStamp, write_small
@@ -31,6 +31,7 @@ from pytest_cepbench.store.rows import (
     column,
     dated,
     file_rows,
+    pack,
     packed,
     remote_artifact_note,
     results_under,
@@ -38,6 +39,7 @@ from pytest_cepbench.store.rows import (
     rows_with,
     seal_stamp,
     today,
+    unpack,
 )
 from pytest_cepbench.store.shared import Location, SharedStore, open_shared
 from pytest_cepbench.store.uploads import Uploader
@@ -51,6 +53,10 @@ _INSERT_USE = (
 """Adds a row's number and the day on which it was used; a later day stays."""
 
 _WRITE_SECONDS = 60.0  # between two writes of a run
+
+_FAILED = "failed "  # in the names of notes, before the id of a run and the key of a step
+
+_FAILURE_DAYS = 30  # longer than any run
 
 _MOST_UNWRITTEN = 200_000  # numbers of rows, some 15 MB of them
 
@@ -67,6 +73,7 @@ class Store:
     publish: URL or folder of a shared store that is read like those, and that receives whatever is
         put here; created when absent.
     writing: False where the published store is only to be read.
+    run: id that the processes of a run share, see `keep_failures`; empty outside of a run.
 
     damage: a line for each damaged item that was found.
     remarks: a line for each problem with a shared store; a run goes on without that store.
@@ -82,8 +89,10 @@ class Store:
         publish: Location | None = None,
         *,
         writing: bool = True,
+        run: str = "",
     ) -> None:
         self.root = root
+        self._failed = f"{_FAILED}{run} " if run else ""  # begins the notes of the run's failures
         self.damage: list[str] = []
         self.remarks: list[str] = []
         self.artifact_cache = ArtifactCache()
@@ -107,6 +116,8 @@ class Store:
             self._used: set[int] = set()
             self._uses_written = time.monotonic()
             opened.callback(self._write_uses)
+            if run:
+                self._drop_old_failures()
             self._shared: list[SharedStore] = []
             self._uploader: Uploader | None = None
             read_only = [location for location in shared if location != publish]
@@ -150,10 +161,14 @@ class Store:
     # -- results ---------------------------------------------------------------------------------
 
     def get(self, keys: Iterable[str]) -> dict[str, Result]:
-        """The undamaged results under these keys, from here and from shared stores."""
+        """The undamaged results under these keys, from here and from shared stores.
+
+        Of a step that failed in this run, its failure.
+        """
         wanted = list(dict.fromkeys(keys))
         results = self._own(wanted)
-        return results | self._fetch_results([key for key in wanted if key not in results])
+        results |= self._fetch_results([key for key in wanted if key not in results])
+        return results | self._kept_failures(wanted)
 
     def _own(self, keys: Iterable[str]) -> dict[str, Result]:
         """The undamaged results in the folder itself; damaged ones are dropped."""
@@ -228,7 +243,55 @@ class Store:
             self._uploader.add(stored)
         if self._used and time.monotonic() - self._uses_written > _WRITE_SECONDS:
             self._write_uses()
-        return stored
+        return stored | self._kept_failures(keys)
+
+    def keep_failures(self, failures: Mapping[str, Failure]) -> dict[str, Result]:
+        """Keep failures that are not stored, since another run may do better, for this run.
+
+        A server may answer at the second try what it refused at first: all cases of a run, in
+        whatever process, have to rest on one result of a step. Returns what counts under each key:
+        what was stored meanwhile, else the first failure of the run.
+        """
+        if self._failed and failures:
+            # As one statement, so that of a result and a failure only the first one counts.
+            statement = (
+                "INSERT OR IGNORE INTO notes SELECT ?, ? "
+                "WHERE NOT EXISTS (SELECT 1 FROM results WHERE key = ?)"
+            )
+            rows = [
+                (f"{self._failed}{key}", f"{today()} {pack(own)[1].decode()}", packed(key))
+                for key, own in failures.items()
+            ]
+            self.index.write(statement, rows)
+        return {**failures, **self.get(failures)} if failures else {}
+
+    def _kept_failures(self, keys: Iterable[str]) -> dict[str, Failure]:
+        """Those of this run. Read after results: one that was stored after a failure is not it."""
+        if not self._failed:
+            return {}
+        query = "SELECT name, value FROM notes WHERE name BETWEEN ? AND ?"
+        rows = self.index.read(query, (self._failed, f"{self._failed}~"))
+        kept = {str(name).removeprefix(self._failed): str(value) for name, value in rows}
+        failures = {}
+        for key in kept.keys() & set(keys) if kept else ():
+            _, _, text = kept[key].partition(" ")
+            with suppress(ValueError):  # a damaged note: the step is asked for again
+                failures[key] = cast("Failure", unpack("failure", text.encode()))
+        return failures
+
+    def drop_failures(self) -> None:
+        """Have what failed in this run tried again."""
+        self.index.write(
+            "DELETE FROM notes WHERE name BETWEEN ? AND ?", [(self._failed, f"{self._failed}~")]
+        )
+
+    def _drop_old_failures(self) -> None:
+        """Drop those of runs that are over, which cannot be known of a run: by their age."""
+        old = f"name BETWEEN '{_FAILED}' AND '{_FAILED}~' AND CAST(value AS INTEGER) < ?"
+        limit = (today() - _FAILURE_DAYS,)
+        with suppress(StoreError):  # a disk may be full, and they do no harm
+            if self.index.read(f"SELECT 1 FROM notes WHERE {old} LIMIT 1", limit):  # noqa: S608 - ours
+                self.index.write(f"DELETE FROM notes WHERE {old}", [limit])  # noqa: S608 - ours
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
         """Drop damaged results, so that they are computed again, and refuse those of shared stores.

@@ -12,11 +12,11 @@ from PIL import Image
 
 import pytest_cepbench
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains import ChainPlan, Trace
+from pytest_cepbench.chains import ChainPlan, RoleRunner, Step, Trace
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.errors import ModelError, RoleError
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import Result, Store
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
@@ -33,6 +33,8 @@ from tests.chains.roles import (
     samples,
     vector_of,
 )
+from tests.models.api.fake_server import chat_answer, fault, serving
+from tests.models.binding import bind_text
 
 VICTIM = "s01"
 
@@ -148,14 +150,14 @@ def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
 
 def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
     """An empty answer is the model's answer; an exception may have been the machine's."""
-    for fault, asked_again in [(lambda *_: "", 0), (explode, 1)]:
+    for answer, asked_again in [(lambda *_: "", 0), (explode, 1)]:
         weights: Any = {"describer": {"fingerprint": f"weights with {asked_again}"}}
         victim = samples(4)[1]
         digest = victim.image.load().digest  # type: ignore[union-attr] # it has an image
 
-        def tell(image: Image.Image, *rest: Any, fault: Any = fault, digest: str = digest) -> Any:
+        def tell(image: Image.Image, *rest: Any, answer: Any = answer, digest: str = digest) -> Any:
             spoilt = ImageArtifact.from_pil(image).digest == digest
-            return (fault if spoilt else describe_image)(image, *rest)
+            return (answer if spoilt else describe_image)(image, *rest)
 
         first = grow_and_trace(
             PLAN, samples(4), make_runners(store, SmallDescriber(tell), only=weights)
@@ -165,6 +167,29 @@ def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
         second = grow_and_trace(PLAN, samples(4), make_runners(store, describer, only=weights))
         assert inputs_of(describer) == 2 * asked_again
         assert (second[1].failure is None) == bool(asked_again)
+
+
+def test_all_processes_of_a_run_have_one_result_of_a_step(tmp_path: Path) -> None:
+    """A server refuses an input once, and answers it to the worker that asks next: one of two cases
+    had a score of it, and the other one a failure. The next run asks anew.
+    """
+    pytest.importorskip("httpx2")
+    replies = [chat_answer("a square"), fault(400, "cannot read this"), chat_answer("a disk")]
+
+    def ask(run: str) -> list[Result]:
+        """What a worker of its own gets, whose server answers one request after the other."""
+        steps = [Step(name, 0, lambda: Image.new("RGB", (4, 4))) for name in ("good", "refused")]
+        with Store(tmp_path, run=run) as store:
+            runner = RoleRunner(bind_text(server.spec("concurrency=1"), "describer"), store)
+            return runner.ask("describe", steps, "what is it?")
+
+    with serving() as server:
+        server.answer = lambda _: replies.pop(0)
+        refused = ["a square", Failure("exception", "400: cannot read this")]
+        assert [ask("run 1"), ask("run 1")] == [refused] * 2
+        assert [ask("run 2"), ask("run 3")] == [["a square", "a disk"]] * 2
+        assert ask("run 1") == refused  # one that is slow
+    assert replies == []
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.errors import StoreError, StoreVersionError
 from pytest_cepbench.store import Result, Store, StoredResult
 from pytest_cepbench.store.artifact_files import ArtifactCache
 from pytest_cepbench.store.database import FORMAT
+from pytest_cepbench.store.rows import today
 from tests.artifacts.files import noise
 from tests.store.strategies import KEYS, PATIENT, RESULTS, same
 
@@ -42,6 +43,29 @@ def test_the_first_result_counts(store: Store) -> None:
         "other": "x",
     }
     assert store.get(["k"]) == {"k": "first"}
+
+
+def test_a_failure_or_a_result_counts_in_a_run_whichever_was_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all of its processes, until it is dropped; other runs see results alone."""
+    first, second = Failure("unanswered", "\udc80 no answer"), Failure("exception", "another")
+    kept = Failure("unanswered", "? no answer")
+    with Store(tmp_path, run="a") as one, Store(tmp_path, run="a") as two:
+        assert one.keep_failures({"k": first}) == two.keep_failures({"k": second}) == {"k": kept}
+        late = [StoredResult("k", "answered late"), StoredResult("other", "answered")]
+        assert two.put(late) == {"k": kept, "other": "answered"}
+        assert one.keep_failures({"other": first}) == two.get(["other"]) == {"other": "answered"}
+        with Store(tmp_path) as alone, Store(tmp_path, run="b") as other:
+            assert alone.get(["k"]) == other.get(["k"]) == {"k": "answered late"}
+            assert alone.keep_failures({"new": first}) == {"new": first}
+            assert alone.get(["new"]) == {}
+            other.keep_failures({"new": first})
+        two.drop_failures()
+        assert one.get(["k", "new"]) == {"k": "answered late"}
+    monkeypatch.setattr("pytest_cepbench.store.store.today", lambda: today() + 40)
+    with Store(tmp_path, run="c") as later:
+        assert later.index.read("SELECT * FROM notes") == []
 
 
 def test_what_is_forgotten_can_be_stored_anew(store: Store) -> None:
