@@ -65,9 +65,7 @@ _LINES: Mapping[str, type[_PromptLine]] = {"prompt": _PromptLine, "detailed": _D
 
 
 def load_geneval(
-    path: Path | None = None,
-    captions: str = "prompt",
-    images_per_prompt: int = 1,
+    path: Path | None = None, captions: str = "prompt", images_per_prompt: int = 1
 ) -> Dataset:
     """GenEval's prompts for text-first chains; a sample's one category is its task.
 

@@ -16,13 +16,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.sources.files import (
-    images_by_stem,
-    only_file,
-    some_of,
-    stem,
-    unsafe,
-)
+from pytest_cepbench.datasets.sources.files import images_by_stem, only_file, some_of, stem, unsafe
 from pytest_cepbench.datasets.sources.text_files import (
     TableRow,
     convert_record,

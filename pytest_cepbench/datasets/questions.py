@@ -141,8 +141,7 @@ def with_questions(dataset: Dataset, path: Path, *, whole: bool = True) -> Datas
 
 
 def attach_questions(
-    asked: Iterable[tuple[Sample, Sequence[FactQuestion]]],
-    known: Iterable[Sequence[FactQuestion]],
+    asked: Iterable[tuple[Sample, Sequence[FactQuestion]]], known: Iterable[Sequence[FactQuestion]]
 ) -> tuple[Sample, ...]:
     """The samples with their questions, and with controls: questions of others.
 

@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.datasets.geneval import (
-    PUBLISHED_FILE,
-    load_geneval,
-    load_geneval2,
-)
+from pytest_cepbench.datasets.geneval import PUBLISHED_FILE, load_geneval, load_geneval2
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval_prompts import parse_prompt
 
@@ -148,10 +144,7 @@ def write_geneval2(folder: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"vqa_list": [["Any cups?"]], "skills": ["object"]},
-            r", vqa_list\[0\]: Expected `array`",
-        ),
+        ({"vqa_list": [["Any cups?"]], "skills": ["object"]}, r", vqa_list\[0\]: Expected `array`"),
         (
             {"vqa_list": [["Any cups?", ""]], "skills": ["object"]},
             r", vqa_list\[0\]\[1\]: a text is",

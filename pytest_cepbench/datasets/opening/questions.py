@@ -14,11 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, GoldStep, Sample, SeedImage
-from pytest_cepbench.datasets.sources.files import (
-    find_file,
-    refuse_outside,
-    require_folder,
-)
+from pytest_cepbench.datasets.sources.files import find_file, refuse_outside, require_folder
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 

@@ -3,11 +3,7 @@
 A scene has one exact caption and as many images as there are seeds; both can be read back exactly.
 """
 
-from pytest_cepbench.datasets.shapes.degrade import (
-    Degradation,
-    degrade_scene,
-    is_blank,
-)
+from pytest_cepbench.datasets.shapes.degrade import Degradation, degrade_scene, is_blank
 from pytest_cepbench.datasets.shapes.parser import (
     LocatedObject,
     known_scene,

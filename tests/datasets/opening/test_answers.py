@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.datasets.opening.answers import (
-    RecordedAnswer,
-    RecordedAnswers,
-    read_answers,
-)
+from pytest_cepbench.datasets.opening.answers import RecordedAnswer, RecordedAnswers, read_answers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError
 from tests.datasets.opening.files import Step, png, put_answer

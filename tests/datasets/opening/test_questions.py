@@ -128,10 +128,7 @@ def with_step(**fields: Any) -> dict[str, Any]:
         (changed(data_id="2"), "total_uid is '0101001', and its ids give '0101002'"),
         (changed(total_uid=101001), "total_uid is 101001, and its ids give '0101001'"),
         (changed(conversations=[]), "conversations: Expected `array` of length 2, got 0"),
-        (
-            changed(conversations=[{"input": []}, 3]),
-            r"s\[1\]: Expected `object`, got `int`",
-        ),
+        (changed(conversations=[{"input": []}, 3]), r"s\[1\]: Expected `object`, got `int`"),
         (changed(conversations=[{"input": []}, {"output": []}]), "line 2, input has no step"),
         (with_step(text=None), r"input\[0\]\.text: Expected `str`, got `null`"),
         (with_step(image=["x.jpg"]), r"input\[0\]\.image: Expected `str .*, got `array`"),
@@ -169,13 +166,7 @@ def link_of_the_questions(images: Path, outside: Path) -> None:
     table.symlink_to(outside / "moved.jsonl")
 
 
-@pytest.mark.parametrize(
-    "replace",
-    [
-        link_to_a_file_outside,
-        link_of_the_questions,
-    ],
-)
+@pytest.mark.parametrize("replace", [link_to_a_file_outside, link_of_the_questions])
 def test_links_out_of_the_folder(tmp_path: Path, replace: Callable[[Path, Path], None]) -> None:
     """They are not followed; the folder itself may be reached by a link, and links stay inside."""
     root = put_questions(tmp_path / "root", [question("0101001")])

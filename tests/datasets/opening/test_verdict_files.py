@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.opening.verdict_files import (
-    ModelNames,
-    read_verdicts,
-    write_battles,
-)
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_battles
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.battles import (
-    JudgedBattle,
-)
+from pytest_cepbench.metrics.battles import JudgedBattle
 
 
 def record(

@@ -155,8 +155,7 @@ def test_several_tables_must_be_told_apart(tmp_path: Path) -> None:
     """Two generators of one describer."""
     put_images(put_images(put_predictions(tmp_path)), "kolors.tsv")
     with pytest.raises(
-        DatasetError,
-        match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; put those",
+        DatasetError, match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; put those"
     ):
         opened(tmp_path)
 

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, features
-from pytest_cepbench.datasets.shapes.arena import (
-    TASKS,
-    ArenaQuestion,
-    ArenaStep,
-)
+from pytest_cepbench.datasets.shapes.arena import TASKS, ArenaQuestion, ArenaStep
 from pytest_cepbench.datasets.shapes.arena.samples import FAMILIES
 from pytest_cepbench.datasets.shapes.arena.solver import Task
 from pytest_cepbench.datasets.shapes.samples import random_generator

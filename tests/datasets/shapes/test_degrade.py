@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import (
-    Degradation,
-    Scene,
-    SceneObject,
-    degrade_scene,
-    is_blank,
-)
+from pytest_cepbench.datasets.shapes import Degradation, Scene, SceneObject, degrade_scene, is_blank
 from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
 from pytest_cepbench.datasets.shapes.scene import CELLS
 from tests.datasets.shapes.strategies import SEEDS, scenes

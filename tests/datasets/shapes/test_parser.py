@@ -22,10 +22,7 @@ from pytest_cepbench.datasets.shapes import (
     render,
 )
 from pytest_cepbench.datasets.shapes.parser import read_picture
-from pytest_cepbench.datasets.shapes.scene import (
-    CELLS,
-    draw,
-)
+from pytest_cepbench.datasets.shapes.scene import CELLS, draw
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
 
 
@@ -87,10 +84,7 @@ def drawn_box(located: SceneObject, seed: int) -> tuple[float, ...]:
 
 
 TOUCHING = Scene(
-    (
-        SceneObject(7, "large", "yellow", "triangle"),
-        SceneObject(8, "large", "green", "circle"),
-    )
+    (SceneObject(7, "large", "yellow", "triangle"), SceneObject(8, "large", "green", "circle"))
 )
 """Each reaches into the other's cell, no farther from its center than its own corners do."""
 

@@ -8,15 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from pytest_cepbench.datasets.shapes import (
-    Scene,
-    SceneObject,
-    parse_caption,
-)
-from pytest_cepbench.datasets.shapes.questions import (
-    answer_question,
-    scene_facts,
-)
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, parse_caption
+from pytest_cepbench.datasets.shapes.questions import answer_question, scene_facts
 from tests.datasets.shapes.strategies import drawn_scenes
 
 SCENE = parse_caption(

@@ -15,11 +15,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
-from pytest_cepbench.construction.patterns import (
-    pattern_schema,
-    read_pattern_reply,
-    summary_schema,
-)
+from pytest_cepbench.construction.patterns import pattern_schema, read_pattern_reply, summary_schema
 from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import (
     Scene,
@@ -39,9 +35,7 @@ from pytest_cepbench.datasets.shapes.samples import (
 )
 from pytest_cepbench.datasets.shapes.scene import CELLS
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval_prompts import (
-    TASKS,
-)
+from pytest_cepbench.metrics.geneval_prompts import TASKS
 from pytest_cepbench.models.rule_based.arena_models import ShapesWriter
 from pytest_cepbench.models.rule_based.scene_models import (
     DescriberKnobs,
@@ -236,11 +230,7 @@ def test_other_processes_make_the_same_data_sets() -> None:
         "from tests.datasets.shapes.test_samples import LOADERS, content, digest_json\n"
         "print(*(digest_json(content(name, 3)) for name in LOADERS))\n"
     )
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )

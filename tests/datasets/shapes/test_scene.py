@@ -11,17 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import (
-    Scene,
-    SceneObject,
-    caption,
-    parse_caption,
-)
-from pytest_cepbench.datasets.shapes.scene import (
-    COLORS,
-    SHAPES,
-    SIZES,
-)
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, parse_caption
+from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
 from tests.datasets.shapes.strategies import drawn_scenes, scenes, similarity
 
 CIRCLE = SceneObject(4, "small", "red", "circle")

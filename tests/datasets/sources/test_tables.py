@@ -27,14 +27,7 @@ from pytest_cepbench.datasets.tables import Candidate, choose
 from pytest_cepbench.errors import CepError, DatasetError, ImageError, SuiteError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import load_data
-from tests.datasets.sources.tables import (
-    contents,
-    image_table,
-    load,
-    png,
-    suite_of,
-    write_parquet,
-)
+from tests.datasets.sources.tables import contents, image_table, load, png, suite_of, write_parquet
 
 
 def write_arrow(path: Path, table: pa.Table, *, stream: bool) -> Path:

@@ -25,12 +25,7 @@ from functools import partial
 
 import numpy as np
 
-from pytest_cepbench.datasets.sample import (
-    Dataset,
-    DrawnImage,
-    GoldStep,
-    Sample,
-)
+from pytest_cepbench.datasets.sample import Dataset, DrawnImage, GoldStep, Sample
 from pytest_cepbench.datasets.shapes.arena.solver import (
     TASKS,
     ArenaQuestion,

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import (
-    Scene,
-    caption,
-    parse_caption,
-    parse_image,
-    render,
-)
+from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, parse_image, render
 from pytest_cepbench.datasets.shapes.arena import (
     CRITERIA,
     AnswerDegradation,
@@ -159,8 +153,7 @@ def test_an_object_that_jumps_inside_its_place_is_not_consistent() -> None:
     first, second = TWO_STEPS.scenes
     truths = [
         score_answer(
-            TWO_STEPS,
-            [(caption(first), render(first, 5)), (caption(second), render(second, seed))],
+            TWO_STEPS, [(caption(first), render(first, 5)), (caption(second), render(second, seed))]
         )
         for seed in range(100)
     ]
