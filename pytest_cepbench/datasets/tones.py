@@ -30,9 +30,8 @@ from pytest_cepbench.datasets.shapes.degrade import Knobs, another, drawn_decisi
 from pytest_cepbench.datasets.shapes.samples import (
     Family,
     below,
-    check_options,
+    build_dataset,
     derived_seed,
-    draw_different,
     random_generator,
 )
 
@@ -271,27 +270,15 @@ _FAMILIES: dict[str, Family[Tune]] = {
 def load_tones(samples_per_category: int = 16, seed: int = 0) -> Dataset:
     """The tones data set: tunes as sounds with their exact texts, in five categories.
 
-    No tune is in a category twice before all of its family's are. The samples of a number are also
-    those of every larger number, the same on every machine.
+    Parameters, order and errors as of `build_dataset`.
     metadata: "tune", a list of beeps as dicts with pitch, length and timbre.
-    samples_per_category: 1 to 10,000.
-    seed: of the tunes.
-    Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
-    check_options(samples_per_category, seed, "tones")
-    samples = []
-    for category, family in sorted(_FAMILIES.items()):
-        tunes = draw_different(family, samples_per_category, derived_seed(seed, category))
-        for index, tune in enumerate(tunes):
-            name = f"{category}/{index:04d}"
-            sound = DrawnSound(partial(render, tune, derived_seed(seed, name)))
-            metadata = {"tune": [asdict(beep) for beep in tune]}
-            text = tune_text(tune)
-            samples.append(Sample(name, (category,), text=text, metadata=metadata, sound=sound))
-    identity = {
-        "loader": "tones",
-        "version": TONES_VERSION,
-        "samples_per_category": samples_per_category,
-        "seed": seed,
-    }
-    return Dataset("tones", identity, tuple(samples))
+
+    def make_sample(name: str, _: int, tune: Tune) -> Sample:
+        sound = DrawnSound(partial(render, tune, derived_seed(seed, name)))
+        metadata = {"tune": [asdict(beep) for beep in tune]}
+        category = name.partition("/")[0]
+        return Sample(name, (category,), text=tune_text(tune), metadata=metadata, sound=sound)
+
+    identity = {"loader": "tones", "version": TONES_VERSION}
+    return build_dataset(identity, _FAMILIES, samples_per_category, seed, make_sample)

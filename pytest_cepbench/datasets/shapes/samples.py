@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from math import comb, perm
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.datasets.sample import Dataset, DrawnImage, Sample
 from pytest_cepbench.datasets.shapes.scene import (
     CELLS,
@@ -70,77 +71,53 @@ class Family(Generic[T]):
     size: int
 
 
-@dataclass(frozen=True)
-class SceneDrawing:
-    """Draws a scene when it is called: a seed image whose scene is known.
-
-    scene, seed: as of `render`.
-    """
-
-    scene: Scene
-    seed: int
-
-    def __call__(self) -> ImageArtifact:
-        """The image."""
-        return render(self.scene, self.seed)
-
-
-Remarks = Callable[[str, int, Scene], Mapping[str, Any]]
-"""(category, number of the sample, its scene) -> metadata of the sample besides "scene"."""
-
-
 def build_dataset(
-    name: str,
-    families: Mapping[str, Family[Scene]],
+    identity: Mapping[str, str],
+    families: Mapping[str, Family[T]],
     samples_per_category: int,
     seed: int,
-    remarks: Remarks = lambda *_: {},
+    make_sample: Callable[[str, int, T], Sample],
+    stream: str = "",
 ) -> Dataset:
-    """Samples of each family: scenes as images with their exact captions.
+    """Samples of each family, in a category of its name.
 
-    No scene is in a category twice before all of its family's scenes are. The samples of a number
-    are also those of every larger number, the same on every machine.
-    metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape;
-    `remarks`.
+    No member is in a category twice before all of its family's are. The samples of a number are
+    also those of every larger number, the same on every machine.
+    identity: the loader, whose name the data set has, and versions.
     samples_per_category: 1 to 10,000.
-    seed: of the scenes.
+    seed: of the draws.
+    make_sample: of its id, `CATEGORY/NUMBER`, this number, and the member.
+    stream: begins the names from which the families' own seeds are derived.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
-    check_options(samples_per_category, seed)
-    samples = []
-    for category in sorted(families):
-        own = derived_seed(seed, category)
-        scenes = draw_different(families[category], samples_per_category, own)
-        for index, scene in enumerate(scenes):
-            sample_id = f"{category}/{index:04d}"
-            drawing = SceneDrawing(scene, derived_seed(seed, sample_id))
-            metadata = {"scene": [asdict(what) for what in scene.objects]}
-            samples.append(
-                Sample(
-                    id=sample_id,
-                    categories=(category,),
-                    image=DrawnImage(drawing),
-                    text=caption(scene),
-                    metadata={**metadata, **remarks(category, index, scene)},
-                )
-            )
-    identity = {
-        "loader": name,
-        "version": WORLD_VERSION,
-        "samples_per_category": samples_per_category,
-        "seed": seed,
-    }
-    return Dataset(name, identity, tuple(samples))
-
-
-def check_options(samples_per_category: int, seed: int, name: str = "shapes") -> None:
-    """Raise DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0."""
+    name = identity["loader"]
     if not 1 <= samples_per_category <= _MOST:
         raise DatasetError(
             f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
         )
     if seed < 0:
         raise DatasetError(f"the seed of the {name} data set must not be negative, got {seed}")
+    samples = []
+    for category, family in sorted(families.items()):
+        own = derived_seed(seed, f"{stream}{category}")
+        members = draw_different(family, samples_per_category, own)
+        samples += [
+            make_sample(f"{category}/{index:04d}", index, member)
+            for index, member in enumerate(members)
+        ]
+    whole = {**identity, "samples_per_category": samples_per_category, "seed": seed}
+    return Dataset(name, whole, tuple(samples))
+
+
+def _scene_sample(seed: int, sample_id: str, _: int, scene: Scene, **remarks: Any) -> Sample:
+    """A scene as an image with its exact caption. remarks: metadata besides "scene"."""
+    return Sample(
+        id=sample_id,
+        categories=(sample_id.partition("/")[0],),
+        image=DrawnImage(partial(render, scene, derived_seed(seed, sample_id))),
+        text=caption(scene),
+        metadata={"scene": [asdict(what) for what in scene.objects], **remarks},
+    )
 
 
 def draw_different(family: Family[T], number: int, seed: int) -> list[T]:
@@ -233,14 +210,12 @@ EQUAL = Family(_equal, count_few(lambda _: len(LOOKS)))
 def load_shapes(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     """The shapes data set: scenes as images with their exact captions, in eight categories.
 
-    No scene is in a category twice before all of its family's scenes are. The samples of a number
-    are also those of every larger number, the same on every machine.
+    Parameters, order and errors as of `build_dataset`.
     metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape.
-    samples_per_category: 1 to 10,000.
-    seed: of the scenes.
-    Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
-    return build_dataset("shapes", _FAMILIES, samples_per_category, seed)
+    identity = {"loader": "shapes", "version": WORLD_VERSION}
+    make_sample = partial(_scene_sample, seed)
+    return build_dataset(identity, _FAMILIES, samples_per_category, seed, make_sample)
 
 
 def _differing(place: int, words: Sequence[str]) -> Callable[[np.random.Generator], Scene]:
@@ -306,15 +281,15 @@ def load_shapes_tasks(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     asks; what is asked is in the metadata, in GenEval's form: "tag", "include" and, in counting,
     "exclude", over the names of the shapes and colors of the world (cyan is none of GenEval's).
     Every other position prompt asks where the first object is, the others where the second is.
-    samples_per_category: 1 to 10,000.
-    seed: of the scenes.
-    Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
 
-    def remarks(task: str, index: int, scene: Scene) -> dict[str, Any]:
-        return prompt_metadata(_prompt(cast("Task", task), scene.objects, index))
+    def make_sample(sample_id: str, index: int, scene: Scene) -> Sample:
+        task = cast("Task", sample_id.partition("/")[0])
+        prompt = prompt_metadata(_prompt(task, scene.objects, index))
+        return _scene_sample(seed, sample_id, index, scene, **prompt)
 
-    return build_dataset("shapes-tasks", _TASK_FAMILIES, samples_per_category, seed, remarks)
+    identity = {"loader": "shapes-tasks", "version": WORLD_VERSION}
+    return build_dataset(identity, _TASK_FAMILIES, samples_per_category, seed, make_sample)
 
 
 def _two_shapes(rng: np.random.Generator) -> list[Look]:

@@ -43,9 +43,8 @@ from pytest_cepbench.datasets.shapes.samples import (
     Family,
     any_look,
     below,
-    check_options,
+    build_dataset,
     derived_seed,
-    draw_different,
     few,
     scene_of,
     some,
@@ -122,7 +121,7 @@ _SIZES: Mapping[Task, int] = {
     "own": (MAX_OBJECTS - 1) * (1 + len(SIZES)) * (1 + len(COLORS)) * len(_ENDS)
 }
 
-FAMILIES: Mapping[Task, Family[ArenaQuestion]] = {
+FAMILIES: Mapping[str, Family[ArenaQuestion]] = {
     # The others have many more questions than a data set can have samples.
     task: Family(partial(_question, task), _SIZES.get(task, 10**9))
     for task in TASKS
@@ -137,34 +136,37 @@ def load_shapes_arena(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     """Questions of the arena's ten tasks with their right answers.
 
     Images of a question come before its text. A gold step has the caption of its scene and its
-    drawing; all images of a sample are drawn with one jitter. No question is in a category twice
-    before all of its family's are (126 in `own`, far more in the others). The samples of a number
-    are also those of every larger number, the same on every machine.
+    drawing; all images of a sample are drawn with one jitter. `own` has 126 questions, the other
+    tasks far more than there are samples.
+    Parameters, order and errors as of `build_dataset`.
     metadata: "task", as the category; "steps", how many the gold answer has; "scenes", the scenes
     of the question's images and then of the gold steps, each a list of objects as dicts with cell
     (0..8), size, color and shape.
-    samples_per_category: 1 to 10,000.
-    seed: of the questions.
-    Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
-    check_options(samples_per_category, seed)
-    samples = [
-        _sample(task, index, question, seed)
-        for task in sorted(FAMILIES)
-        for index, question in enumerate(
-            draw_different(
-                FAMILIES[task], samples_per_category, derived_seed(seed, f"arena {task}")
-            )
+
+    def make_sample(sample_id: str, _: int, question: ArenaQuestion) -> Sample:
+        task = question.instruction.task
+        jitter = derived_seed(seed, f"arena {sample_id}")
+        gold = solve(question).scenes
+        scenes = (*question.scenes, *gold)
+
+        def drawing(scene: Scene) -> DrawnImage:
+            return DrawnImage(partial(render, scene, jitter))
+
+        return Sample(
+            id=sample_id,
+            categories=(task,),
+            question=(*map(drawing, question.scenes), phrase_instruction(question.instruction)),
+            gold=tuple(GoldStep(caption(scene), drawing(scene)) for scene in gold),
+            metadata={
+                "task": task,
+                "steps": len(gold),
+                "scenes": [[asdict(what) for what in scene.objects] for scene in scenes],
+            },
         )
-    ]
-    identity = {
-        "loader": "shapes-arena",
-        "version": ARENA_VERSION,
-        "world": WORLD_VERSION,
-        "samples_per_category": samples_per_category,
-        "seed": seed,
-    }
-    return Dataset("shapes-arena", identity, tuple(samples))
+
+    identity = {"loader": "shapes-arena", "version": ARENA_VERSION, "world": WORLD_VERSION}
+    return build_dataset(identity, FAMILIES, samples_per_category, seed, make_sample, "arena ")
 
 
 def sample_scenes(sample: Sample) -> tuple[Scene, ...]:
@@ -185,29 +187,3 @@ def solve_sample(sample: Sample) -> Solution:
             [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
         )
     )
-
-
-def _sample(task: Task, index: int, question: ArenaQuestion, seed: int) -> Sample:
-    sample_id = f"{task}/{index:04d}"
-    jitter = derived_seed(seed, f"arena {sample_id}")
-    gold = solve(question).scenes
-    return Sample(
-        id=sample_id,
-        categories=(task,),
-        question=(
-            *(_drawing(scene, jitter) for scene in question.scenes),
-            phrase_instruction(question.instruction),
-        ),
-        gold=tuple(GoldStep(caption(scene), _drawing(scene, jitter)) for scene in gold),
-        metadata={
-            "task": task,
-            "steps": len(gold),
-            "scenes": [
-                [asdict(what) for what in scene.objects] for scene in (*question.scenes, *gold)
-            ],
-        },
-    )
-
-
-def _drawing(scene: Scene, jitter: int) -> DrawnImage:
-    return DrawnImage(partial(render, scene, jitter))
