@@ -35,8 +35,7 @@ from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import render as draw_scene  # noqa: E402
 from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
-from pytest_cepbench.ratings.items import make_item  # noqa: E402
-from pytest_cepbench.ratings.known_items import begin_study  # noqa: E402
+from pytest_cepbench.ratings.items import begin_study, make_item  # noqa: E402
 from pytest_cepbench.ratings.records import Item, Part, Study, Task  # noqa: E402
 
 NAMES = ("Color", "Count", "Position", "Size", "Symmetry")

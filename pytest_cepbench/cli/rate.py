@@ -22,8 +22,7 @@ from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_basel
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import HOST, bind, is_url, split_name
 from pytest_cepbench.ratings.folder import STUDY, read_ratings
-from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items
-from pytest_cepbench.ratings.known_items import begin_study
+from pytest_cepbench.ratings.items import SUFFIX, begin_study, check_study, read_items
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.report.number_format import counted

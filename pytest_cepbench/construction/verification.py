@@ -28,8 +28,7 @@ from pytest_cepbench.construction.patterns import Pattern, annotation_prompt, re
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml, visible
 from pytest_cepbench.ratings.folder import STUDY, Ratings, read_ratings, read_votes
-from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.known_items import begin_study
+from pytest_cepbench.ratings.items import begin_study, make_item
 from pytest_cepbench.ratings.records import Part, Source, Study
 from pytest_cepbench.report.ci_reports import escaped
 

@@ -33,7 +33,6 @@ from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.metrics.geneval_prompts import (
     Prompt,
-    PromptAtom,
     parse_prompt,
     prompt_atoms,
     prompt_metadata,
@@ -221,29 +220,29 @@ def prompt_questions(prompt: Prompt) -> tuple[FactQuestion, ...]:
     """
     atoms = prompt_atoms(prompt)
     present = {atom.clause.name: str(i) for i, atom in enumerate(atoms) if atom.kind == "object"}
-    return tuple(_question(str(i), atom, present) for i, atom in enumerate(atoms))
-
-
-def _question(own_id: str, atom: PromptAtom, present: dict[str, str]) -> FactQuestion:
-    name, count = atom.clause.name, atom.clause.count
-    if atom.kind == "object":
-        article = "an" if name[0] in "aeiou" else "a"
-        return FactQuestion(own_id, f"Is there {article} {name} in the image?", "object", YES)
-    parents: tuple[str, ...] = (present[name],)
-    # GenEval's plural: "buses", but also "benchs" and "knifes".
-    plural = f"{name}es" if name.endswith("s") else f"{name}s"
-    noun = f"Is the {name}" if count == 1 else f"Are the {plural}"
-    if atom.kind == "count":
-        number = _COUNTS[count - 1] if count <= len(_COUNTS) else str(count)
-        text = f"How many {plural} are in the image?"
-        return FactQuestion(own_id, text, "count", number, parents)
-    if atom.kind == "color":
-        return FactQuestion(own_id, f"{noun} {atom.clause.color}?", "color", YES, parents)
-    assert atom.clause.position is not None
-    assert atom.target is not None
-    text = f"{noun} {atom.clause.position.relation} the {atom.target.name}?"
-    parents = tuple(dict.fromkeys((*parents, present[atom.target.name])))
-    return FactQuestion(own_id, text, "relation", YES, parents)
+    questions = []
+    for number, atom in enumerate(atoms):
+        name, count, position = atom.clause.name, atom.clause.count, atom.clause.position
+        # GenEval's plural: "buses", but also "benchs" and "knifes".
+        plural = f"{name}es" if name.endswith("s") else f"{name}s"
+        noun = f"Is the {name}" if count == 1 else f"Are the {plural}"
+        answer = YES
+        parents: tuple[str, ...] = (present[name],)
+        if atom.kind == "object":
+            text = f"Is there {'an' if name[0] in 'aeiou' else 'a'} {name} in the image?"
+            parents = ()
+        elif atom.kind == "count":
+            text = f"How many {plural} are in the image?"
+            answer = _COUNTS[count - 1] if count <= len(_COUNTS) else str(count)
+        elif atom.kind == "color":
+            text = f"{noun} {atom.clause.color}?"
+        else:
+            assert position is not None
+            assert atom.target is not None
+            text = f"{noun} {position.relation} the {atom.target.name}?"
+            parents = tuple(dict.fromkeys((*parents, present[atom.target.name])))
+        questions.append(FactQuestion(str(number), text, atom.kind, answer, parents))
+    return tuple(questions)
 
 
 METADATA_VERSION = 1

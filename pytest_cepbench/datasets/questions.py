@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -152,21 +153,15 @@ def attach_questions(
     kinds = {q.text: q.kind for own in known for q in own if q.asks_presence}
     objects = [text for text, kind in kinds.items() if kind == "object"]
     pool = sorted(objects or kinds, key=digest_text)
-    return tuple(
-        replace(
-            sample,
-            metadata={
-                **sample.metadata,
-                QUESTIONS: [{**asdict(q), "depends_on": list(q.depends_on)} for q in own],
-                CONTROLS: _controls(sample, {q.text for q in own}, pool),
-            },
-        )
-        for sample, own in asked
-    )
-
-
-def _controls(sample: Sample, own: set[str], pool: Sequence[str]) -> list[str]:
-    start = int(digest_text(sample.unit)[:12], 16) % len(pool) if pool else 0
-    turned = (pool[(start + step) % len(pool)] for step in range(len(pool)))
-    foreign = (text for text in turned if text not in own)
-    return [text for text, _ in zip(foreign, range(MOST_CONTROLS), strict=False)]
+    samples = []
+    for sample, own in asked:
+        start = int(digest_text(sample.unit)[:12], 16) % len(pool) if pool else 0
+        texts = {question.text for question in own}
+        foreign = (text for text in (*pool[start:], *pool[:start]) if text not in texts)
+        metadata = {
+            **sample.metadata,
+            QUESTIONS: [{**asdict(q), "depends_on": list(q.depends_on)} for q in own],
+            CONTROLS: list(islice(foreign, MOST_CONTROLS)),
+        }
+        samples.append(replace(sample, metadata=metadata))
+    return tuple(samples)

@@ -10,8 +10,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
-from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.known_items import begin_study
+from pytest_cepbench.ratings.items import begin_study, make_item
 from pytest_cepbench.ratings.records import Item, Part, Source, Study, Task
 
 RED, BLUE = "SECRET-ALPHA-7b", "SECRET-BETA-13b"

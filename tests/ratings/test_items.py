@@ -14,8 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.ratings.folder import read_ratings
-from pytest_cepbench.ratings.items import is_right, make_item, read_items, write_study
-from pytest_cepbench.ratings.known_items import begin_study
+from pytest_cepbench.ratings.items import begin_study, is_right, make_item, read_items
 from pytest_cepbench.ratings.records import TASKS, Item, Part, Study, Task, Vote
 from tests.ratings.studies import make_study, picture
 
@@ -88,7 +87,7 @@ def test_a_study_is_not_written_over_another(tmp_path: Path) -> None:
     """It may have votes."""
     ratings = make_study(tmp_path, "pair")
     with pytest.raises(WriteError, match="holds a study already"):
-        write_study(tmp_path, TWO, list(ratings.items.values()), {})
+        begin_study(tmp_path, TWO, list(ratings.items.values()), {})
 
 
 @pytest.mark.parametrize(
@@ -101,6 +100,7 @@ def test_a_study_is_not_written_over_another(tmp_path: Path) -> None:
         ({"overlap": 3}, [PAIR], "overlap of 3 needs as many annotators"),
         ({"overlap": 0}, [PAIR], "overlap of 0"),
         ({}, [make_item("pair", WORDS, [WORDS])], "task pair has 2 options, got 1"),
+        ({}, [make_item("pair", WORDS, [])], "task pair has 2 options, got 0"),
         ({}, [make_item("pair", [], [WORDS, WORDS])], "it has no question"),
         (
             {"kind": "verify"},
@@ -114,7 +114,7 @@ def test_what_cannot_be_asked_is_refused(
 ) -> None:
     """Before a file is written."""
     with pytest.raises(DatasetError, match=message):
-        write_study(tmp_path / "study", msgspec.structs.replace(TWO, **study), items, {})
+        begin_study(tmp_path / "study", msgspec.structs.replace(TWO, **study), items, {})
     assert not (tmp_path / "study").exists()
 
 
@@ -124,7 +124,7 @@ def test_an_image_that_pages_cannot_show_is_refused(tmp_path: Path) -> None:
     item = make_item("describe", [Part(image=image.digest)], [])
     study = Study(kind="describe", annotators=("a1",))
     with pytest.raises(DatasetError, match="side of 16384 pixels"):
-        write_study(tmp_path / "study", study, [item], {image.digest: image})
+        begin_study(tmp_path / "study", study, [item], {image.digest: image})
 
 
 # -- items of one's own --------------------------------------------------------------------------
@@ -149,7 +149,8 @@ def test_items_of_a_file(tmp_path: Path) -> None:
         ("alpha", "s1"),
         ("beta", "s1"),
     ]
-    assert write_study(tmp_path / "study", TWO, items, images, sources).data
+    begin_study(tmp_path / "study", TWO, items, images, sources)
+    assert read_ratings(tmp_path / "study").study.data
 
 
 @pytest.mark.parametrize(

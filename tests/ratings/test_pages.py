@@ -19,7 +19,7 @@ import pytest
 
 from pytest_cepbench.cli import main
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
-from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.items import begin_study, make_item
 from pytest_cepbench.ratings.records import TASKS, Part, Study, Task
 from tests.construction.scenes import write_scenes
 from tests.ratings.serving import (
@@ -79,7 +79,7 @@ def red_side(page: Any) -> str:
 def write_study_of_one(folder: Path, annotator: str) -> None:
     """A study of one pair for one person."""
     item = make_item("pair", [Part(text="?")], [[Part(text="a")], [Part(text="b")]])
-    write_study(folder, Study(kind="pair", annotators=(annotator,)), [item], {})
+    begin_study(folder, Study(kind="pair", annotators=(annotator,)), [item], {})
 
 
 def test_markup_of_models_stays_text(pair: tuple[Path, Server], open_page: Any) -> None:

@@ -10,7 +10,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.ratings.assignment import Assignment
 from pytest_cepbench.ratings.folder import LineFile, Ratings, read_ratings
-from pytest_cepbench.ratings.items import write_study
+from pytest_cepbench.ratings.items import begin_study
 from pytest_cepbench.ratings.live_study import LiveStudy, SentAnswer, ShownItem, make_vote
 from pytest_cepbench.ratings.records import (
     Item,
@@ -41,7 +41,7 @@ def write_rated(
         population=rated.population,
         **more,
     )
-    write_study(folder, study, rated.items, rated.images, rated.sources)
+    begin_study(folder, study, rated.items, rated.images, rated.sources)
     return read_ratings(folder)
 
 

@@ -225,7 +225,17 @@ def load_opening(path: Path, *, split: str = "test") -> Dataset:
                 f"{place}: {record.uid!r} is of a task {record.uid[:4]!r} that OpenING has not"
             )
         for side, parts in (("input", record.question), ("output", record.answer)):
-            _check_parts(f"{place}, {side}", parts)
+            if not parts:
+                raise DatasetError(f"{place}, {side} has no step")
+            for number, part in enumerate(parts, 1):
+                markers = part.text.count(IMAGE_MARKER)
+                if markers != (part.image is not None):
+                    raise DatasetError(
+                        f"{place}, {side} {number}: {markers} {IMAGE_MARKER} in the text, and "
+                        f"image is {part.image!r:.200}"
+                    )
+                if part.image is None and not _without_markers(part.text):
+                    raise DatasetError(f"{place}, {side} {number}: neither a text nor an image")
         images = {
             part.image: find_file(table.parent, part.image, place)
             for part in (*record.question, *record.answer)
@@ -244,21 +254,6 @@ def load_opening(path: Path, *, split: str = "test") -> Dataset:
     # Baselines have the last field since sets were read in part, too.
     identity = {"loader": "opening", "version": VERSION, "split": split, "partial": False}
     return Dataset("opening", identity, tuple(samples))
-
-
-def _check_parts(place: str, parts: tuple[RecordedPart, ...]) -> None:
-    """Raise DatasetError for no step, and for one whose markers and images do not agree."""
-    if not parts:
-        raise DatasetError(f"{place} has no step")
-    for number, part in enumerate(parts, 1):
-        markers = part.text.count(IMAGE_MARKER)
-        if markers != (part.image is not None):
-            raise DatasetError(
-                f"{place} {number}: {markers} {IMAGE_MARKER} in the text, and image is "
-                f"{part.image!r:.200}"
-            )
-        if part.image is None and not _without_markers(part.text):
-            raise DatasetError(f"{place} {number}: neither a text nor an image")
 
 
 def _sample(record: OpeningRecord, images: Mapping[str, Path | None]) -> Sample:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, permutations
 
@@ -41,14 +41,13 @@ VERSION = "questions/1"
 """Changes when a question has another answer: part of the VQA model's fingerprint."""
 
 
-def plural_of(noun: str) -> str:
-    """The plural of a shape's name."""
-    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
-
-
 _ANY = "shape"
 
-_SINGULAR = {form: noun for noun in (*SHAPES, _ANY) for form in (noun, plural_of(noun))}
+_SINGULAR = {
+    form: noun
+    for noun in (*SHAPES, _ANY)
+    for form in (noun, f"{noun}es" if noun.endswith("s") else f"{noun}s")
+}
 
 _THINGS = rf"((?:(?:{'|'.join(SIZES)})\s+)?(?:(?:{'|'.join(COLORS)})\s+)?(?:{'|'.join(_SINGULAR)}))"
 
@@ -165,25 +164,13 @@ def scene_facts(scene: Scene) -> tuple[Fact, ...]:
     the others: another color costs a color. What belongs together is the relations' part, which
     name both objects whole: attributes or places that are exchanged cost relations only.
     """
-    words = Counter(_words(scene))
-    return tuple(
-        sorted(
-            Fact(kind, text, nth)
-            for (kind, text), number in words.items()
-            for nth in range(1, number + 1)
-        )
-    )
-
-
-def _words(scene: Scene) -> Iterator[tuple[str, str]]:
     number = len(scene.objects)
     noun = "shape" if number == 1 else "shapes"
-    yield "count", f"{COUNTS[number - 1]} {noun}" if number else EMPTY_CAPTION
+    words = Counter([("count", f"{COUNTS[number - 1]} {noun}" if number else EMPTY_CAPTION)])
     for thing in scene.objects:
-        yield "object", thing.shape
-        yield "color", thing.color
-        yield "size", thing.size
-        yield "position", f"{ROWS[thing.row]} {COLUMNS[thing.column]}"
+        place = f"{ROWS[thing.row]} {COLUMNS[thing.column]}"
+        own = {"object": thing.shape, "color": thing.color, "size": thing.size, "position": place}
+        words.update(own.items())
     for first, second in combinations(scene.objects, 2):  # sorted by cell, row by row
         if first.row == second.row:
             where = "left of"
@@ -191,4 +178,11 @@ def _words(scene: Scene) -> Iterator[tuple[str, str]]:
             where = "above"
         else:
             where = "above left of" if first.column < second.column else "above right of"
-        yield "relation", f"{_noun(*first.look)} {where} {_noun(*second.look)}"
+        words["relation", f"{_noun(*first.look)} {where} {_noun(*second.look)}"] += 1
+    return tuple(
+        sorted(
+            Fact(kind, text, nth)
+            for (kind, text), number in words.items()
+            for nth in range(1, number + 1)
+        )
+    )

@@ -99,12 +99,17 @@ def build_dataset(
         raise DatasetError(f"the seed of the {name} data set must not be negative, got {seed}")
     samples = []
     for category, family in sorted(families.items()):
-        own = derived_seed(seed, f"{stream}{category}")
-        members = draw_different(family, samples_per_category, own)
-        samples += [
-            make_sample(f"{category}/{index:04d}", index, member)
-            for index, member in enumerate(members)
-        ]
+        rng = random_generator(derived_seed(seed, f"{stream}{category}"))
+        seen: set[T] = set()
+        index = 0
+        while index < samples_per_category:
+            member = family.draw(rng)
+            if member not in seen:
+                seen.add(member)
+                samples.append(make_sample(f"{category}/{index:04d}", index, member))
+                index += 1
+            if len(seen) == family.size:
+                seen.clear()
     whole = {**identity, "samples_per_category": samples_per_category, "seed": seed}
     return Dataset(name, whole, tuple(samples))
 
@@ -118,21 +123,6 @@ def _scene_sample(seed: int, sample_id: str, _: int, scene: Scene, **remarks: An
         text=caption(scene),
         metadata={"scene": [asdict(what) for what in scene.objects], **remarks},
     )
-
-
-def draw_different(family: Family[T], number: int, seed: int) -> list[T]:
-    """So many members of a family, none again before all of them were drawn."""
-    rng = random_generator(seed)
-    members: list[T] = []
-    seen: set[T] = set()
-    while len(members) < number:
-        member = family.draw(rng)
-        if member not in seen:
-            seen.add(member)
-            members.append(member)
-        if len(seen) == family.size:
-            seen.clear()
-    return members
 
 
 def sample_scene(sample: Sample) -> Scene:
