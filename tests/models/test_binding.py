@@ -16,7 +16,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect, weights_bytes
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
-from pytest_cepbench.models.checkpoints.binding import adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter
 from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
@@ -163,7 +163,7 @@ def bound(
 
     spec = parse_spec(f"{folder}{query}")
     role: RoleName = "describer" if kind is GenerationParams else "encoder"
-    return adapter("test/1", (), kind, load)(role, spec, inspect_checkpoint(spec), context)
+    return Adapter("test/1", (), kind, load)(role, spec, inspect_checkpoint(spec), context)
 
 
 def test_a_plan_settles_device_and_precision(tmp_path: Path, context: BindContext) -> None:

@@ -78,19 +78,8 @@ class LoadPlan(Generic[P]):
     files: CoveredFiles
 
 
-Bind = Callable[[RoleName, ModelSpec, Checkpoint, BindContext], BoundRole]
-"""Resolves a checkpoint for a role, without importing torch."""
-
-
-def adapter(
-    name: str,
-    packages: tuple[str, ...],
-    params: type[P],
-    load: Callable[[LoadPlan[P]], Model],
-    *,
-    check: Callable[[LoadPlan[P]], object] = lambda _: None,
-    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] | None = None,
-) -> Bind:
+@dataclass(frozen=True)
+class Adapter(Generic[P]):
     """A library's way to play a role: how its checkpoints are bound and loaded.
 
     name: with its version, "timm-encoder/1"; part of every step's key.
@@ -99,52 +88,51 @@ def adapter(
     load: loads the model of a plan; raises what `loading` raises.
     check: raises, at binding, for what loading would refuse or, worse, misread.
     decisive: the parameters that enter keys; None for dtype and those that the class says.
-    What it returns raises SpecError for unknown or wrong parameters, CheckpointError for files that
-    cannot be used or that no fingerprint can vouch for, MissingDependencyError where a library is
-    not installed.
     """
 
-    def bind(
-        role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+    name: str
+    packages: tuple[str, ...]
+    params: type[P]
+    load: Callable[[LoadPlan[P]], Model]
+    check: Callable[[LoadPlan[P]], object] = lambda _: None
+    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] | None = None
+
+    def __call__(
+        self, role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
     ) -> BoundRole:
-        require(*packages, *(("peft",) if checkpoint.adapters else ()))
-        if "transformers" in packages:
+        """Bind a checkpoint for a role, without importing torch.
+
+        Raises SpecError for unknown or wrong parameters, CheckpointError for files that cannot be
+        used or that no fingerprint can vouch for, MissingDependencyError where a library is not
+        installed.
+        """
+        require(*self.packages, *(("peft",) if checkpoint.adapters else ()))
+        if "transformers" in self.packages:
             check_configuration_names(checkpoint.config)
         what = f"the {role} {checkpoint.what}"
-        names = [field.name for field in fields(params)]
-        own = parse_params(split_params(spec, what, names, params.SOURCES)[0], params, what)
-        device = resolve_device(own.device)
-        if own.device == "auto":
-            device = context.devices.get(spec.text, device)
-        dtype = resolve_dtype(own.dtype, device, stored_precision(checkpoint))
-        identify = partial(fingerprint, checkpoint)
-        files = CoveredFiles(checkpoint.place, context.hash_file, identify)
-        plan = LoadPlan(role, spec, checkpoint, context, own, device, dtype, files)
-        if own.dispatched:
+        names = [field.name for field in fields(self.params)]
+        own = split_params(spec, what, names, self.params.SOURCES)[0]
+        params = parse_params(own, self.params, what)
+        if params.dispatched:
             require("accelerate")
-        check(plan)
-        # Tells builds of one architecture apart.
-        weights = sum(path.stat().st_size for path in checkpoint.weight_files())
-        small = device == "cpu" and 0 < weights <= _SMALL_BYTES
-        size_left_open = "batch_size" not in spec.params
-        writes = role in ("describer", "writer")
-        least = _SMALL_BATCH if small and size_left_open and writes else 1
-
+        device = resolve_device(params.device)
+        if params.device == "auto":
+            device = context.devices.get(spec.text, device)
+        dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
+        files = CoveredFiles(checkpoint.place, context.hash_file, partial(fingerprint, checkpoint))
+        plan = LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
+        self.check(plan)
+        decisive = {"dtype": dtype, **params.decisive}
         return BoundRole(
             role=role,
             spec=spec.text,
             what=checkpoint.what,
             fingerprint=files.fingerprint,
-            adapter=name,
-            load=lambda: load(plan),
-            params={"dtype": dtype, **own.decisive} if decisive is None else decisive(plan),
-            seeded=own.seeded,
-            resources=Resources(
-                batch_size=max(least, own.batch_size),
-                grows=size_left_open and device != "cpu",
-                build=f"{weights >> 20} MiB{' dispatched' if own.dispatched else ''}",
-                dispatched=own.dispatched,
-            ),
+            adapter=self.name,
+            load=partial(self.load, plan),
+            params=decisive if self.decisive is None else self.decisive(plan),
+            seeded=params.seeded,
+            resources=_resources(plan),
             provenance={"device": device, **library_versions()},
             files=files,
             remarks=checkpoint.remarks,
@@ -153,7 +141,20 @@ def adapter(
             makes=checkpoint.makes,
         )
 
-    return bind
+
+def _resources(plan: LoadPlan[Any]) -> Resources:
+    weights = sum(path.stat().st_size for path in plan.checkpoint.weight_files())
+    size_left_open = "batch_size" not in plan.spec.params
+    small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
+    writes = plan.role in ("describer", "writer")
+    least = _SMALL_BATCH if small and size_left_open and writes else 1
+    return Resources(
+        batch_size=max(least, plan.params.batch_size),
+        grows=size_left_open and plan.device != "cpu",
+        # Tells builds of one architecture apart.
+        build=f"{weights >> 20} MiB{' dispatched' if plan.params.dispatched else ''}",
+        dispatched=plan.params.dispatched,
+    )
 
 
 _ADAPTERS: Mapping[tuple[RoleName, str], str] = {
@@ -240,7 +241,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         place = _ADAPTERS[role, checkpoint.kind]
         if role == "detector":
             place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)
-    bind_role: Bind = resolve_name(f"pytest_cepbench.models.{place}")
+    bind_role: Callable[..., BoundRole] = resolve_name(f"pytest_cepbench.models.{place}")
     return bind_role(role, spec, checkpoint, context)
 
 

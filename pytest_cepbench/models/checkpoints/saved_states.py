@@ -246,3 +246,17 @@ def _check_shards(folder: Path, metadata: Any, wanted: Mapping[str, Any]) -> Non
             raise CheckpointError(
                 f"{folder}: the shards hold only a part of {key} {tuple(stored.size)}"
             )
+    # Room is made for all tensors before one is read. Compressed ones take less room on disk.
+    plain = not any(
+        getattr(place, "transform_descriptors", None) for place in metadata.storage_data.values()
+    )
+    claims = {
+        key: prod(stored.size) * stored.properties.dtype.itemsize for key, stored in wanted.items()
+    }
+    if plain and sum(claims.values()) > sum(sizes.values()):
+        key = max(claims, key=lambda key: claims[key])
+        raise CheckpointError(
+            f"{folder / _DCP_METADATA}: {key} {tuple(wanted[key].size)} would be {claims[key]:,} "
+            f"bytes, and all files beside it hold {sum(sizes.values()):,}: it is damaged or of "
+            "other shards"
+        )

@@ -26,7 +26,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections, Failure, Mask
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.loading import input_device
 from pytest_cepbench.models.detectors.transformers_detector import (
     CandidateBoxes,
@@ -163,8 +163,8 @@ def _load_masks(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
 
 
 _PACKAGES = ("torch", "torchvision", "transformers")
-BOXES = adapter("boxes-detector/1", _PACKAGES, ClassesParams, _load_boxes)
-MASKS = adapter("mask2former-detector/1", _PACKAGES, ClassesParams, _load_masks)
+BOXES = Adapter("boxes-detector/1", _PACKAGES, ClassesParams, _load_boxes)
+MASKS = Adapter("mask2former-detector/1", _PACKAGES, ClassesParams, _load_masks)
 
 
 def _find_boxes(

@@ -24,7 +24,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     TruncationNotice,
     check_vocabulary,
@@ -189,7 +189,7 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
     return OwlDetector(model, processor, tokenizer, plan.params, notice)
 
 
-ADAPTER = adapter(
+ADAPTER = Adapter(
     "owl-detector/1",
     ("torch", "torchvision", "transformers", "scipy"),  # OWLv2's own resizing is scipy's
     OwlParams,

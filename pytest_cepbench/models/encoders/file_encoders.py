@@ -37,7 +37,7 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.checkpoints.loaded_checks import take_weights
 from pytest_cepbench.models.checkpoints.loading import loading
@@ -358,14 +358,14 @@ def _load_inception(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
 
 
 _ADAPTERS = {
-    "unicom": adapter(
+    "unicom": Adapter(
         "unicom-encoder/1",
         ("torch", "torchvision", "safetensors"),
         UnicomParams,
         _load_unicom,
         check=_check_format,
     ),
-    "cleanfid": adapter(
+    "cleanfid": Adapter(
         "cleanfid-inception/1",
         ("torch", "torchvision", "cleanfid"),
         InceptionParams,

@@ -26,7 +26,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import read_json
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
@@ -90,7 +90,7 @@ def _count_tokens(tokenizer: Any, texts: Sequence[str]) -> tuple[list[int], int]
     return lengths, int(tokenizer.context_length)
 
 
-OPEN_CLIP = adapter(
+OPEN_CLIP = Adapter(
     "open_clip-encoder/1",
     ("torch", "open_clip"),
     EncoderParams,
@@ -170,7 +170,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-TIMM = adapter(
+TIMM = Adapter(
     "timm-encoder/1", ("torch", "timm"), TimmEncoderParams, _load_timm, check=_find_weights
 )
 
@@ -258,7 +258,7 @@ def _count_sentence_tokens(model: Any, texts: Sequence[str]) -> tuple[list[int],
     return lengths, int(model.max_seq_length)
 
 
-SENTENCE_TRANSFORMERS = adapter(
+SENTENCE_TRANSFORMERS = Adapter(
     "sentence-transformers-encoder/1",
     ("torch", "sentence_transformers"),
     EncoderParams,

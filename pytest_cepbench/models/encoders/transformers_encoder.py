@@ -18,7 +18,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
@@ -242,7 +242,7 @@ def _check(plan: LoadPlan[TransformersEncoderParams]) -> None:
         check_extractor(plan)
 
 
-ADAPTER = adapter(
+ADAPTER = Adapter(
     "transformers-encoder/1",
     ("torch", "transformers"),
     TransformersEncoderParams,

@@ -18,7 +18,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.pipelines.pipeline import (
     LoadedPipeline,
     PipelineParams,
@@ -56,7 +56,7 @@ def _load_generator(plan: LoadPlan[PipelineParams]) -> DiffusersGenerator:
     return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
 
 
-GENERATOR = adapter(
+GENERATOR = Adapter(
     "diffusers-generator/1",
     ("torch", "diffusers", "transformers"),
     PipelineParams,
@@ -183,7 +183,7 @@ def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
     return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
 
 
-EDITOR = adapter(
+EDITOR = Adapter(
     "diffusers-editor/1",
     ("torch", "diffusers", "transformers"),
     EditorParams,

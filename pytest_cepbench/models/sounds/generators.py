@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, SpecError, few_of
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
     refuse_missing,
@@ -158,7 +158,7 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     return SoundGenerator(model, tokenizer, rate, settings)
 
 
-ADAPTER = adapter(
+ADAPTER = Adapter(
     "transformers-sound-generator/1",
     ("torch", "transformers"),
     SoundGeneratorParams,

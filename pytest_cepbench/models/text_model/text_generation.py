@@ -25,7 +25,7 @@ from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.artifacts.answer import marks_reasoning, opened_by
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError, SpecError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
 from pytest_cepbench.models.protocols import CUT, Question, Reply
 from pytest_cepbench.models.text_model.loading import (
     LoadedTextModel,
@@ -323,7 +323,7 @@ def _check_writer(plan: LoadPlan[GenerationParams]) -> None:
         )
 
 
-DESCRIBER = adapter(
+DESCRIBER = Adapter(
     "transformers-describer/1",
     ("torch", "transformers"),
     GenerationParams,
@@ -332,7 +332,7 @@ DESCRIBER = adapter(
     decisive=partial(decisive_settings, longest=DESCRIPTION_TOKENS),
 )
 
-WRITER = adapter(
+WRITER = Adapter(
     "transformers-writer/1",
     ("torch", "transformers"),
     GenerationParams,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import shutil
 import subprocess
@@ -249,13 +250,18 @@ def test_shards_of_transformers_own_leave_nothing_over(
 
 
 @pytest.mark.parametrize(
-    "words", [r"would be read from \.\./other", r"only a part of model\.lm_head"]
+    "words",
+    [
+        r"would be read from \.\./other",
+        r"only a part of model\.lm_head",
+        r"lm_head\.weight \(1099511627776, \d+\) would be .* bytes, and all files beside it hold",
+    ],
 )
 def test_metadata_that_does_not_fit_its_shards_is_refused(
     words: str, whole: Path, state: dict[str, Any], tmp_path: Path
 ) -> None:
     """A file elsewhere is covered by no fingerprint; torch leaves the rest of a tensor as the
-    memory was.
+    memory was, and makes room for what is claimed.
     """
     folder = save_shards(tmp_path / "state", {"model": state})
     metadata = pickle.loads((folder / ".metadata").read_bytes())
@@ -264,7 +270,10 @@ def test_metadata_that_does_not_fit_its_shards_is_refused(
             place.relative_path = f"../other/{place.relative_path}"
     else:
         stored = metadata.state_dict_metadata["model.lm_head.weight"]
-        stored.size = torch.Size((stored.size[0] + 4, stored.size[1]))
+        rows = stored.size[0] + 4 if "part" in words else 1 << 40
+        stored.size = torch.Size((rows, stored.size[1]))
+        if "part" not in words:
+            stored.chunks = [dataclasses.replace(stored.chunks[0], sizes=stored.size)]
     (folder / ".metadata").write_bytes(pickle.dumps(metadata))
     with pytest.raises(CheckpointError, match=words):
         describe(folder, f"base={whole}")
