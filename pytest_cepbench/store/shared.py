@@ -74,6 +74,8 @@ _SECONDS = 120.0  # for one object, both tries
 
 _OPENING_SECONDS = 10.0  # for each of the first objects
 
+_CLOSING_SECONDS = 1.0
+
 _RETRY_PAUSE = 1.0  # seconds
 
 _NEW = "new"  # folder of files that are not whole yet
@@ -361,6 +363,18 @@ class SharedStore:
                 break
         silent = StoreFailure("no answer", "it does not answer")
         return {name: answers.get(name, silent) for name in names}
+
+    def close(self) -> None:
+        """Close the connections that s3fs keeps open; other file systems' end with the process."""
+        fs: Any = self._fs
+        if hasattr(fs, "set_session"):
+            from fsspec.asyn import sync
+
+            async def close() -> None:
+                await (await fs.set_session()).close()  # as its documentation has it
+
+            with suppress(Exception):  # whatever it is, the run is over
+                sync(fs.loop, close, timeout=_CLOSING_SECONDS)
 
     # -- checked reading -------------------------------------------------------------------------
 

@@ -129,6 +129,7 @@ class Store:
                 )
                 if own is None:  # nothing was published yet, and nothing is to be
                     continue
+                opened.callback(own.close)
                 own.note, own.remark = self.damage.append, self.remarks.append
                 self._shared.append(own)
                 if published and writing:
@@ -143,7 +144,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Upload what is left, and close the database."""
+        """Upload what is left, and close connections and the database."""
         self._opened.close()
 
     def flush(

@@ -12,7 +12,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -599,3 +601,49 @@ def test_a_bucket_that_cannot_be_read_is_one_line(
     secrets = [SECRET, *(part for pair in server.users.values() for part in pair), "AKIAUNKNOWN"]
     assert not [secret for secret in secrets if secret in message]
     assert "\n" not in message
+
+
+@pytest.mark.slow
+def test_connections_end_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets keep them for what is asked next; a process may open many stores."""
+    pytest.importorskip("s3fs")
+    held: dict[str, bytes] = {}
+    connections: list[object] = []
+
+    class Bucket(BaseHTTPRequestHandler):
+        """As much of S3 as a store needs; moto ends each connection by itself."""
+
+        protocol_version = "HTTP/1.1"
+
+        def handle(self) -> None:
+            connections.append(self)
+            super().handle()
+            connections.remove(self)
+
+        def do_GET(self) -> None:
+            self._answer(200 if self.path in held else 404, held.get(self.path, b""))
+
+        def do_PUT(self) -> None:
+            held[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(200, b"")
+
+        def _answer(self, status: int, data: bytes) -> None:
+            self.send_response(status)
+            self.send_header("ETag", '"etag"')
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Bucket) as bucket:
+        Thread(target=bucket.serve_forever, daemon=True).start()
+        become(Server(f"http://127.0.0.1:{bucket.server_port}", {}), "root", monkeypatch)
+        with Store(tmp_path / "own", publish=URL) as store:
+            store.put([StoredResult(TEXT, "text")])
+            store.flush()
+            assert connections
+        end = time.monotonic() + 10
+        while connections and time.monotonic() < end:
+            time.sleep(0.01)
+        bucket.shutdown()
+    assert not connections
+    assert store.remarks == []
