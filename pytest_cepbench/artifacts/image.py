@@ -129,19 +129,19 @@ class ImageArtifact:
         return cls(np.asarray(_to_rgb(upright), dtype=np.uint8))
 
 
-def decode_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
+def decode_image(data: bytes) -> ImageArtifact:
     """The image in these bytes.
 
-    Raises ImageError for what is no image, is cut off, is animated, or has more than max_pixels;
+    Raises ImageError for what is no image, is cut off, is animated, or has more than `MAX_PIXELS`;
     UnreadError where the memory does not suffice.
     """
-    return _decode(io.BytesIO(data), max_pixels)
+    return _decode(io.BytesIO(data))
 
 
-def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
+def read_image(path: Path) -> ImageArtifact:
     """The image in a file; the rules and errors of `decode_image`, and those of `reading_file`."""
     with reading_file(path), open_regular(path, MOST_BYTES) as stream:
-        return _decode(stream, max_pixels)
+        return _decode(stream)
 
 
 @contextmanager
@@ -171,31 +171,31 @@ def encode_image(image: ImageArtifact) -> bytes:
     return stream.getvalue()
 
 
-def _decode(stream: BinaryIO, max_pixels: int) -> ImageArtifact:
+def _decode(stream: BinaryIO) -> ImageArtifact:
     try:
         with warnings.catch_warnings():
             # Pillow warns between one and two times its limit and raises above: here both refuse.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(stream, formats=FORMATS) as image:
-                _check_header(image, max_pixels)
+                _check_header(image)
                 image.load()
                 return ImageArtifact.from_pil(image)
     except ImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageError(
-            f"too large to decode ({error}); the limit is {max_pixels:,} pixels"
+            f"too large to decode ({error}); the limit is {MAX_PIXELS:,} pixels"
         ) from error
     except UnidentifiedImageError as error:
         raise ImageError(f"not an image of a known format ({', '.join(FORMATS)})") from error
     except Exception as error:
         if getattr(error, "errno", None) is not None:  # of the stream: decoders have no number
             raise
-        if isinstance(error, MemoryError | ImportError) or _lacks_memory(stream, error, max_pixels):
+        if isinstance(error, MemoryError | ImportError) or _lacks_memory(stream, error):
             raise UnreadError("no memory is left to decode it") from error
         bare = _without_remarks(stream) if isinstance(error, ValueError) else None
         if bare is not None:
-            return _decode(bare, max_pixels)
+            return _decode(bare)
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and others on
         # damaged files: each means that these bytes are no usable image.
         raise ImageError(f"damaged: {error}") from error
@@ -221,7 +221,7 @@ def _without_remarks(stream: BinaryIO) -> BinaryIO | None:
     return bare if dropped else None
 
 
-def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:
+def _lacks_memory(stream: BinaryIO, error: Exception) -> bool:
     """Whether the image could not be decoded for want of memory.
 
     libwebp reports that as it reports damage, so what it needs is asked for again, all at once.
@@ -230,7 +230,7 @@ def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:
     head = stream.read(25)
     if head[8:12] != b"WEBP":
         return "out of memory" in str(error)  # the words of Pillow's own decoders
-    pixels = max_pixels
+    pixels = MAX_PIXELS
     if head[12:16] == b"VP8L":  # lossless, as the store writes them: two sides of 14 bits
         bits = int.from_bytes(head[21:25], "little")
         pixels = min(pixels, ((bits & 0x3FFF) + 1) * ((bits >> 14 & 0x3FFF) + 1))
@@ -241,11 +241,11 @@ def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:
     return False
 
 
-def _check_header(image: Image.Image, max_pixels: int) -> None:
+def _check_header(image: Image.Image) -> None:
     width, height = image.size
-    if width * height > max_pixels:
+    if width * height > MAX_PIXELS:
         raise ImageError(
-            f"too large to decode: {width} x {height}; the limit is {max_pixels:,} pixels"
+            f"too large to decode: {width} x {height}; the limit is {MAX_PIXELS:,} pixels"
         )
     frames = getattr(image, "n_frames", 1)
     # MPO is a JPEG with previews appended by cameras; its first frame is the photograph.

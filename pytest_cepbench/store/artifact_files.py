@@ -81,11 +81,6 @@ def list_files(root: Path) -> Iterator[tuple[Path, str | None, os.stat_result]]:
                     yield path, match[1] if match is not None and named else None, status
 
 
-def has_artifact(root: Path, digest: str) -> bool:
-    """Whether the file of the artifact is there; see `is_there`."""
-    return find_artifact(root, digest) is not None
-
-
 def is_there(path: Path) -> bool:
     """Whether a file is there. Raises UnreadError where that cannot be known.
 

@@ -16,7 +16,7 @@ from sys import intern
 from pytest_cepbench.errors import ArtifactError, DamagedIndexError
 from pytest_cepbench.store.artifact_files import (
     artifact_path,
-    has_artifact,
+    find_artifact,
     list_files,
     load_artifact,
 )
@@ -271,7 +271,7 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
             path.unlink(missing_ok=True)
             freed += size
             images.remove(digest)
-    waiting = sum(has_artifact(store.root, digest) for digest in images)
+    waiting = sum(find_artifact(store.root, digest) is not None for digest in images)
     return freed, waiting, store.index.compact()
 
 
@@ -387,7 +387,7 @@ def repair(store: Store, report: VerifyReport) -> None:
     dropped = [
         (rowid,)
         for rowid, _, broken, image in _rows(read)
-        if broken or not (image is None or has_artifact(store.root, image) or image in remote)
+        if broken or not (image is None or find_artifact(store.root, image) or image in remote)
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
     if numbers := [(number,) for number, _ in _damaged_provenances(read)]:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import msgspec
-from msgspec.structs import astuple
 
 from pytest_cepbench.artifacts import Artifact, Modality
 from pytest_cepbench.artifacts.modality import kind_of_file
@@ -193,35 +192,25 @@ def server_answer(error: BaseException) -> tuple[str | None, int | None]:
 # -- objects ---------------------------------------------------------------------------------------
 
 
-class _Sealed(msgspec.Struct, array_like=True, frozen=True):
-    format: int
-    kind: str
-    payload: bytes
-    provenance: str
-    created: float
-    seal: bytes
-
-
-_DECODER = msgspec.msgpack.Decoder(_Sealed)
+_DECODER = msgspec.msgpack.Decoder(tuple[int, str, bytes, str, float, bytes])
+"""Of the format, and a row without its key."""
 
 
 def to_object(row: Row) -> bytes:
     """A row of the local store as an object: MessagePack, which holds data and no code."""
     _, kind, payload, provenance, created, sealed = row
-    return msgspec.msgpack.encode(
-        _Sealed(FORMAT, kind, payload, str(provenance), float(created), sealed)
-    )
+    return msgspec.msgpack.encode((FORMAT, kind, payload, str(provenance), float(created), sealed))
 
 
 def from_object(key: str, data: bytes) -> Row:
     """The row, unchecked. Raises ValueError where the object cannot be decoded."""
     try:
-        decoded = _DECODER.decode(data)
+        version, *row = _DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError("it cannot be read") from error
-    if decoded.format != FORMAT:
-        raise ValueError(f"it has format {decoded.format}")
-    return (key, *astuple(decoded)[1:])
+    if version != FORMAT:
+        raise ValueError(f"it has format {version}")
+    return key, *row
 
 
 def result_name(key: str) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image, read_image
+from pytest_cepbench.artifacts import image as image_module
 from pytest_cepbench.artifacts.image import MAX_PIXELS
 from pytest_cepbench.errors import ImageError, UnreadError
 from tests.artifacts.files import encoded, noise, png_chunk, png_header
@@ -110,11 +111,14 @@ def test_the_limit_holds_where_pillows_was_switched_off(monkeypatch: pytest.Monk
         decode_image(png_header(50_000, 50_000))
 
 
-def test_a_smaller_limit_can_be_given() -> None:
-    """The limit counts pixels and is itself allowed."""
-    assert decode_image(SOUND["PNG"], max_pixels=24 * 32).size == (32, 24)
+def test_the_limit_counts_pixels_and_is_itself_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is Pillow's, above which that warns of an attack by decompression."""
+    assert MAX_PIXELS == Image.MAX_IMAGE_PIXELS
+    monkeypatch.setattr(image_module, "MAX_PIXELS", 24 * 32)
+    assert decode_image(SOUND["PNG"]).size == (32, 24)
+    monkeypatch.setattr(image_module, "MAX_PIXELS", 24 * 32 - 1)
     with pytest.raises(ImageError, match="32 x 24; the limit is 767 pixels"):
-        decode_image(SOUND["PNG"], max_pixels=24 * 32 - 1)
+        decode_image(SOUND["PNG"])
 
 
 @pytest.mark.slow
@@ -168,11 +172,6 @@ def test_remarks_of_any_size_leave_a_sound_picture(remark: str, before: bytes) -
             decode_image(sound[:at] + REMARKS[remark] + sound[at : len(sound) // 2])
 
 
-def test_the_limit_is_pillow_s() -> None:
-    """Above it Pillow warns of an attack by decompression."""
-    assert MAX_PIXELS == Image.MAX_IMAGE_PIXELS
-
-
 @pytest.mark.parametrize(
     ("data", "asked"),
     [
@@ -199,10 +198,11 @@ def test_a_damaged_webp_is_told_from_want_of_memory(
             raise MemoryError
 
     monkeypatch.setattr("pytest_cepbench.artifacts.image.np.empty", empty)
-    most = 1000 if asked == [24_000] else MAX_PIXELS
+    if asked == [24_000]:
+        monkeypatch.setattr(image_module, "MAX_PIXELS", 1000)
     for room[0], error in ((True, ImageError), (False, UnreadError if asked else ImageError)):
         with pytest.raises(error):
-            decode_image(data, max_pixels=most)
+            decode_image(data)
     assert sizes == asked * 2
 
 

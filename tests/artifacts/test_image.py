@@ -360,10 +360,3 @@ def test_only_built_in_types_enter_a_key(value: object) -> None:
     """Nothing is named by its repr, which may hold an address."""
     with pytest.raises(TypeError, match="not JSON serializable"):
         digest_json([value])
-
-
-def _sorted(value: Any) -> Any:
-    """The structure with its tables in order, so that repr tells 1, 1.0 and True apart."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value

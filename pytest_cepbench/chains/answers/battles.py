@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.outcome import EVEN, CriteriaScores, Winner
@@ -112,11 +112,12 @@ def judge_pairs(
     else:  # which answer is first is alike for every candidate
         digests = [digest_text(f"{rules.seed} {pairs[number].sample}") for number in open_pairs]
         asked = [(n, int(d[:8], 16) % 2 == 0) for n, d in zip(open_pairs, digests, strict=True)]
-    _ask(pairs, asked, outcomes, rules, judge)
+    shown = [(pairs[number], first) for number, first in asked]
+    for (number, first), winner in zip(asked, _ask(shown, rules, judge), strict=True):
+        outcomes[number].verdicts.append(OrderedVerdict(first, winner))
     for number in open_pairs:
         if not outcomes[number].missing:
-            verdicts = outcomes[number].verdicts
-            outcomes[number].score = mean_score(verdicts)
+            outcomes[number].score = mean_score(outcomes[number].verdicts)
     return outcomes
 
 
@@ -129,10 +130,7 @@ def judge_in_order(
     pairs: both answers there, and different. seed: of the judge.
     Raises as `judge_pairs`.
     """
-    outcomes = [PairOutcome() for _ in pairs]
-    asked = [(number, True) for number in range(len(pairs))]
-    _ask(pairs, asked, outcomes, BattleRules(seed=seed), judge)
-    return [outcome.verdicts[0].winner for outcome in outcomes]
+    return _ask([(pair, True) for pair in pairs], BattleRules(seed=seed), judge)
 
 
 def mean_score(verdicts: Sequence[OrderedVerdict]) -> float:
@@ -188,24 +186,23 @@ def verdict_keys(pair: AnswerPair, rules: BattleRules, judge: RoleRunner) -> lis
 
 
 def _ask(
-    pairs: Sequence[AnswerPair],
-    asked: Sequence[tuple[int, bool]],
-    outcomes: Sequence[PairOutcome],
-    rules: BattleRules,
-    judge: RoleRunner,
-) -> None:
-    """Add the verdicts on pairs, each in the order that is asked for."""
-    step = partial(battle_step, rules=rules, judge=judge)
-    steps = [step(pairs[number], candidate_first=first, again=False) for number, first in asked]
-    results = judge.ask("judge", steps) if steps else []
-    failed = [k for k, result in enumerate(results) if isinstance(result, Failure)]
-    if failed and judge.bound.seeded:
-        again = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
-        for k, result in zip(failed, judge.ask("judge", again), strict=True):
-            results[k] = result
-    for (number, first), result in zip(asked, results, strict=True):
-        winner: Winner | Failure = result  # type: ignore[assignment] # what a judge gives
-        outcomes[number].verdicts.append(OrderedVerdict(first, winner))
+    asked: Sequence[tuple[AnswerPair, bool]], rules: BattleRules, judge: RoleRunner
+) -> list[Winner | Failure]:
+    """The verdict on each pair in an order: whether the candidate's answer is shown first."""
+
+    def ask(numbers: Sequence[int], *, again: bool) -> list[Any]:
+        steps = [
+            battle_step(pair, rules, judge, candidate_first=first, again=again)
+            for pair, first in (asked[number] for number in numbers)
+        ]
+        return judge.ask("judge", steps) if steps else []
+
+    winners = ask(range(len(asked)), again=False)
+    failed = [number for number, own in enumerate(winners) if isinstance(own, Failure)]
+    if judge.bound.seeded:
+        for number, winner in zip(failed, ask(failed, again=True), strict=True):
+            winners[number] = winner
+    return winners
 
 
 @dataclass(frozen=True)
