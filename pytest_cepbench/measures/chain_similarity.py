@@ -200,9 +200,12 @@ class SimilarityMeasure(TraceMeasure):
         """Raises SuiteError for an iteration or a mapping that the suite's chains lack."""
         label, self.pool, self.score = FORMULAS[kind]
         if isinstance(table, MappingTable):
+            if table.pool == "categories":
+                raise context.error(
+                    name, "pool = 'categories': MCD is of samples, 'samples' is expected"
+                )
             self.parts = "overall"
             super().__init__(kind, name, table, context)
-            self.pool = "samples"
             self.tracks = _mappings(name, table, context)
             self.own_parts = tuple(self.tracks)
             self.label = label if name == kind else f"{label} [{name}]"

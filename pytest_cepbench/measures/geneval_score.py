@@ -149,6 +149,11 @@ class GenevalMeasure(Measure):
         except ValueError as error:
             raise context.error(name, error) from error
         self.colors, self.color_encoder = table.colors, table.color_encoder
+        if self.colors == "detector" and self.color_encoder != ENCODER:
+            raise context.error(
+                name,
+                f"color_encoder = {self.color_encoder!r}: with colors = 'detector' none is asked",
+            )
         last = 1 if kind == "geneval" else self.plan.generations
         self.generations = tuple(range(1, last + 1, 2))
         self.label = LABELS[kind]

@@ -170,6 +170,8 @@ class SoftTifaMeasure(Measure):
                 f"least_control = {self.least_control:g}: over 0.5, which a coin answers rightly, "
                 "and up to 1 is expected"
             )
+        elif not self.controls and self.least_control != SoftTifaTable().least_control:
+            problem = f"least_control = {self.least_control:g}: with controls = 0 none are asked"
         if problem:
             raise context.error(name, problem)
         self.label = _LABELS[kind]

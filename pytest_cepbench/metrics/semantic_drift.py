@@ -163,38 +163,12 @@ def fit_drift_rate(
         return DriftRate(confidence, reason=reason)
     if np.ptp(s) < _ROUNDING:
         return DriftRate(confidence, reason="the curve is flat")
-    fall = s - s.mean()
-
-    def fit(rates: Array) -> tuple[Array, Array, Array]:
-        """Sum of squares at each rate, with the best a (at the first point) and c."""
-        # Counted from the first point and less 1, so that slow rates do not lose their digits.
-        shape = np.expm1(-rates[:, None] * (x - x[0]))
-        centred = shape - shape.mean(axis=1, keepdims=True)
-        height = centred @ fall / (centred * centred).sum(axis=1)
-        left = ((fall - height[:, None] * centred) ** 2).sum(axis=1)
-        return left, height, s.mean() - height * (1 + shape.mean(axis=1))
-
-    def crossing(inside: float, outside: float) -> float:
-        """The last rate on the way out that is allowed."""
-        for _ in range(_ZOOMS):
-            between = np.geomspace(inside, outside, _ZOOM)
-            i = int((fit(between[1:])[0] > allowed).argmax()) + 1
-            inside, outside = between[i - 1], between[i]
-        return float(inside)
-
     rates = np.geomspace(_SLOWEST / x[-1], _FASTEST / max(x[0], np.diff(x).min()), _GRID)
-    tried = rates
-    for _ in range(_ZOOMS):  # the smallest sum of squares: on the grid, then between its neighbours
-        i = int(fit(tried)[0].argmin())
-        tried = np.geomspace(tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)], _ZOOM)
-    best = float(tried[_ZOOM // 2])
-    squares, height, level = (float(own[0]) for own in fit(np.array([best])))
+    best = _best_rate(x, s, rates)
+    squares, height, c = (float(own[0]) for own in _fit_decays(x, s, np.array([best])))
+    a = height * exp(best * x[0])
     allowed = max(squares, len(x) * _ROUNDING**2) * (1 + quantile**2 / (len(x) - 3))
-    a, c = height * exp(best * x[0]), level
-    fits = [best, *rates[fit(rates)[0] <= allowed].tolist()]
-    below, above = rates[rates < min(fits)], rates[rates > max(fits)]
-    low = crossing(min(fits), below[-1]) if len(below) else None
-    high = crossing(max(fits), above[0]) if len(above) else None
+    low, high = _rates_allowed(x, s, rates, best, allowed)
     wide = low is not None and high is not None and high > LARGEST_RATIO * low
     doubts = (
         (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
@@ -208,3 +182,40 @@ def fit_drift_rate(
     if reason:
         return DriftRate(confidence, low=low, high=high, reason=reason)
     return DriftRate(confidence, a, best, c, low, high)
+
+
+def _fit_decays(x: Array, s: Array, rates: Array) -> tuple[Array, Array, Array]:
+    """Sum of squares at each rate, with the best a (at the first point) and c."""
+    # Counted from the first point and less 1, so that slow rates do not lose their digits.
+    shape, fall = np.expm1(-rates[:, None] * (x - x[0])), s - s.mean()
+    centred = shape - shape.mean(axis=1, keepdims=True)
+    height = centred @ fall / (centred * centred).sum(axis=1)
+    squares = ((fall - height[:, None] * centred) ** 2).sum(axis=1)
+    return squares, height, s.mean() - height * (1 + shape.mean(axis=1))
+
+
+def _best_rate(x: Array, s: Array, rates: Array) -> float:
+    """The rate of the smallest sum of squares: on the grid, then between its neighbours."""
+    for _ in range(_ZOOMS):
+        i = int(_fit_decays(x, s, rates)[0].argmin())
+        rates = np.geomspace(rates[max(i - 1, 0)], rates[min(i + 1, len(rates) - 1)], _ZOOM)
+    return float(rates[_ZOOM // 2])
+
+
+def _rates_allowed(
+    x: Array, s: Array, rates: Array, best: float, allowed: float
+) -> tuple[float | None, float | None]:
+    """The slowest and the fastest rate of an allowed sum of squares; None for one at a bound."""
+    fits = [best, *rates[_fit_decays(x, s, rates)[0] <= allowed].tolist()]
+    below, above = rates[rates < min(fits)], rates[rates > max(fits)]
+
+    def crossing(inside: float, outside: float) -> float:
+        """The last rate on the way out that is allowed."""
+        for _ in range(_ZOOMS):
+            between = np.geomspace(inside, outside, _ZOOM)
+            i = int((_fit_decays(x, s, between[1:])[0] > allowed).argmax()) + 1
+            inside, outside = between[i - 1], between[i]
+        return float(inside)
+
+    low = crossing(min(fits), below[-1]) if len(below) else None
+    return low, crossing(max(fits), above[0]) if len(above) else None

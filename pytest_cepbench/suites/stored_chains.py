@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -331,17 +332,7 @@ def _attribute(
         first = {(start, at): baseline_models[role] for start, role, at in places[:swapped]}
         return run.chain_data.recast(own, plans, first)
 
-    def stored(own: Sequence[Sample]) -> list[Sample]:
-        """Those with the baseline's chains in the store: all at once, else one by one."""
-        try:
-            data = hybrid(len(places), own)
-            for start in plans:
-                data.chains(start, own)
-        except NotInStoreError:
-            return [s for sample in own for s in stored([sample])] if len(own) > 1 else []
-        return list(own)
-
-    known = stored(samples)
+    known = _with_whole_chains(partial(hybrid, len(places)), list(plans), samples)
     if not known:
         return Attribution(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
@@ -358,12 +349,10 @@ def _attribute(
             "chains that only in part are the baseline's stop at other hops, and sets of "
             "other sizes are not compared"
         )
-    values = []
-    for own in measured:
-        scores: Scores = own.scores
-        if measure.per_sample and not whole:  # a sample in several categories counts once
-            scores = {"": {s: score for part in scores.values() for s, score in part.items()}}
-        values.append(mean_of_scores(scores))
+    each: list[Scores] = [own.scores for own in measured]
+    if measure.per_sample and not whole:  # a sample in several categories counts once
+        each = [{"": {s: x for part in own.values() for s, x in part.items()}} for own in each]
+    values = list(map(mean_of_scores, each))
     sign = 1.0 if measure.higher_is_better else -1.0
     hops = tuple(
         Hop(*place, cost=tidy(sign * (after - before)))
@@ -377,6 +366,22 @@ def _attribute(
     if left_out := len(samples) - len(known):
         said += f" Left out: {left_out} whose chains by the baseline are not in the store."
     return Attribution(said, len(known), hops)
+
+
+def _with_whole_chains(
+    data_of: Callable[[Sequence[Sample]], ChainData],
+    starts: Sequence[Modality],
+    samples: Sequence[Sample],
+) -> list[Sample]:
+    """The samples whose chains are in the store: all at once, else one by one."""
+    try:
+        data = data_of(samples)
+        for start in starts:
+            data.chains(start, samples)
+    except NotInStoreError:
+        alone = [[sample] for sample in samples] if len(samples) > 1 else []
+        return [s for own in alone for s in _with_whole_chains(data_of, starts, own)]
+    return list(samples)
 
 
 def tidy(cost: float) -> float:

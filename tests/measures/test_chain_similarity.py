@@ -304,6 +304,14 @@ def test_a_mapping_that_the_suite_cannot_have_is_refused(
         stage(tmp_path / "suite", text, store)
 
 
+def test_mappings_are_of_samples(tmp_path: Path, store: Store) -> None:
+    """No mean of categories is made of them, so one that is asked for is refused."""
+    text = BOTH + "[metrics.mcd]\npool = "
+    stage(tmp_path / "suite", f"{text}'samples'\n", store)
+    with pytest.raises(SuiteError, match="metric 'mcd': pool = 'categories': MCD is of samples"):
+        stage(tmp_path / "suite", f"{text}'categories'\n", store)
+
+
 def test_a_sample_is_shown_by_the_chain_of_the_mapping(drifting: Staged) -> None:
     """With its similarities where they were measured; the whole shows the first mapping's."""
     sample = drifting.run.dataset.samples[0].id

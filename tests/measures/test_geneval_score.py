@@ -258,6 +258,8 @@ def test_a_setting_out_of_range_is_refused(tmp_path: Path, store: Store) -> None
     """By suite, metric and setting; so are picture rules for chains that start from images."""
     with pytest.raises(SuiteError, match=r"'tasks', metric 'geneval': threshold lies in \[0, 1\]"):
         stage(tmp_path / "suite", _tasks("shapes:", "detector", "threshold = 1.5\n"), store)
+    with pytest.raises(SuiteError, match="color_encoder = 'color': with colors = 'detector' none"):
+        stage(tmp_path / "suite", _tasks("shapes:", "detector", 'color_encoder = "color"\n'), store)
     images = _tasks("shapes:", "detector").replace('"text"', '"image"')
     with pytest.raises(SuiteError, match="metric 'geneval': there are no text-first chains"):
         stage(tmp_path / "suite", images, store)

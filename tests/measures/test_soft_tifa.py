@@ -180,6 +180,7 @@ def test_markup_in_questions_is_shown_as_it_is(tmp_path: Path, store: Store) -> 
         ('prompt = "answer"', "prompt = 'answer' does not hold {question}"),
         ("controls = 5", "controls = 5: 0 to 4 are expected"),
         ("least_control = 1.1", "least_control = 1.1: over 0.5"),
+        ("controls = 0\nleast_control = 0.9", "least_control = 0.9: with controls = 0 none are"),
         ('start = "image"', "there are no image-first chains"),
     ],
 )
