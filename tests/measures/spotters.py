@@ -7,13 +7,7 @@ from dataclasses import replace
 
 from PIL import Image
 
-from pytest_cepbench.artifacts import (
-    Detection,
-    Detections,
-    Failure,
-    ImageArtifact,
-    Mask,
-)
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.datasets.shapes import object_boxes
 
 
@@ -22,10 +16,10 @@ class Spotter:
 
     what = "a spotter"
 
-    def __init__(self, queries: str, score: float) -> None:
-        self.fingerprint = f"spotter/1/{queries}/{score}"
+    def __init__(self, queries: str = "classes", score: str = "1.0") -> None:
+        self.fingerprint = f"{type(self).__name__}/1/{queries}/{score}"
         self.queries = queries
-        self.score = score
+        self.score = float(score)
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
@@ -74,23 +68,3 @@ class Blind(Spotter):
 
 def _answers(shape: str, color: str) -> tuple[str, ...]:
     return shape, f"a photo of a {shape}", f"a photo of a {color} {shape}"
-
-
-def spotter(queries: str = "classes", score: str = "1.0") -> Spotter:
-    """A spotter."""
-    return Spotter(queries, float(score))
-
-
-def weak() -> Weak:
-    """A weak one."""
-    return Weak("classes", 1.0)
-
-
-def blind() -> Blind:
-    """One that does not look."""
-    return Blind("classes", 1.0)
-
-
-def masked() -> Masked:
-    """One whose masks do not fit."""
-    return Masked("classes", 1.0)

@@ -263,11 +263,10 @@ class Fickle:
         return [lost.get(text, picture(text)) for text in texts]
 
 
-@pytest.fixture
-def counted(tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory, store: Store) -> MeasuredSuite:
     """The answers with known faults."""
-    with Store(tmp_path / "store") as store:
-        yield prepare(tmp_path, store, TEXT)
+    return prepare(tmp_path_factory.mktemp("suite"), store, TEXT)
 
 
 def _scores(measurement: CaseMeasurement) -> list[float]:
@@ -293,10 +292,9 @@ def test_faults_are_counted(counted: MeasuredSuite, metric: str, scores: list[fl
     assert measurement.failures == {"refused": 1}
 
 
-def test_lost_images_and_cut_steps_are_said(tmp_path: Path) -> None:
+def test_lost_images_and_cut_steps_are_said(tmp_path: Path, store: Store) -> None:
     """The share of images that were lost, by kind, and how many steps were too many."""
-    with Store(tmp_path / "store") as store:
-        measurement = prepare(tmp_path, store, PIPELINE).measure("overall-failures")
+    measurement = prepare(tmp_path, store, PIPELINE).measure("overall-failures")
     assert _scores(measurement) == pytest.approx([2 / 8, 2 / 9] + [2 / 10] * 3, abs=1e-6)
     assert measurement.failures == {}
     assert set(measurement.notes) == {
@@ -305,12 +303,11 @@ def test_lost_images_and_cut_steps_are_said(tmp_path: Path) -> None:
     }
 
 
-def test_truth_is_the_sum_of_its_criteria(tmp_path: Path) -> None:
+def test_truth_is_the_sum_of_its_criteria(tmp_path: Path, store: Store) -> None:
     """Each is a metric of its own where a suite asks for it; the total weighs them."""
     more = "".join(f'[metrics.{c}]\nkind = "truth"\ncriterion = "{c}"\n' for c in CRITERIA)
-    with Store(tmp_path / "store") as store:
-        suite = prepare(tmp_path, store, ANSWERS + more, "shapes:?no_image=0.3&miss=0.2")
-        values = [suite.measure(f"overall-{c}").value for c in CRITERIA]
-        total = suite.measure("overall-truth").value
+    suite = prepare(tmp_path, store, ANSWERS + more, "shapes:?no_image=0.3&miss=0.2")
+    values = [suite.measure(f"overall-{c}").value for c in CRITERIA]
+    total = suite.measure("overall-truth").value
     assert len(set(values)) > 3
     assert total == pytest.approx(np.dot(WEIGHTS, values), abs=1e-5)

@@ -39,10 +39,8 @@ parts = "overall"
 [metrics.diversity]
 """
 
-BLIND = "python:tests.measures.test_collapse:blind"
 
-
-class _Blind:
+class Blind:
     """An encoder of both kinds that gives one vector for all."""
 
     fingerprint = "blind/1"
@@ -54,32 +52,13 @@ class _Blind:
     encode_texts = encode_images
 
 
-def blind() -> _Blind:
-    """One vector for all."""
-    return _Blind()
+def repeated(times: int) -> Dataset:
+    """Eight scenes, each with so many seeds."""
+    return load_shapes(samples_per_category=1, seed=3).repeated(times)
 
 
-def twins() -> Dataset:
-    """Four scenes that are two samples each."""
-    return _copies(4)
-
-
-def same() -> Dataset:
-    """One scene that is four samples."""
-    return _copies(1)
-
-
-def once() -> Dataset:
-    """Eight scenes."""
-    return load_shapes(samples_per_category=1, seed=3)
-
-
-def four_times() -> Dataset:
-    """The same, each with four seeds."""
-    return once().repeated(4)
-
-
-def _copies(scenes: int) -> Dataset:
+def copies(scenes: int) -> Dataset:
+    """Scenes that are eight samples together."""
     chosen = load_shapes(samples_per_category=1, seed=3).samples[:scenes]
     times = 8 // scenes
     samples = [
@@ -90,12 +69,7 @@ def _copies(scenes: int) -> Dataset:
     return Dataset("copies", {}, tuple(sorted(samples, key=lambda sample: sample.id)))
 
 
-def staged(
-    folder: Path,
-    store: Store,
-    describer: str = "shapes:",
-    samples: int = 5,
-) -> Staged:
+def staged(folder: Path, store: Store, describer: str = "shapes:", samples: int = 5) -> Staged:
     """Chains by a describer, and how they collapse."""
     text = SUITE.format(describer=describer, encoder="shapes:", samples=samples)
     return stage(folder / describer.replace("/", "_"), text, store)
@@ -143,12 +117,12 @@ def test_seeds_of_one_sample_do_not_narrow_the_bounds_of_retrieval(
 ) -> None:
     """Chains that always agree with those of their sample's other seeds add no evidence."""
     bounds = []
-    for loader in ("once", "four_times"):
+    for times in (1, 4):
         text = SUITE.format(describer="shapes:", encoder="shapes:", samples=2).replace(
             'loader = "shapes"\noptions = { samples_per_category = 2, seed = 0 }',
-            f'loader = "python:tests.measures.test_collapse:{loader}"',
+            f'loader = "python:{__name__}:repeated"\noptions = {{ times = {times} }}',
         )
-        measured = stage(tmp_path / loader, text, store).measure("overall-retrieval")
+        measured = stage(tmp_path / str(times), text, store).measure("overall-retrieval")
         assert measured.value == 1.0
         bounds.append(measured.notes[0].partition("(")[2].partition(")")[0])
     assert bounds == ["exact 95 % bounds 0.631 to 1.000"] * 2
@@ -156,21 +130,21 @@ def test_seeds_of_one_sample_do_not_narrow_the_bounds_of_retrieval(
 
 def test_a_blind_encoder_is_an_error_never_a_perfect_score(tmp_path: Path, store: Store) -> None:
     """One vector for all starts: no measure passes for seeing."""
-    text = SUITE.format(describer="shapes:", encoder=BLIND, samples=2)
+    text = SUITE.format(describer="shapes:", encoder=f"python:{__name__}:Blind", samples=2)
     suite = stage(tmp_path, f'{text}[metrics.fid]\npool = "samples"\n', store)
     for name in ("retrieval", "diversity", "fid"):
         with pytest.raises(MeasurementError, match="gives one vector for 16 images that differ"):
             suite.measure(f"overall-{name}")
 
 
-@pytest.mark.parametrize("loader", ["twins", "same"])
-def test_equal_starts_are_one_start(tmp_path: Path, store: Store, loader: str) -> None:
+@pytest.mark.parametrize("scenes", [4, 1])
+def test_equal_starts_are_one_start(tmp_path: Path, store: Store, scenes: int) -> None:
     """Eight samples of four scenes have a chance of 1 in 4; of one scene nothing can be told."""
     text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
     begin, end = text.index("[data]"), text.index("[chain]")
-    source = f'[data]\nloader = "python:tests.measures.test_collapse:{loader}"\n'
-    suite = stage(tmp_path / loader, text[:begin] + source + text[end:], store)
-    if loader == "same":
+    source = f'[data]\nloader = "python:{__name__}:copies"\noptions = {{ scenes = {scenes} }}\n'
+    suite = stage(tmp_path, text[:begin] + source + text[end:], store)
+    if scenes == 1:
         with pytest.raises(MeasurementError, match="8 samples have 1: use more samples"):
             suite.measure("overall-retrieval")
         return

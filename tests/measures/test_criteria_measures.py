@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ SCORES = HEAD.replace("samples_per_category = 2", "samples_per_category = 4") + 
 """Forty questions, scored in every criterion and overall."""
 
 WITHOUT_IMAGES = "shapes:?no_image=0.1"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store of each test's own: what models are asked is counted."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
 
 
 def judged_by(name: str) -> str:

@@ -34,10 +34,10 @@ METRICS = "[metrics.gc]\n[metrics.facts]\n[metrics.failures]\n"
 PERFECT = SUITE.replace(LOSSY, "shapes:")
 
 
-@pytest.fixture
-def staged(tmp_path: Path, store: Store) -> Staged:
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
     """The lossy describer and a faultless generator, chains of two iterations."""
-    return stage(tmp_path / "suite", SUITE + METRICS, store)
+    return stage(tmp_path_factory.mktemp("suite"), SUITE + METRICS, store)
 
 
 def _macro_f1(facts: set[Fact], claimed: set[Fact]) -> float:
@@ -194,30 +194,25 @@ def test_a_sample_is_shown_with_the_facts_it_lost(staged: Staged) -> None:
     assert kept.remark == ""
 
 
-def test_a_damaged_picture_is_made_again(staged: Staged, tmp_path: Path, store: Store) -> None:
-    """A picture that the store lost is drawn anew, and the score is that of before."""
-    before = staged.measure("overall-facts").scores
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
-    for chain in list(chains.values())[:3]:
-        artifact_path(store.root, chain.links[2].digest).unlink()
-    again = stage(tmp_path / "again", SUITE + METRICS, store)
-    assert again.measure("overall-facts").scores == before
-
-
-def test_what_was_seen_in_pictures_is_stored(staged: Staged, store: Store) -> None:
-    """As captions, for every picture, so that a rerun decodes none; a stored one is believed."""
-    before = staged.measure("overall-facts").value
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
-    links = [chain.links[generation] for chain in chains.values() for generation in (2, 4)]
-    keys = [digest_json({"scene": WORLD_VERSION, "image": link.digest}) for link in links]
-    kept = store.get(keys)
-    assert [parse_caption(str(kept[key])) for key in keys] == [
-        known_scene(link.digest) for link in links
-    ]
-    store.forget(keys, why="a test")
-    store.put([StoredResult(key, "no shapes") for key in dict.fromkeys(keys)])
-    again = stage(store.root.parent / "again", SUITE + METRICS, store)
-    assert again.measure("overall-facts").value < 0.7 * before
+def test_what_was_seen_in_pictures_is_stored(tmp_path: Path) -> None:
+    """A lost picture is drawn anew; scenes are kept as captions, and a stored one is believed."""
+    with Store(tmp_path / "store") as store:
+        staged = stage(tmp_path / "suite", SUITE + METRICS, store)
+        before = staged.measure("overall-facts")
+        chains = list(staged.run.chain_data.chains("image", staged.run.dataset.samples).values())
+        links = [chain.links[generation] for chain in chains for generation in (2, 4)]
+        keys = [digest_json({"scene": WORLD_VERSION, "image": link.digest}) for link in links]
+        kept = store.get(keys)
+        seen = [parse_caption(str(kept[key])) for key in keys]
+        assert seen == [known_scene(link.digest) for link in links]
+        for chain in chains[:3]:
+            artifact_path(store.root, chain.links[2].digest).unlink()
+        drawn = stage(tmp_path / "suite", SUITE + METRICS, store).measure("overall-facts")
+        assert drawn.scores == before.scores
+        store.forget(keys, why="a test")
+        store.put([StoredResult(key, "no shapes") for key in dict.fromkeys(keys)])
+        again = stage(tmp_path / "suite", SUITE + METRICS, store).measure("overall-facts")
+    assert again.value < 0.7 * before.value
 
 
 def test_a_text_alone_has_no_scene() -> None:

@@ -42,13 +42,14 @@ PERFECT = SUITE.replace("?miss=0.3&recolor=0.2", "").replace("?move=0.2", "")
 GENERATIONS = (1, 3, 5)
 
 
-@pytest.fixture
-def staged(tmp_path: Path, store: Store) -> Staged:
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
     """Lossy chains, judged by the embedded detector, which tells colors."""
-    return stage(tmp_path / "suite", SUITE + METRICS, store)
+    return stage(tmp_path_factory.mktemp("suite"), SUITE + METRICS, store)
 
 
-def _right(staged: Staged) -> dict[str, list[bool]]:
+@pytest.fixture(scope="module")
+def right(staged: Staged) -> dict[str, list[bool]]:
     """Whether each picture of each sample is right, by the rules on what is really in it."""
     chain_data = staged.run.chain_data
     scores: dict[str, list[bool]] = {}
@@ -82,9 +83,10 @@ def _by_task(staged: Staged, values: Mapping[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_task_is_the_share_of_its_right_pictures(staged: Staged, task: str) -> None:
+def test_a_task_is_the_share_of_its_right_pictures(
+    staged: Staged, right: dict[str, list[bool]], task: str
+) -> None:
     """GenEval judges the first picture, MGG all of them; the score of a prompt is its own share."""
-    right = _right(staged)
     own = [sample.id for sample in staged.run.dataset.in_category(task)]
     first = staged.measure(f"{task}-geneval")
     assert first.scores == {task: {name: float(right[name][0]) for name in own}}
@@ -96,9 +98,8 @@ def test_a_task_is_the_share_of_its_right_pictures(staged: Staged, task: str) ->
     assert (first.n, every.n) == (len(own), len(own))
 
 
-def test_the_whole_is_the_mean_of_the_tasks(staged: Staged) -> None:
+def test_the_whole_is_the_mean_of_the_tasks(staged: Staged, right: dict[str, list[bool]]) -> None:
     """Whatever number of prompts they have; the micro-average of pictures is asked for by name."""
-    right = _right(staged)
     shares = {name: float(np.mean(row)) for name, row in right.items()}
     tasks = _by_task(staged, shares)
     assert staged.measure("overall-mgg").value == pytest.approx(
@@ -110,9 +111,10 @@ def test_the_whole_is_the_mean_of_the_tasks(staged: Staged) -> None:
     assert set(micro.scores) == {"overall"}
 
 
-def test_the_course_is_the_whole_at_each_generation(staged: Staged) -> None:
+def test_the_course_is_the_whole_at_each_generation(
+    staged: Staged, right: dict[str, list[bool]]
+) -> None:
     """Mean of tasks, or of pictures where those are pooled; GenEval has one generation only."""
-    right = _right(staged)
     for metric in ("mgg", "micro"):
         expected = []
         for column in range(3):
@@ -143,7 +145,7 @@ def test_a_missing_picture_is_wrong_and_counted(tmp_path: Path, store: Store, ra
 def test_a_detector_that_fails_is_not_charged_to_the_picture(tmp_path: Path, store: Store) -> None:
     """It is the detector's failure: of so many prompts nothing is measured."""
     text = PERFECT.replace(
-        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:weak"'
+        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:Weak"'
     )
     staged = stage(tmp_path / "suite", text + METRICS, store)
     with pytest.raises(UnscoredError, match=r"the detector .* failed at 7 of 27 .*7 bad-boxes"):
@@ -153,7 +155,7 @@ def test_a_detector_that_fails_is_not_charged_to_the_picture(tmp_path: Path, sto
 def test_a_detector_of_one_box_holds_nothing(tmp_path: Path, store: Store) -> None:
     """Whatever is drawn gets the same scores; no checkpoint is held by them."""
     text = SUITE.replace(
-        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:blind"'
+        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:Blind"'
     )
     measured = stage(tmp_path / "suite", text + METRICS, store).measure("overall-geneval")
     assert measured.value > 0
@@ -176,7 +178,7 @@ def _tasks(detector: str, colors: str, more: str = "") -> str:
 @pytest.mark.parametrize("queries", ["classes", "free-text"])
 def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) -> None:
     """The nearest of GenEval's ten; cyan, which is none of them, is never found."""
-    spotter = f"python:tests.measures.spotters:spotter?queries={queries}"
+    spotter = f"python:tests.measures.spotters:Spotter?queries={queries}"
     staged = stage(tmp_path / "suite", _tasks(spotter, "clip"), store)
     scores = {
         k: v for part in staged.measure("overall-geneval").scores.values() for k, v in part.items()
@@ -203,15 +205,10 @@ class OneColor(Namer):
         return np.ones((len(images), 3))
 
 
-def one_color() -> OneColor:
-    """The color namer that sees none."""
-    return OneColor()
-
-
 def test_an_encoder_that_sees_no_colors_measures_nothing(tmp_path: Path, store: Store) -> None:
     """It would find the same color everywhere."""
-    text = _tasks("python:tests.measures.spotters:spotter", "clip")
-    text = text.replace("tests.suites.world:namer", f"{__name__}:one_color")
+    text = _tasks("python:tests.measures.spotters:Spotter", "clip")
+    text = text.replace("tests.suites.world:namer", f"{__name__}:OneColor")
     more = 'loader = "shapes-tasks"\noptions = { samples_per_category = 16 }'
     text = text.replace('loader = "python:tests.suites.world:uneven_tasks"', more)
     staged = stage(tmp_path / "suite", text, store)
@@ -223,7 +220,7 @@ def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
     tmp_path: Path, store: Store
 ) -> None:
     """Said of the sample in words, where a color has to be cut out."""
-    masked = "python:tests.measures.spotters:masked"
+    masked = "python:tests.measures.spotters:Masked"
     staged = stage(tmp_path / "suite", _tasks(masked, "clip"), store)
     expected = r"in 'colors/000\d' cannot be cut out: a mask of 2 x 2 pixels does not fit"
     with pytest.raises(ModelError, match=expected):
@@ -232,7 +229,7 @@ def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
 
 def test_colors_of_a_detector_that_tells_none_are_an_error(tmp_path: Path, store: Store) -> None:
     """Where a color decides; a task without colors is measured all the same."""
-    detector = "python:tests.measures.spotters:spotter"
+    detector = "python:tests.measures.spotters:Spotter"
     staged = stage(tmp_path / "suite", _tasks(detector, "detector"), store)
     with pytest.raises(MeasurementError, match=r"the detector tells none .*: use colors = 'clip'"):
         staged.measure("colors-geneval")
@@ -240,7 +237,7 @@ def test_colors_of_a_detector_that_tells_none_are_an_error(tmp_path: Path, store
 
 def test_the_thresholds_are_those_of_the_rules_unless_given(tmp_path: Path, store: Store) -> None:
     """A confidence of one half is over 0.3 and not over the 0.9 of counting."""
-    detector = "python:tests.measures.spotters:spotter?queries=free-text&score=0.5"
+    detector = "python:tests.measures.spotters:Spotter?queries=free-text&score=0.5"
     staged = stage(tmp_path / "suite", _tasks(detector, "clip"), store)
     tasks = [task for task in TASKS if "color" not in task]
     values = {task: staged.measure(f"{task}-geneval").value for task in tasks}
@@ -281,9 +278,10 @@ def test_a_sample_without_clauses_is_an_error(tmp_path: Path, store: Store) -> N
         stage(tmp_path / "suite", text, store).measure("overall-geneval")
 
 
-def test_a_sample_is_shown_with_what_was_wrong(staged: Staged) -> None:
+def test_a_sample_is_shown_with_what_was_wrong(
+    staged: Staged, right: dict[str, list[bool]]
+) -> None:
     """1 at the pictures that are right, 0 at the others, and why the first of those is not."""
-    right = _right(staged)
     name = next(name for name, row in right.items() if row[0] and not row[-1])
     shown = staged.run.show(staged.cases["overall-mgg"], name)
     assert shown is not None

@@ -42,10 +42,10 @@ encoder = {wanted}
 """
 
 
-@pytest.fixture
-def staged(tmp_path: Path, store: Store) -> Staged:
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
     """Lossy chains, told by distances."""
-    return stage(tmp_path / "suite", SUITE + METRICS, store)
+    return stage(tmp_path_factory.mktemp("suite"), SUITE + METRICS, store)
 
 
 def _features(staged: Staged, category: str | None, generation: int) -> Any:
@@ -100,9 +100,9 @@ def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Sto
     assert kid.value == pytest.approx(EXPECTED["kid"](staged, "a"), abs=1e-6)
 
 
-def test_sets_of_other_sizes_are_incomparable(tmp_path: Path, store: Store) -> None:
+def test_sets_of_other_sizes_are_incomparable(tmp_path: Path, store: Store, staged: Staged) -> None:
     """A distance's bias depends on N: a smaller set is never better or worse than the baseline."""
-    accepted = stage(tmp_path / "one", SUITE + METRICS, store).measure("overall-pooled")
+    accepted = staged.measure("overall-pooled")
     baseline = load_baseline(dump_baseline(record_of(accepted)), accepted.key, "x")
     assert judge(accepted, baseline, Policy()).verdict is Verdict.HELD
     choices = RoleChoices(model="shapes:?blank=0.2", role="generator", roles={"describer": LOSSY})
@@ -134,7 +134,7 @@ def test_fewer_than_two_images_are_no_set(tmp_path: Path, store: Store) -> None:
 def test_a_vector_that_is_none_is_left_out_and_counted(tmp_path: Path, store: Store) -> None:
     """What the encoder fails on is in no set; more than a fiftieth of the images is an error."""
     text = SUITE.replace(
-        'encoder = "shapes:"', 'encoder = "python:tests.measures.test_set_measures:picky"'
+        'encoder = "shapes:"', 'encoder = "python:tests.measures.test_set_measures:Picky"'
     )
     staged = stage(tmp_path / "suite", text + METRICS, store)
     with pytest.raises(UnscoredError, match=r"the encoder .* failed at 1 of 12 .*1 nan-vector"):
@@ -160,14 +160,7 @@ class Picky:
         self.seen += len(images)
         return rows
 
-    def encode_texts(self, texts: Any) -> Any:
-        """(n, D)."""
-        return np.array([vector(text) for text in texts])
-
-
-def picky() -> Picky:
-    """A picky encoder."""
-    return Picky()
+    encode_texts = encode_images
 
 
 @pytest.mark.parametrize(
@@ -194,18 +187,19 @@ def test_the_first_encoder_that_is_here_is_taken(
         stage(tmp_path / "none", SUITE + "[metrics.fid]\nencoder = []\n", store)
 
 
-@pytest.mark.parametrize("metric", ["gc_fid", "kid", "pooled"])
 def test_a_distance_does_not_depend_on_what_was_measured_before(
-    tmp_path: Path, store: Store, metric: str
+    tmp_path: Path, store: Store
 ) -> None:
     """To the last bit: another worker has met the categories in another order, or none of them."""
+    metrics = ("gc_fid", "kid", "pooled")
     features = []
     for order in ((), ("a", "b"), ("b", "a")):
         staged = stage(tmp_path / "suite", SUITE + METRICS, store)
         for category in order:
-            staged.measure(f"{category}-{metric}")
-        measured = staged.measure(f"overall-{metric}")
-        features.append((measured.curve, measured.blocks))
+            for metric in metrics:
+                staged.measure(f"{category}-{metric}")
+        measured = [staged.measure(f"overall-{metric}") for metric in metrics]
+        features.append([(own.curve, own.blocks) for own in measured])
     assert features[0] == features[1] == features[2]
 
 
@@ -250,11 +244,8 @@ def _scores_by_hand(staged: Staged, metric: str, samples: list[Sample]) -> dict[
 
 
 @pytest.mark.parametrize("metric", ["fid", "last", "gc_fid"])
-def test_every_sample_has_its_part_of_the_distance(
-    tmp_path: Path, store: Store, metric: str
-) -> None:
+def test_every_sample_has_its_part_of_the_distance(staged: Staged, metric: str) -> None:
     """By its name, in every category it is in; their mean is the distance."""
-    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
     measured = staged.measure(f"overall-{metric}")
     for category in ("a", "b"):
         samples = list(staged.run.dataset.in_category(category))
@@ -312,14 +303,7 @@ class Fastidious:
         rows[[np.array_equal(np.asarray(image), refused) for image in images]] = np.nan
         return rows
 
-    def encode_texts(self, texts: Any) -> Any:
-        """(n, D)."""
-        return np.array([vector(text) for text in texts])
-
-
-def fastidious() -> Fastidious:
-    """The encoder."""
-    return Fastidious()
+    encode_texts = encode_images
 
 
 def test_a_rest_of_one_image_leaves_the_category_without_bounds(
@@ -327,7 +311,7 @@ def test_a_rest_of_one_image_leaves_the_category_without_bounds(
 ) -> None:
     """Three images in two blocks: the distance is there, its blocks are not; the note says why."""
     text = SUITE.replace("python:tests.suites.world:overlapping", f"{HERE}:four")
-    text = text.replace('encoder = "shapes:"', f'encoder = "{HERE}:fastidious"')
+    text = text.replace('encoder = "shapes:"', f'encoder = "{HERE}:Fastidious"')
     staged = stage(tmp_path / "suite", text + METRICS, store)
     measure, case = staged.run.measures["kid"], staged.cases["overall-kid"]
     measured = measure.measure(case, staged.run.chain_data)  # the run refuses so many failures

@@ -121,12 +121,13 @@ def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store)
     assert not measured.unscored
 
 
-class _Moody:
+class Moody:
     """A VQA model that does not answer about some pictures."""
 
     fingerprint = "moody/1"
 
     def answer(self, pieces: list[object], questions: list[list[object]]) -> list[object]:
+        """The answers, and a failure for as many questions as the first piece has."""
         exact: Any = ShapesVqa(VqaKnobs())
         answers: list[object] = list(exact.answer(pieces, questions))
         return [
@@ -135,14 +136,9 @@ class _Moody:
         ]
 
 
-def moody() -> _Moody:
-    """The factory of a `python:` spec."""
-    return _Moody()
-
-
 def test_what_could_not_be_asked_has_no_score(tmp_path: Path, store: Store) -> None:
     """No number is made up where the VQA model failed, and the failure is its own."""
-    text = SUITE.replace('vqa = "shapes:"', 'vqa = "python:tests.measures.test_soft_tifa:moody"')
+    text = SUITE.replace('vqa = "shapes:"', 'vqa = "python:tests.measures.test_soft_tifa:Moody"')
     staged = _stage(tmp_path / "suite", text + METRICS, store)
     with pytest.raises(UnscoredError, match=r"the vqa \(python:.*\) failed at 7 of 18 .*7 refused"):
         staged.measure("overall-soft_tifa_gm")
