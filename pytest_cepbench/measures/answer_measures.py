@@ -55,7 +55,7 @@ class AnswerMeasure(MeasureBase):
     win_rate: the metric whose accepted answers are battled for it; empty where none are.
     """
 
-    parts: Parts | None = "overall"
+    parts: Parts = "overall"
     judged: bool = False
     scored: bool = False
     win_rate: str = ""

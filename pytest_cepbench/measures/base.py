@@ -178,7 +178,7 @@ class MeasureBase(ABC):
     label: its name for people.
     identity: version and settings that decide its numbers, in one line.
     pool: the way in which categories make a group or the whole.
-    parts: which parts of the data are its cases; None where only its own are.
+    parts: which parts of the data are its cases.
     higher_is_better: its direction.
     own_parts: further cases over all samples, such as mappings.
     per_sample: whether every sample has a score of its own, or all have one together.
@@ -189,7 +189,7 @@ class MeasureBase(ABC):
     label: str
     identity: str
     pool: Pool = "categories"
-    parts: Parts | None = "all"
+    parts: Parts = "all"
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True

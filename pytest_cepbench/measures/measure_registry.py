@@ -223,7 +223,7 @@ def list_cases(
             if part in own:
                 there = part in measure.own_parts
             else:
-                there = measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)
+                there = measure.parts == "all" or part == OVERALL
             if there:
                 key = CaseKey(suite, part, measure.name)
                 cases.append(Case(key, labels[measure.name], categories, measure.pool))

@@ -214,14 +214,13 @@ class Facts:
 
 
 def half_life(
-    shares: FloatArray, generations: Sequence[int], confidence: float = 0.95
+    shares: FloatArray, generations: Sequence[int]
 ) -> tuple[float | None, float | None, float | None]:
-    """The half-life of facts over the chains of many samples, and the ends of its interval.
+    """The half-life of facts over the chains of many samples, and the ends of its 95 % interval.
 
     shares: (n_units, n_generations) in [0, 1]: of each sample's facts the share that is right at
     each generation. Samples that are not independent are averaged to one row before.
     generations: rising, from 1 on; at generation 0 all facts are right, by definition.
-    confidence: of the interval, in (0, 1).
     Returns the first generation, between two checked ones by a straight line, at which the share is
     one half, and the interval's ends; None for each that is more than the last generation.
 
@@ -240,7 +239,7 @@ def half_life(
             f"expected shares (n, {len(steps)}) at rising generations from 1, got {shares.shape}"
         )
     means = shares.mean(axis=0).tolist()
-    bands = [wilson_interval(mean, len(shares), confidence) for mean in means]
+    bands = [wilson_interval(mean, len(shares)) for mean in means]
     low, high = zip(*bands, strict=True)
     return _crossing(steps, means), _crossing(steps, low), _crossing(steps, high)
 

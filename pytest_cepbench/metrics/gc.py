@@ -111,7 +111,7 @@ def gc_at_t(similarities: FloatArray) -> npt.NDArray[np.float64]:
     early, as GC@(T-1); here a chain that stopped has zeros for what is missing.
     Raises ValueError when T is 0 or the array is not two-dimensional.
     """
-    values = _two_dimensional(similarities)
+    values = two_dimensional(similarities)
     weights = np.arange(1, values.shape[1] + 1, dtype=np.float64)
     score: npt.NDArray[np.float64] = values @ weights / weights.sum()
     return score
@@ -125,7 +125,7 @@ def mean_similarity(similarities: FloatArray) -> npt.NDArray[np.float64]:
     Source: GenCeption, section 2; s(T) is the ablation without temporal weighting of Table 3.
     Raises ValueError when there is no chain or no iteration.
     """
-    values = _two_dimensional(similarities)
+    values = two_dimensional(similarities)
     if not len(values):
         raise ValueError("s(t) of no chains is not defined")
     curve: npt.NDArray[np.float64] = values.mean(axis=0)
@@ -146,7 +146,8 @@ def mean_of_categories(scores: Mapping[str, FloatArray]) -> float:
     return fsum(fsum(values.tolist()) / len(values) for values in scores.values()) / len(scores)
 
 
-def _two_dimensional(similarities: FloatArray) -> npt.NDArray[np.float64]:
+def two_dimensional(similarities: FloatArray) -> npt.NDArray[np.float64]:
+    """Similarities as float64. Raises ValueError where T is 0 or they are no (n_chains, T)."""
     values = np.asarray(similarities, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"expected (n_chains, T) with T at least 1, got {values.shape}")

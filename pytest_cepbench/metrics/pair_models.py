@@ -43,27 +43,24 @@ def ranks_of(values: FloatArray, half: FloatArray) -> tuple[RankInterval, ...]:
     return tuple(RankInterval(1 + a, len(values) - b) for a, b in zip(above, below, strict=True))
 
 
-def max_t_intervals(
-    covariance: FloatArray, *, confidence: float = 0.95, seed: int = 0
-) -> FloatArray:
-    """Half of the simultaneous intervals of all differences of M normal estimates, (M, M).
+def max_t_intervals(covariance: FloatArray) -> FloatArray:
+    """Half of the simultaneous 95 % intervals of all differences of M normal estimates, (M, M).
 
     covariance: (M, M) of their errors.
-    seed: of the simulation.
     Single-step max-t, the largest of the errors being simulated. Source: Hothorn, Bretz and
     Westfall, Simultaneous inference in general parametric models, 2008.
     """
     size = len(covariance)
     variance = np.diag(covariance)
     errors = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2 * covariance, _TINY))
-    draws = np.random.default_rng(seed).multivariate_normal(
+    draws = np.random.default_rng(0).multivariate_normal(
         np.zeros(size), covariance, _DRAWS, method="svd", check_valid="ignore"
     )
     left, right = np.triu_indices(size, 1)
     largest = np.abs((draws[:, left] - draws[:, right]) / errors[left, right]).max(
         axis=1, initial=0.0
     )
-    half: FloatArray = float(np.quantile(largest, confidence)) * errors
+    half: FloatArray = float(np.quantile(largest, 0.95)) * errors
     return half
 
 
@@ -115,9 +112,9 @@ class FittedRatings:
         errors: FloatArray = np.sqrt(np.diag(self.covariance))
         return errors
 
-    def rank_intervals(self, confidence: float = 0.95) -> tuple[RankInterval, ...]:
-        """Ranks of all models, all of them right at once with the given confidence."""
-        return ranks_of(self.ratings, max_t_intervals(self.covariance, confidence=confidence))
+    def rank_intervals(self) -> tuple[RankInterval, ...]:
+        """Ranks of all models, all of them right at once with 95 % confidence."""
+        return ranks_of(self.ratings, max_t_intervals(self.covariance))
 
 
 def fit_ratings(table: BattleTable) -> FittedRatings:

@@ -66,15 +66,14 @@ def spread_of(scores: FloatArray) -> ModelVariability:
     return ModelVariability(len(values), mean, std, low, high, high - low)
 
 
-def wilson_interval(mean: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a share, two-sided.
+def wilson_interval(mean: float, trials: float) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a share, two-sided.
 
     mean: the share, in [0, 1].
     trials: above 0; of dependent ones their effective number, which need not be whole.
-    confidence: in (0, 1).
     Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927.
     """
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf(0.975)
     shrunk = (mean + z * z / (2 * trials)) / (1 + z * z / trials)
     inside = mean * (1 - mean) / trials + z * z / (4 * trials * trials)
     reach = z * sqrt(max(inside, 0.0)) / (1 + z * z / trials)
@@ -112,25 +111,21 @@ def pseudo_values(
     return values
 
 
-def blocks_of(units: Iterable[str], count: int = BLOCKS) -> dict[str, int]:
+def blocks_of(units: Iterable[str]) -> dict[str, int]:
     """Which block each unit belongs to, by its name alone.
 
     units: names of samples, or of clusters of them that must stay together; order and repetition do
     not matter.
-    count: most blocks, at least 2.
     Returns unit -> block, 0 to blocks - 1, dealt out in the order of the names' digests: sizes
     differ by at most one, every block has at least two units, and the order that a data set has
     (all of one category first) has no say. Empty where there are fewer than four units. The same
     names always give the same blocks, so the blocks of a baseline and of a candidate hold the same
     samples.
-    Raises ValueError for a count below 2.
     """
-    if count < 2:
-        raise ValueError(f"expected at least 2 blocks, got {count}")
     names = sorted(set(units), key=lambda unit: (digest_text(unit), unit))
     if len(names) < FEWEST_UNITS:
         return {}
-    blocks = min(count, len(names) // 2)
+    blocks = min(BLOCKS, len(names) // 2)
     return {name: rank % blocks for rank, name in enumerate(names)}
 
 
@@ -157,12 +152,7 @@ class Estimate:
 
 
 def estimate_by_items(
-    statistic: Callable[[Array], float | None],
-    items: int,
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-    confidence: float = 0.95,
+    statistic: Callable[[Array], float | None], items: int, *, draws: int = DRAWS
 ) -> Estimate:
     """A statistic with the percentile interval of the bootstrap by item.
 
@@ -174,10 +164,10 @@ def estimate_by_items(
     value = statistic(np.ones(items)) if items else None
     if value is None or items < 2:
         return Estimate(value, None, None, items)
-    source = np.random.Generator(np.random.PCG64(seed))
+    source = np.random.Generator(np.random.PCG64(0))
     weights = source.multinomial(items, np.full(items, 1 / items), size=draws).astype(float)
     drawn = [result for row in weights if (result := statistic(row)) is not None]
     if len(drawn) < _ENOUGH * draws:
         return Estimate(value, None, None, items)
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(drawn, [0.025, 0.975])
     return Estimate(value, float(low), float(high), items)

@@ -282,13 +282,9 @@ class SuiteRun(ABC):
         """True if every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
 
-    def samples(self, case: Case, most: int | None = None) -> int:
-        """The number of samples of a case, counted in each of its categories.
-
-        most: of each category; all where None.
-        """
-        sizes = self._category_sizes(case)
-        return sum(sizes) if most is None else sum(min(size, most) for size in sizes)
+    def samples(self, case: Case) -> int:
+        """The number of samples of a case, counted in each of its categories."""
+        return sum(self._category_sizes(case))
 
     def depth(self, case: Case, samples: int) -> int | None:
         """The samples of each category that make so many of the case; None where that is all."""

@@ -29,8 +29,8 @@ WITHOUT_IMAGES = "shapes:?no_image=0.1"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A store of each test's own: what models are asked is counted."""
+def empty(tmp_path: Path) -> Iterator[Store]:
+    """A store of a test's own, in which what models are asked is counted."""
     with Store(tmp_path / "store") as opened:
         yield opened
 
@@ -45,13 +45,13 @@ def _scores(suite: MeasuredSuite, metric: str) -> dict[str, float]:
     return {name: score for part in parts.values() for name, score in part.items()}
 
 
-def test_each_criterion_is_a_metric_from_0_to_1(tmp_path: Path, store: Store) -> None:
+def test_each_criterion_is_a_metric_from_0_to_1(tmp_path: Path, empty: Store) -> None:
     """A tenth of the judge's score, here the rounded truth; the overall is the mean of all seven.
 
     One reply of the judge has all of them.
     """
     more = "".join(f'[metrics.true_{c}]\nkind = "truth"\ncriterion = "{c}"\n' for c in CRITERIA)
-    suite = prepare(tmp_path, store, SCORES + more, WORSE)
+    suite = prepare(tmp_path, empty, SCORES + more, WORSE)
     by_criterion = [_scores(suite, c) for c in CRITERIA]
     overall = _scores(suite, "overall_score")
     for name, score in overall.items():
@@ -85,9 +85,9 @@ def test_scores_are_gated_as_paired_differences(tmp_path: Path, store: Store) ->
     assert (again.inputs("judge"), again.inputs("interleaver")) == (0, 0)
 
 
-def test_a_missing_answer_scores_nothing(tmp_path: Path, store: Store) -> None:
+def test_a_missing_answer_scores_nothing(tmp_path: Path, empty: Store) -> None:
     """It is the model's failure and no gap: leaving hard questions out would raise the mean."""
-    suite = prepare(tmp_path, store, SCORES, "shapes:?stop=0.5")
+    suite = prepare(tmp_path, empty, SCORES, "shapes:?stop=0.5")
     answers = suite.run.data.answers(suite.run.dataset.samples)
     missing = {name for name, own in answers.items() if own.answer is None}
     scores = _scores(suite, "overall_score")
@@ -133,7 +133,7 @@ def test_a_judge_without_the_ability_is_refused_before_anything_is_made(
     tmp_path: Path, store: Store
 ) -> None:
     """One line that names metric, judge and method; no answer is made, and no case passes."""
-    suite = prepare(tmp_path, store, judged_by("BattleJudge"))
+    suite = prepare(tmp_path, store, judged_by("BattleJudge"), "shapes:?miss=0.9")
     for metric in ("overall_score", "failures"):
         with pytest.raises(RoleError, match=r"\[metrics.overall_score\] .*BattleJudge.*score_answ"):
             suite.measure(f"overall-{metric}")

@@ -20,6 +20,7 @@ from pytest_cepbench.metrics.gc import (
     mean_of_categories,
     mean_similarity,
 )
+from pytest_cepbench.metrics.semantic_drift import mcd_of_mapping
 
 Array = npt.NDArray[np.float64]
 
@@ -163,6 +164,8 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
     """Nothing is broadcast into a score: the shape that came is said."""
     with pytest.raises(ValueError, match=r"expected \(n_chains, T\) with T at least 1, got \("):
         gc_at_t(np.zeros(shape))
+    with pytest.raises(ValueError, match=r"expected \(n_chains, T\) with T at least 1, got \("):
+        mcd_of_mapping(np.zeros(shape))
 
 
 @given(TRACES)

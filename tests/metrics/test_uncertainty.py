@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics.uncertainty import (
+    BLOCKS,
     FEWEST_UNITS,
     blocks_of,
     estimate_by_items,
@@ -71,13 +72,13 @@ def test_what_is_no_jackknife_is_refused(whole: float, without: list[float]) -> 
         pseudo_values(whole, without)
 
 
-@given(NAMES, st.integers(2, 12), st.randoms())
-def test_blocks_depend_on_the_names_alone(names: list[str], count: int, random: Any) -> None:
+@given(NAMES, st.randoms())
+def test_blocks_depend_on_the_names_alone(names: list[str], random: Any) -> None:
     """However units are ordered or repeated, each is in the same block; sizes are balanced."""
-    blocks = blocks_of(names, count)
+    blocks = blocks_of(names)
     again = names + names[:3]
     random.shuffle(again)
-    assert blocks_of(again, count) == blocks
+    assert blocks_of(again) == blocks
 
     distinct = set(names)
     if len(distinct) < FEWEST_UNITS:
@@ -85,23 +86,21 @@ def test_blocks_depend_on_the_names_alone(names: list[str], count: int, random: 
         return
     sizes = Counter(blocks.values())
     assert blocks.keys() == distinct
-    assert sorted(sizes) == list(range(min(count, len(distinct) // 2)))
+    assert sorted(sizes) == list(range(min(BLOCKS, len(distinct) // 2)))
     assert max(sizes.values()) - min(sizes.values()) <= 1
     assert min(sizes.values()) >= 2
 
 
 def test_the_blocks_of_names_never_change() -> None:
     """Baselines keep block scores: another assignment would compare other samples."""
-    assert blocks_of("abcdef", 3) == {"d": 0, "b": 1, "a": 2, "e": 0, "c": 1, "f": 2}
+    assert blocks_of("abcdef") == {"d": 0, "b": 1, "a": 2, "e": 0, "c": 1, "f": 2}
 
 
-def test_what_is_no_error_no_spread_and_no_blocks_is_refused() -> None:
-    """The error of one side is at most half; one run has no spread; one block leaves nothing."""
+def test_what_is_no_error_and_no_spread_is_refused() -> None:
+    """The error of one side is at most half; one run has no spread."""
     with pytest.raises(ValueError, match="expected alpha in"):
         t_upper_quantile(0.6, 3)
     with pytest.raises(ValueError, match="at least 2 runs"):
         spread_of(np.array([0.5]))
-    with pytest.raises(ValueError, match="at least 2 blocks, got 1"):
-        blocks_of("abcdef", 1)
     # Defined in too few draws: no interval.
     assert estimate_by_items(lambda w: 1.0 if w.all() else None, 9).low is None
