@@ -75,7 +75,7 @@ class Undecided(Raising):
 """
 
 
-@pytest.mark.parametrize("judge", ["Raising", "Undecided"])
+@pytest.mark.parametrize("judge", [pytest.param("Raising", marks=pytest.mark.slow), "Undecided"])
 def test_a_judge_without_verdicts_lets_nothing_ship(project: Project, judge: str) -> None:
     """Its battles are no ties: with the win rate alone the run fails, and says who was silent."""
     project.suite(SUITE.replace('judge = "shapes:"', f'judge = "python:judges:{judge}"'))

@@ -86,7 +86,9 @@ def test_beside(snapshot):
 """
 
 
-@pytest.mark.parametrize("place", ["__snapshots__", "baselines", "named"])
+@pytest.mark.parametrize(
+    "place", ["__snapshots__", pytest.param("baselines", marks=pytest.mark.slow), "named"]
+)
 def test_syrupy_deletes_no_baseline_that_lies_beside_its_snapshots(
     accepted: Project, place: str
 ) -> None:

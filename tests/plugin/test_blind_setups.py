@@ -60,7 +60,13 @@ def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProje
     assert ended.report["counts"] == {"refused": 1, "no-baseline": 2}
 
 
-@pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "regression",
+        *(pytest.param(g, marks=pytest.mark.slow) for g in ("noninferiority", "threshold")),
+    ],
+)
 def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str) -> None:
     """A checkpoint that is no better is not held: nothing could have been seen of it."""
     scored.accept(INSENSITIVE, model(drop="0,0.7905"))
@@ -106,7 +112,7 @@ def test_a_describer_of_one_answer_is_said_in_words(project: Project) -> None:
     project.write("sight.py", ENCODERS)
     warning = "all 4 descriptions are the same, of images that differ: 'a large red circle'"
     for _ in range(2):
-        result = project.run_here("--model=python:sight:OneAnswer")
+        result = project.run_here("--model=python:sight:OneAnswer", "-k", "color or shape")
         result.stdout.fnmatch_lines([f"warning: toy color GC@2 and * more: {warning}"])
         (case,) = [case for case in project.report()["cases"] if case["part"] == "color"]
         assert warning in case["warnings"]

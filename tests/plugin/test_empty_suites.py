@@ -92,7 +92,9 @@ def test_it_may_be_skipped_where_that_is_asked_for(two: Project, how: str) -> No
     assert "; 1 skipped (" in two.report()["headline"]
 
 
-@pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n0", marks=pytest.mark.slow), "n2"])
+@pytest.mark.parametrize(
+    "mode", ["n2", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("no-plugin", "n0"))]
+)
 def test_it_is_the_same_in_every_way_to_run(two: Project, mode: str) -> None:
     """In one process and on two workers; quietly, and in the JUnit file too."""
     two.write("other/test_other.py", IMPORT + TEST_MODULE)
@@ -109,7 +111,7 @@ def test_it_is_the_same_in_every_way_to_run(two: Project, mode: str) -> None:
     ("name", "conftest"),
     [
         ("other/drift.py", ""),
-        ("other/test_other.py", "collect_ignore = ['other']\n"),
+        pytest.param("other/test_other.py", "collect_ignore = ['other']\n", marks=pytest.mark.slow),
         ("other/test_other.py", "collect_ignore_glob = ['*test_other.py']\n"),
     ],
     ids=["renamed", "ignored-folder", "ignored-module"],
@@ -216,16 +218,22 @@ SELECTED_OUT = [
 EMPTYING = "def pytest_collection_modifyitems(items): items.clear()\n"
 
 
-@pytest.mark.parametrize("conftest", ["", pytest.param(EMPTYING, marks=pytest.mark.slow)])
-def test_what_the_engineer_leaves_out_is_not_missed(two: Project, conftest: str) -> None:
+ASKED_FOR = [("-m", "slow"), ("other",), (), ("-k", "crowded"), ("-m", "cep")]
+
+
+@pytest.mark.parametrize(
+    ("conftest", "some"),
+    [("", 2), *(pytest.param(text, 1, marks=pytest.mark.slow) for text in ("", EMPTYING))],
+)
+def test_what_the_engineer_leaves_out_is_not_missed(two: Project, conftest: str, some: int) -> None:
     """Selected out by an option, or outside of the arguments; whatever a hook drops besides."""
     two.write("other/test_other.py", f"{IMPORT}@pytest.mark.slow\n{TEST_MODULE}")
     two.write("pytest.ini", "[pytest]\nmarkers = slow: takes long\n")
     two.write("conftest.py", conftest)
-    for arguments in SELECTED_OUT:
+    for arguments in SELECTED_OUT[::some]:
         listed = two.run_here("--collect-only", "-q", *arguments).stdout
         listed.no_fnmatch_line("other/*")
-    for arguments in ((), ("-k", "crowded"), ("-m", "slow"), ("-m", "cep"), ("other",)):
+    for arguments in ASKED_FOR[::some]:
         listed = two.run_here("--collect-only", "-q", *arguments).stdout
         listed.fnmatch_lines(["other/test_other.py::suite.toml"])
 

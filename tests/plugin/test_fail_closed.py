@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import BOTH, REGRESSED, SHAPES, Project, contents
+from tests.plugin.project import REGRESSED, SHAPES, SLOWLY_BOTH, Project, contents
 
 ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
     'loader = "shapes"\noptions = { samples_per_category = 2 }',
@@ -12,7 +12,7 @@ ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
 )
 
 
-@BOTH
+@SLOWLY_BOTH
 def test_a_test_that_never_calls_the_gate_makes_the_run_incomplete(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_failure_beside_a_held_gate_is_a_plain_failure(accepted: Project) -> N
     result.stdout.fnmatch_lines(["*color-gc? FAILED *", "HELD *color GC@2 *"])
 
 
-@BOTH
+@SLOWLY_BOTH
 def test_absent_data_is_not_green_beside_plain_tests(
     project: Project, arguments: tuple[str, ...]
 ) -> None:

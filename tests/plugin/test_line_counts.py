@@ -70,10 +70,12 @@ def test_the_instrument_fits_on_a_screen(instrument: Path) -> None:
     ],
 )
 def test_one_cause_is_one_block(
-    toy: Project, arguments: tuple[str, ...], most: int, cause: str
+    toy: Project, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], most: int, cause: str
 ) -> None:
     """However many cases meet it; what is wrong for all of them is said before any is measured."""
-    lines = [line for line in _lines(toy.path, *arguments) if line]
+    monkeypatch.setenv("COLUMNS", "80")
+    result = toy.run_here(*arguments)
+    lines = [line for line in (*result.outlines, *result.errlines) if line]
     assert len(lines) <= most, "\n".join(lines)
     assert "\n".join(lines).count(cause) == 1
 

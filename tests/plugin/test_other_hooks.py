@@ -117,15 +117,25 @@ def test_a_case_that_is_expected_to_fail_and_not_judged_is_incomplete(
     )
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_no_hook_turns_a_regression_into_a_pass(accepted: Project, hook: str) -> None:
+TOGETHER = [
+    ("fresh", "finish"), ("pass", "logreport", "teststatus", "finish-256"),
+    ("skip-outermost", "finish-exit"), ("unconfigure", "main", "finish-around"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "hooks",
+    [*TOGETHER, *(pytest.param((hook,), marks=pytest.mark.slow) for hook in HOOKS)],
+    ids="+".join,
+)
+def test_no_hook_turns_a_regression_into_a_pass(accepted: Project, hooks: tuple[str, ...]) -> None:
     """Exit code 1 from the process and from `pytest.main`, and a report that says failed."""
-    _conftest(accepted, HOOKS[hook])
+    _conftest(accepted, "\n".join(HOOKS[hook] for hook in hooks))
     result = accepted.run_here(*SOME, REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.report()["verdict"] == "failed"
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
-    if hook != "finish-exit":
+    if "finish-exit" not in hooks:
         result.stdout.fnmatch_lines(["REGRESSED *crowded GC@2 *"])
 
 
@@ -154,7 +164,7 @@ def test_workers_keep_what_hooks_take_from_reports(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-p", "no:terminal"), ("--no-summary",), ("--maxfail=1",), ("--lf",), ("-q", "-q")],
+    [("-p", "no:terminal", "--maxfail=1"), ("--no-summary", "--lf", "-q", "-q")],
     ids=" ".join,
 )
 def test_no_option_hides_a_regression(accepted: Project, arguments: tuple[str, ...]) -> None:

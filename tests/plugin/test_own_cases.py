@@ -97,7 +97,7 @@ def test_a_case_that_was_not_collected_is_named(accepted: Project) -> None:
         (SKIP_AFTER, MODES["no-plugin"]),
         pytest.param(SKIP_AFTER, MODES["n2"], marks=pytest.mark.slow),
         (SWALLOWED_AFTER, MODES["no-plugin"]),
-        (SWALLOWED_AFTER, MODES["n2"]),
+        pytest.param(SWALLOWED_AFTER, MODES["n2"], marks=pytest.mark.slow),
     ],
     ids=["setup", "after", "skip", "skip-n2", "swallow", "swallow-n2"],
 )

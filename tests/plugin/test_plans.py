@@ -137,14 +137,17 @@ def test_a_run_does_what_was_planned(accepted: ScoredProject, tmp_path: Path) ->
     lines.fnmatch_lines(["everything is in the store: no model is loaded"])
 
 
-@pytest.mark.parametrize("verbosity", ["-v", "-qq"])
+PLAN = {"CEPBENCH_PLAN": "true"}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "env", "asked"),
+    ("arguments", "env", "asked", "verbosity"),
     [
-        ((), {"CEPBENCH_PLAN": "true"}, "CEPBENCH_PLAN asks for a plan"),
-        (("--collect-only",), {}, "only listed"),
+        ((), PLAN, "CEPBENCH_PLAN asks for a plan", "-qq"),
+        (("--collect-only",), {}, "only listed", "-v"),
+        pytest.param((), PLAN, "CEPBENCH_PLAN asks for a plan", "-v", marks=pytest.mark.slow),
+        pytest.param(("--collect-only",), {}, "only listed", "-qq", marks=pytest.mark.slow),
     ],
-    ids=["plan", "list"],
 )
 def test_what_judges_nothing_says_so(
     accepted: ScoredProject,

@@ -51,7 +51,7 @@ def _section(ended: Ended) -> list[str]:
     return rest[:end]
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", [60, pytest.param(80, marks=pytest.mark.slow)])
 def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: int) -> None:
     """Header, table, counts and sentences; the headline comes first. An address is not broken."""
     ended = accepted.run(CANDIDATE, env={"COLUMNS": str(columns)})

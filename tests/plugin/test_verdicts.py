@@ -244,7 +244,9 @@ def test_junit_carries_verdicts_and_numbers(plain: tuple[Ended, Path]) -> None:
                 assert float(properties[f"cepbench_{field}"]) == case[field]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", ["n2", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("no-plugin", "n0"))]
+)
 def test_every_way_to_run_finds_the_same(
     scored: ScoredProject, plain: tuple[Ended, Path], mode: str, tmp_path: Path
 ) -> None:

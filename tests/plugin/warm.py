@@ -23,11 +23,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 _SECONDS = 120.0
+
+# Each start of pytest reads the metadata of all installed packages: a sixth of a small run.
+_PACKAGES = tuple(metadata.distributions())
+metadata.distributions = lambda **_: _PACKAGES
+for _name in ("entry_points", "files", "metadata"):
+    _kept = cached_property(vars(metadata.Distribution)[_name].fget)
+    _kept.__set_name__(metadata.Distribution, _name)
+    setattr(metadata.Distribution, _name, _kept)
 
 
 def run(folder: Path, args: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
