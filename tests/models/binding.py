@@ -13,9 +13,10 @@ from typing import Any
 
 from pytest_cepbench.files import open_regular
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind
-from pytest_cepbench.models.protocols import Reply, RoleName
+from pytest_cepbench.models.protocols import Describer, Reply, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.models.spec import parse_spec
+from tests.tiny.common import pictures
 
 
 def hash_file(path: Path) -> str:
@@ -41,6 +42,13 @@ def plain(results: Iterable[Any]) -> list[Any]:
 def bind_text(text: str, role: RoleName) -> BoundRole:
     """Bind what a user would type."""
     return bind(parse_spec(text), role, CONTEXT)
+
+
+def describe(folder: Path, query: str = "") -> list[Any]:
+    """The descriptions of three pictures by a folder, as a user would give it."""
+    model = bind_text(f"{folder}?max_new_tokens=8{query and '&'}{query}", "describer").load()
+    assert isinstance(model, Describer)
+    return list(model.describe(pictures(), "describe the image", [0, 1, 2]))
 
 
 _BINDING = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     complete_checkpoint,
+    fingerprint,
     inspect_checkpoint,
 )
 from pytest_cepbench.models.spec import parse_spec
@@ -41,12 +43,13 @@ def safetensors_bytes(values: bytes = b"\0\0\x80?") -> bytes:
     return len(text).to_bytes(8, "little") + text + values
 
 
-def write_tensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Path:
-    """A safetensors file with float32 zeros of these names and shapes."""
+def write_tensors(path: Path, shapes: Mapping[str, tuple[int, ...]], **kinds: str) -> Path:
+    """A safetensors file with zeros of these names and shapes; kinds: of those not float32."""
     header, end = {}, 0
     for name, shape in shapes.items():
-        size = 4 * prod(shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        kind = kinds.get(name, "F32")
+        size = prod(shape) * {"F32": 4, "I32": 4, "BF16": 2, "I8": 1}[kind]
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,13 @@ def write_pipeline(folder: Path, index: Mapping[str, Any] = STABLE_DIFFUSION) ->
     return folder
 
 
-def inspect(target: Path, query: str = "") -> Checkpoint:
+def fingerprint_of(target: Path | str, query: str = "") -> str:
+    """The fingerprint of what a spec names, whether or not it is whole."""
+    checkpoint = inspect_checkpoint(parse_spec(f"{target}{query}"))
+    return fingerprint(checkpoint, lambda path: sha256(path.read_bytes()).hexdigest())
+
+
+def inspect(target: Path | str, query: str = "") -> Checkpoint:
     """Inspect and complete, as binding does."""
     spec = parse_spec(f"{target}{query}")
     checkpoint = inspect_checkpoint(spec)

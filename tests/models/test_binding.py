@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import ROLE_NAMES, Model, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
 from pytest_cepbench.models.text_model.parameters import GenerationParams
-from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
+from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline, write_tensors
 
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
 TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}
@@ -191,16 +190,6 @@ def test_small_models_on_the_cpu_take_larger_batches(
     assert role.resources.batch_size == batch_size
 
 
-def _weights(file: Path, **tensors: tuple[str, list[int], int]) -> None:
-    """A safetensors file of such tensors: type, shape, bytes."""
-    header, end = {}, 0
-    for name, (kind, shape, size) in tensors.items():
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
-    file.write_bytes(len(text).to_bytes(8, "little") + text + bytes(end))
-
-
 @pytest.mark.parametrize(
     ("query", "device", "expected"),
     [
@@ -215,10 +204,6 @@ def test_numbers_count_in_the_precision_they_are_loaded_in(
 ) -> None:
     """A checkpoint in half precision takes twice its files on the CPU; codes stay as they are."""
     folder = write_checkpoint(tmp_path / "m", {**LLAVA, "dtype": "bfloat16"}, None)
-    _weights(
-        folder / "model.safetensors",
-        w=("BF16", [5, 10], 100),
-        b=("F32", [10], 40),
-        q=("I8", [7], 7),
-    )
+    shapes = {"w": (5, 10), "b": (10,), "q": (7,)}
+    write_tensors(folder / "model.safetensors", shapes, w="BF16", q="I8")
     assert weights_bytes(parse_spec(f"{folder}{query}"), device) == expected

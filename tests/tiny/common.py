@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any, Concatenate, ParamSpec
 
 import pytest
 from PIL import Image, ImageDraw
@@ -40,6 +43,33 @@ JUDGE_WORDS = (
     "Alignment:", "Completeness:", "Richness:", *map(str, range(11)),
 )  # fmt: skip
 """The words of a judge: with those of verdicts, however they are written, and of scores."""
+
+
+P = ParamSpec("P")
+
+_BUILT = Path(mkdtemp(prefix="tiny-"))
+atexit.register(shutil.rmtree, _BUILT, ignore_errors=True)
+
+
+def built_once(
+    build: Callable[Concatenate[Path, P], Path],
+) -> Callable[Concatenate[Path, P], Path]:
+    """Have a builder make each folder once in a process, and give copies of it afterwards.
+
+    build: writes the same files for the same arguments, which are plain values.
+    """
+    made: dict[str, Path] = {}
+
+    @wraps(build)
+    def copied(folder: Path, *args: P.args, **options: P.kwargs) -> Path:
+        asked = repr((args, sorted(options.items())))
+        if asked not in made:
+            made[asked] = build(_BUILT / build.__name__ / str(len(made)), *args, **options)
+        # Not with the times of the first: these files are new.
+        shutil.copytree(made[asked], folder, copy_function=shutil.copy, dirs_exist_ok=True)
+        return folder
+
+    return copied
 
 
 def skip_before(what: str, library: str, version: str) -> None:

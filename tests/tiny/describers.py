@@ -14,6 +14,7 @@ from tests.tiny.common import (
     CHAT_TEMPLATE,
     SPECIAL,
     WORDS,
+    built_once,
     pil,
     skip_before,
     tokenizer_of,
@@ -44,6 +45,7 @@ TEXT: dict[str, Any] = {
 }
 
 
+@built_once
 def build_llava(
     path: Path,
     seed: int = 0,
@@ -88,6 +90,7 @@ def build_llava(
     return path
 
 
+@built_once
 def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
     """Qwen2VLForConditionalGeneration: images keep their shape, so rows differ in length."""
     skip_before("Qwen2-VL as it is built here", "transformers", "5.0")
@@ -138,6 +141,7 @@ def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
     return path
 
 
+@built_once
 def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
     """Idefics3ForConditionalGeneration: SigLIP-like tower with pixel shuffle."""
     import torch
@@ -175,6 +179,7 @@ def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
     return path
 
 
+@built_once
 def build_blip(path: Path, seed: int = 0) -> Path:
     """BlipForConditionalGeneration: a captioner, no chat template."""
     import torch
@@ -212,6 +217,7 @@ def build_blip(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
     """VisionEncoderDecoderModel of ViT and GPT-2: tokenizer and image processor, no processor."""
     import torch
@@ -250,6 +256,7 @@ def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_gemma3(path: Path, seed: int = 0) -> Path:
     """Gemma3ForConditionalGeneration: the processor has a marker of its own for an image."""
     import torch
@@ -281,6 +288,7 @@ def build_gemma3(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_phi4(path: Path, seed: int = 0) -> Path:
     """Phi4MultimodalForCausalLM: reads images of one size, and sounds."""
     skip_before("Phi-4 as it is built here", "transformers", "5.0")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import pil, tokenizer_of
+from tests.tiny.common import built_once, pil, tokenizer_of
 from tests.tiny.encoders import clip_tokenizer
 
 TEXT_LENGTH = 16
@@ -75,6 +75,7 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
     return folder
 
 
+@built_once
 def build_mask2former(
     folder: Path,
     *,
@@ -142,6 +143,7 @@ def favour(folder: Path, *names: str) -> Path:
     return folder
 
 
+@built_once
 def build_yolos(folder: Path) -> Path:
     """A YOLOS: boxes of fixed classes, and images of any shape, kept in proportion."""
     import torch

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import tokenizer_of
+from tests.tiny.common import built_once, tokenizer_of
 
 # fmt: off
 WORDS = [
@@ -86,6 +86,7 @@ def word_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
     )
 
 
+@built_once
 def build_clip(folder: Path) -> Path:
     """A CLIPModel with its processor: images and texts in one space."""
     import torch
@@ -112,6 +113,7 @@ def build_clip(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_siglip(folder: Path) -> Path:
     """A SiglipModel with its processor: attention pooling, no CLS token, fixed-length texts."""
     import torch
@@ -133,6 +135,7 @@ def build_siglip(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_dinov2(folder: Path) -> Path:
     """A Dinov2Model with its image processor: an image tower without texts."""
     import torch
@@ -146,6 +149,7 @@ def build_dinov2(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_vit(folder: Path, *, pooler: bool) -> Path:
     """A ViTModel, or the classifier that fine-tuning leaves, whose files hold no pooler."""
     import torch
@@ -159,6 +163,7 @@ def build_vit(folder: Path, *, pooler: bool) -> Path:
     return folder
 
 
+@built_once
 def build_vit_mae(folder: Path) -> Path:
     """A masked autoencoder: its encoder hides 3 of 4 patches at random unless told not to."""
     import torch
@@ -178,6 +183,7 @@ def build_vit_mae(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_convnext(folder: Path) -> Path:
     """A ConvNextModel with its image processor: feature maps instead of tokens."""
     import torch
@@ -190,6 +196,7 @@ def build_convnext(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_timm_vit(folder: Path, *, classes: int = 0) -> Path:
     """A timm VisionTransformer folder; with `classes`, one that still has its classifier."""
     import timm
@@ -225,6 +232,7 @@ def build_timm_vit(folder: Path, *, classes: int = 0) -> Path:
     return folder
 
 
+@built_once
 def build_open_clip(folder: Path) -> Path:
     """An open_clip CLIP folder; its byte-pair vocabulary is the one that the package ships."""
     import open_clip

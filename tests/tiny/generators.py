@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import SPECIAL, pil, skip_before, word_tokenizer
+from tests.tiny.common import SPECIAL, built_once, pil, skip_before, word_tokenizer
 from tests.tiny.describers import TEXT
 from tests.tiny.encoders import WORDS, clip_tokenizer
 
@@ -44,6 +44,7 @@ def t5_tokenizer() -> Any:
     return T5TokenizerFast(tokenizer_object=made, extra_ids=0, model_max_length=TEXT_LENGTH)
 
 
+@built_once
 def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: int = 21) -> Path:
     """A StableDiffusionPipeline with DDIM; `safety_checker` adds one that flags next to nothing."""
     import torch
@@ -67,6 +68,7 @@ def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: 
     return folder
 
 
+@built_once
 def build_sdxl(folder: Path) -> Path:
     """A StableDiffusionXLPipeline: two text encoders and size conditioning."""
     import torch
@@ -96,6 +98,7 @@ def build_sdxl(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_pixart(folder: Path) -> Path:
     """A PixArtSigmaPipeline: a diffusion transformer reading T5."""
     import torch
@@ -128,6 +131,7 @@ def build_pixart(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_pixart_lcm(folder: Path) -> Path:
     """A PixArtAlphaPipeline with the scheduler of a latent consistency model."""
     from diffusers import LCMScheduler, PixArtAlphaPipeline, PixArtSigmaPipeline
@@ -138,6 +142,7 @@ def build_pixart_lcm(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_lcm(folder: Path) -> Path:
     """A LatentConsistencyModelPipeline: guidance is an input of the network."""
     import torch
@@ -158,6 +163,7 @@ def build_lcm(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_sana_sprint(folder: Path) -> Path:
     """A SanaSprintPipeline: linear attention over a deep autoencoder's latents, reading Gemma 2."""
     import torch
@@ -213,6 +219,7 @@ def build_sana_sprint(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_sd3(folder: Path) -> Path:
     """A StableDiffusion3Pipeline: flow matching, two CLIP towers with projections, and T5."""
     import torch
@@ -249,6 +256,7 @@ def build_sd3(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_flux(folder: Path) -> Path:
     """A FluxPipeline: flow matching, CLIP and T5 together."""
     import torch
@@ -289,6 +297,7 @@ def _chat_tokenizer(template: str | None, **named: str) -> Any:
     return tokenizer
 
 
+@built_once
 def build_qwen_image(folder: Path) -> Path:
     """A QwenImagePipeline: its autoencoder is one of videos, with convolutions of three axes."""
     skip_before("Qwen-Image as it is built here", "diffusers", "0.36")
@@ -336,6 +345,7 @@ def build_qwen_image(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_flux2(folder: Path) -> Path:
     """A Flux2Pipeline: what it calls its tokenizer is a processor of images and texts."""
     skip_before("FLUX.2 as it is built here", "diffusers", "0.36")
@@ -395,6 +405,7 @@ def build_flux2(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_pix2pix(folder: Path) -> Path:
     """A StableDiffusionInstructPix2PixPipeline: the image goes beside the noise."""
     import torch
@@ -417,6 +428,7 @@ def build_pix2pix(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_kontext(folder: Path) -> Path:
     """A FluxKontextPipeline of the components of `build_flux`."""
     from diffusers import FluxKontextPipeline, FluxPipeline

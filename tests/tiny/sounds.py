@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, WORDS, word_tokenizer
+from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, WORDS, built_once, word_tokenizer
 from tests.tiny.describers import TEXT
 from tests.tiny.encoders import word_tokenizer as text_tokenizer
 
@@ -55,6 +55,7 @@ def _tokenizer(kind: Callable[..., Any], entries: Iterable[str], **options: Any)
         return kind(str(file), **options)
 
 
+@built_once
 def build_whisper(path: Path, seed: int = 0) -> Path:
     """WhisperForConditionalGeneration of one language, which reads windows of `SECONDS`."""
     import torch
@@ -97,6 +98,7 @@ def build_whisper(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_qwen2_audio(path: Path, seed: int = 0) -> Path:
     """Qwen2AudioForConditionalGeneration with a chat template, which reads windows of `SECONDS`."""
     import torch
@@ -133,6 +135,7 @@ def build_qwen2_audio(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_vits(path: Path, seed: int = 0) -> Path:
     """VitsModel over letters."""
     import torch
@@ -170,6 +173,7 @@ def build_vits(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_musicgen(path: Path, seed: int = 0) -> Path:
     """MusicgenForConditionalGeneration, which writes ten tokens unless it is told otherwise."""
     import torch
@@ -226,6 +230,7 @@ def build_musicgen(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_clap(path: Path, seed: int = 0, *, fusion: bool = False) -> Path:
     """ClapModel: sounds and texts in one space of 24 dimensions; reads at most 2 s of a sound.
 
@@ -264,6 +269,7 @@ def build_clap(path: Path, seed: int = 0, *, fusion: bool = False) -> Path:
     return path
 
 
+@built_once
 def build_wav2vec2(path: Path, seed: int = 0, *, kind: str = "Wav2Vec2") -> Path:
     """A model of waves without a head. kind: Wav2Vec2 or Hubert."""
     import torch
@@ -276,6 +282,7 @@ def build_wav2vec2(path: Path, seed: int = 0, *, kind: str = "Wav2Vec2") -> Path
     return path
 
 
+@built_once
 def build_ast(path: Path, seed: int = 0) -> Path:
     """ASTModel, which reads at most 128 frames (1.295 s) of a sound."""
     import torch

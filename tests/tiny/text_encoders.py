@@ -8,13 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import tokenizer_of
+from tests.tiny.common import built_once, tokenizer_of
 from tests.tiny.encoders import WORDS
 
 TEXT_LENGTH = 16
 DIMENSION = 32
 
 
+@built_once
 def build_mpnet(folder: Path) -> Path:
     """An MPNetModel with its tokenizer, as transformers saves it: without modules.json."""
     import torch
@@ -38,6 +39,7 @@ def build_mpnet(folder: Path) -> Path:
     return folder
 
 
+@built_once
 def build_sentence_transformer(folder: Path, *, normalize: bool = True) -> Path:
     """MPNet, mean pooling and, as all-mpnet-base-v2 has it, normalisation, in one folder."""
     from sentence_transformers import SentenceTransformer

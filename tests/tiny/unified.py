@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, pil, skip_before, word_tokenizer
+from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, built_once, pil, skip_before, word_tokenizer
 from tests.tiny.describers import TEXT
 
 CODES = 32
@@ -21,6 +21,7 @@ DRAW = {"janus": "", "emu3": "image_area=1024"}
 _HALF = [0.5, 0.5, 0.5]
 
 
+@built_once
 def build_janus(path: Path, seed: int = 0) -> Path:
     """JanusForConditionalGeneration: a vision tower to read with, a codebook to draw with."""
     skip_before("Janus", "transformers", "5.0")
@@ -90,6 +91,7 @@ def build_janus(path: Path, seed: int = 0) -> Path:
     return path
 
 
+@built_once
 def build_emu3(path: Path, seed: int = 0) -> Path:
     """Emu3ForConditionalGeneration: one vocabulary of words and image tokens, read and drawn."""
     skip_before("Emu3", "transformers", "5.0")

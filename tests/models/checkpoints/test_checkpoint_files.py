@@ -66,9 +66,7 @@ def test_weights_that_were_not_gathered_are_named(tmp_path: Path, part: str) -> 
     words = r"no values of q\.weight.* stage3_gather_16bit_weights_on_model_save"
     with pytest.raises(CheckpointError, match=words):
         inspect(folder)
-    header = {"g_idx": {"dtype": "I32", "shape": [0], "data_offsets": [0, 0]}}
-    text = json.dumps(header).encode()
-    file.write_bytes(len(text).to_bytes(8, "little") + text)
+    write_tensors(file, {"g_idx": (0,)}, g_idx="I32")
     inspect(folder)
 
 

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import fingerprint, inspect_checkpoint, stored_precision
-from pytest_cepbench.models.spec import parse_spec
-from tests.models.files import LLAVA, inspect, safetensors_bytes, write_checkpoint, write_pipeline
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    return sha256(path.read_bytes()).hexdigest()
-
-
-def of(folder: Path, query: str = "") -> str:
-    """Fingerprint of the checkpoint in a folder."""
-    return fingerprint(inspect_checkpoint(parse_spec(f"{folder}{query}")), hash_file)
-
+from pytest_cepbench.models.checkpoints import stored_precision
+from tests.models.files import (
+    LLAVA,
+    fingerprint_of,
+    inspect,
+    safetensors_bytes,
+    write_checkpoint,
+    write_pipeline,
+)
 
 READ = (
     "config.json", "generation_config.json", "tokenizer.json", "merges.txt", "bpe.codes",
@@ -50,19 +44,19 @@ def test_what_loading_reads_counts_and_nothing_else(llava: Path) -> None:
     """A byte more in a configuration, tokenizer or chat template is another model; notes, training
     state, pickled twins and unused code are not.
     """
-    seen = [of(llava)]
+    seen = [fingerprint_of(llava)]
     for name in READ:
         path = llava / name
         path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
-        seen.append(of(llava))
+        seen.append(fingerprint_of(llava))
     (llava / "model.safetensors").write_bytes(safetensors_bytes(b"\1\0\x80?"))  # one value
-    seen.append(of(llava))
+    seen.append(fingerprint_of(llava))
     assert len(set(seen)) == len(READ) + 2
     for name in PASSED_OVER:
         (llava / name).write_text("something else", encoding="utf-8")
-        assert of(llava) == seen[-1]
+        assert fingerprint_of(llava) == seen[-1]
         (llava / name).unlink()
-        assert of(llava) == seen[-1]
+        assert fingerprint_of(llava) == seen[-1]
 
 
 @pytest.mark.parametrize(
@@ -75,35 +69,35 @@ def test_what_loading_reads_counts_and_nothing_else(llava: Path) -> None:
 def test_code_counts_where_it_runs(llava: Path, name: str) -> None:
     """With remote code on, a line of Python is part of the model, and so is what it may read."""
     code = "?trust_remote_code=true"
-    before, without = of(llava, code), of(llava)
+    before, without = fingerprint_of(llava, code), fingerprint_of(llava)
     (llava / name).parent.mkdir(exist_ok=True)
     (llava / name).write_text("x = 1", encoding="utf-8")
-    assert of(llava, code) != before
-    assert of(llava) == without
+    assert fingerprint_of(llava, code) != before
+    assert fingerprint_of(llava) == without
 
 
 def test_weights_that_code_reads_in_a_folder_count(llava: Path) -> None:
     """A training's states and other checkpoints in the folder stay out of it."""
     code = "?trust_remote_code=true"
-    before, without = of(llava, code), of(llava)
+    before, without = fingerprint_of(llava, code), fingerprint_of(llava)
     for name in ("checkpoint-5/a.bin", "global_step5/mp_rank_00.pt", "optimizer_0/a.bin"):
         (llava / name).parent.mkdir()
         (llava / name).write_bytes(b"state")
     (llava / "optimizer.pt").write_bytes(b"state")
-    assert of(llava, code) == before
+    assert fingerprint_of(llava, code) == before
     (llava / "vision").mkdir()
     shutil.copy(llava / "model.safetensors", llava / "vision/tower.safetensors")
-    assert of(llava, code) != before
-    assert of(llava) == without
+    assert fingerprint_of(llava, code) != before
+    assert fingerprint_of(llava) == without
 
 
 def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
     """Where pickled weights are all there is and they are allowed, they are the model."""
     folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
-    before = of(folder, "?allow_pickle=true"), of(folder)
+    before = fingerprint_of(folder, "?allow_pickle=true"), fingerprint_of(folder)
     (folder / "pytorch_model.bin").write_bytes(b"other")
-    assert of(folder, "?allow_pickle=true") != before[0]
-    assert of(folder) == before[1]
+    assert fingerprint_of(folder, "?allow_pickle=true") != before[0]
+    assert fingerprint_of(folder) == before[1]
 
 
 def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
@@ -113,7 +107,7 @@ def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         CheckpointError, match=r"org/code.*shorten the entry .* \"modeling\.Model\""
     ):
-        of(folder, "?trust_remote_code=true")
+        fingerprint_of(folder, "?trust_remote_code=true")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +122,7 @@ def test_an_audio_tokenizer_from_elsewhere_is_refused(
     named = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org/dac"}
     (folder / name).write_text(json.dumps({key: named} if key else named), encoding="utf-8")
     with pytest.raises(CheckpointError, match=f"{name}: its audio tokenizer .*'org/dac'"):
-        of(folder)
+        fingerprint_of(folder)
 
 
 @pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
@@ -136,12 +130,12 @@ def test_a_kernel_of_the_hub_is_refused(tmp_path: Path, key: str) -> None:
     """It is code, which transformers would fetch because a configuration says so."""
     folder = write_checkpoint(tmp_path / "m", LLAVA | {key: "org/kernel"})
     with pytest.raises(CheckpointError, match=f"{key} is 'org/kernel', a kernel of the hub"):
-        of(folder)
+        fingerprint_of(folder)
     pipeline = write_pipeline(tmp_path / "p")
     (pipeline / "text_encoder" / "config.json").write_text(json.dumps({key: "org/kernel"}))
     with pytest.raises(CheckpointError, match=r"text_encoder/config\.json: .*a kernel of the hub"):
-        of(pipeline)
-    assert of(write_checkpoint(tmp_path / "own", LLAVA | {key: "sdpa"}))
+        fingerprint_of(pipeline)
+    assert fingerprint_of(write_checkpoint(tmp_path / "own", LLAVA | {key: "sdpa"}))
 
 
 def test_an_image_tower_from_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -150,13 +144,13 @@ def test_an_image_tower_from_elsewhere_is_refused(tmp_path: Path) -> None:
     name = "open_clip_model.safetensors"
     folder = write_checkpoint(tmp_path / "m", config, name, index="open_clip_config.json")
     with pytest.raises(CheckpointError, match=r"built by the configuration of 'hf-hub:org/vit'"):
-        of(folder)
+        fingerprint_of(folder)
 
 
 def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:
     """Scheduler and text encoder decide the picture as much as the unet does."""
     folder = write_pipeline(tmp_path / "p")
-    seen = {of(folder)}
+    seen = {fingerprint_of(folder)}
     for name in (
         "model_index.json",
         "scheduler/scheduler_config.json",
@@ -165,22 +159,22 @@ def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:
     ):
         path = folder / name
         path.write_bytes(path.read_bytes() + b" ")
-        seen.add(of(folder))
+        seen.add(fingerprint_of(folder))
     assert len(seen) == 5
     (folder / "single_file.safetensors").write_bytes(safetensors_bytes())
-    assert of(folder) in seen
+    assert fingerprint_of(folder) in seen
 
 
 def test_a_component_that_is_linked_in_counts(tmp_path: Path) -> None:
     """Loaders follow links, so a tokenizer shared by several checkpoints is part of each."""
     folder = write_pipeline(tmp_path / "p")
-    before = of(folder)
+    before = fingerprint_of(folder)
     (folder / "tokenizer").rename(tmp_path / "shared")
     (folder / "tokenizer").symlink_to(tmp_path / "shared")
     (tmp_path / "shared" / "loop").symlink_to(folder)
-    assert of(folder) == before
+    assert fingerprint_of(folder) == before
     (tmp_path / "shared" / "tokenizer_config.json").write_text("{} ", encoding="utf-8")
-    assert of(folder) != before
+    assert fingerprint_of(folder) != before
 
 
 def test_a_pipelines_precision_is_its_first_components(tmp_path: Path) -> None:

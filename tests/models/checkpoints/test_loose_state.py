@@ -17,19 +17,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="shards need the [models] extra")
 
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
-from pytest_cepbench.models.protocols import Describer  # noqa: E402
 from pytest_cepbench.models.torch_runtime import undistributed  # noqa: E402
-from tests.models.binding import bind_text  # noqa: E402
-from tests.tiny.common import pictures, skip_before  # noqa: E402
+from tests.models.binding import bind_text, describe  # noqa: E402
+from tests.tiny.common import skip_before  # noqa: E402
 
 pytestmark = pytest.mark.models
-
-
-def describe(folder: Path, query: str = "") -> list[Any]:
-    """The descriptions of three pictures by a folder, as a user would give it."""
-    model = bind_text(f"{folder}?max_new_tokens=8{query and '&'}{query}", "describer").load()
-    assert isinstance(model, Describer)
-    return list(model.describe(pictures(), "describe the image", [0, 1, 2]))
 
 
 @pytest.fixture(scope="module")

@@ -19,21 +19,14 @@ peft = pytest.importorskip("peft", reason="adapters need the [models] extra")
 
 from pytest_cepbench import gate_checkpoint  # noqa: E402
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
-from pytest_cepbench.models.protocols import Describer, Encoder  # noqa: E402
-from tests.models.binding import bind_text  # noqa: E402
+from pytest_cepbench.models.protocols import Encoder  # noqa: E402
+from tests.models.binding import bind_text, describe  # noqa: E402
 from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
 from tests.tiny.common import pictures  # noqa: E402
 
 pytestmark = pytest.mark.models
 
 SETTINGS = "max_new_tokens=8"
-
-
-def describe(folder: Path, query: str = "") -> list[Any]:
-    """The descriptions of three pictures by a folder, as a user would give it."""
-    model = bind_text(f"{folder}?{SETTINGS}{query and '&'}{query}", "describer").load()
-    assert isinstance(model, Describer)
-    return list(model.describe(pictures(), "describe the image", [0, 1, 2]))
 
 
 @pytest.fixture(scope="module")

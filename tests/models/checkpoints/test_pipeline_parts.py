@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.errors import CepError, CheckpointError
-from pytest_cepbench.models.checkpoints import (
-    Checkpoint,
-    complete_checkpoint,
-    fingerprint,
-    inspect_checkpoint,
-)
 from pytest_cepbench.models.checkpoints.pipeline_parts import find_lora_file, is_lora
-from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import (
     LLAVA,
+    fingerprint_of,
+    inspect,
     safetensors_bytes,
     write_checkpoint,
     write_pipeline,
@@ -31,18 +25,6 @@ UNET: dict[str, Any] = {"_class_name": "UNet2DConditionModel", "cross_attention_
 
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
-
-
-def checkpoint_of(text: str) -> Checkpoint:
-    """What a spec names, inspected and checked as binding does."""
-    checkpoint = inspect_checkpoint(parse_spec(text))
-    complete_checkpoint(checkpoint)
-    return checkpoint
-
-
-def fingerprint_of(text: str) -> str:
-    """The fingerprint of what a spec names."""
-    return fingerprint(checkpoint_of(text), lambda path: sha256(path.read_bytes()).hexdigest())
 
 
 def write_unet(folder: Path, value: bytes = b"\0\0\0@", **settings: Any) -> Path:
@@ -86,10 +68,10 @@ def test_a_replaced_component_is_fingerprinted_as_a_copied_one(base: Path, tmp_p
     shutil.rmtree(base / "unet")  # who trains a UNet need not keep the old one
     assert fingerprint_of(f"{base}?unet={unet}") == whole
     with pytest.raises(CheckpointError, match="'unet', and no such folder"):
-        checkpoint_of(str(base))
+        inspect(str(base))
     (unet / WEIGHTS).write_bytes(safetensors_bytes()[:-2])
     with pytest.raises(CheckpointError, match="copied only in part"):
-        checkpoint_of(f"{base}?unet={unet}")
+        inspect(f"{base}?unet={unet}")
 
 
 def test_all_ways_to_name_a_component_are_one_model(base: Path, tmp_path: Path) -> None:
@@ -97,14 +79,14 @@ def test_all_ways_to_name_a_component_are_one_model(base: Path, tmp_path: Path) 
     unet = write_unet(tmp_path / "run" / "unet")
     specs = (f"{base}?unet={unet}", f"{base}?unet={unet.parent}", f"{unet.parent}?base={base}")
     assert len({fingerprint_of(spec) for spec in specs}) == 1
-    assert {checkpoint_of(spec).roles for spec in specs} == {("generator", "editor")}
+    assert {inspect(spec).roles for spec in specs} == {("generator", "editor")}
 
 
 def test_lora_weights_are_part_of_the_fingerprint(base: Path, lora: Path, tmp_path: Path) -> None:
     """Their bytes and their order count, where they lie and the trainer's states do not."""
     plain = fingerprint_of(f"{base}?lora={lora}")
     assert plain == fingerprint_of(f"{lora}?base={base}")
-    checkpoint = checkpoint_of(f"{lora}?base={base}")
+    checkpoint = inspect(f"{lora}?base={base}")
     assert checkpoint.what == "StableDiffusionPipeline"
     assert str(lora) in checkpoint.remarks[0]
     assert plain == fingerprint_of(f"{base}?lora={lora / 'pytorch_lora_weights.safetensors'}")
@@ -155,7 +137,7 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_type(
     }
     (base / "lora.bin").write_bytes(b"pickle")
     with pytest.raises(CepError, match=words.format(**places)) as caught:
-        checkpoint_of(text.format(**places))
+        inspect(text.format(**places))
     assert "\n" not in str(caught.value)
 
 
@@ -166,11 +148,11 @@ def test_the_average_of_the_weights_is_never_left_out_in_silence(
     """Beside the weights a remark names it; alone, the base's would be gated in its place."""
     ema = write_unet(lora / average)
     with pytest.raises(CheckpointError, match=f"gate it with unet={ema}"):
-        checkpoint_of(f"{lora}?base={base}")
-    checkpoint = checkpoint_of(f"{lora}?base={base}&unet={ema}")
+        inspect(f"{lora}?base={base}")
+    checkpoint = inspect(f"{lora}?base={base}&unet={ema}")
     assert ema in [part.path for part in checkpoint.parts]
     write_unet(lora / "unet")
-    checkpoint = checkpoint_of(f"{lora}?base={base}")
+    checkpoint = inspect(f"{lora}?base={base}")
     assert [line for line in checkpoint.remarks if f"gate it with unet={ema}" in line]
 
 
@@ -224,11 +206,11 @@ def test_a_lora_without_tensors_or_cut_off_is_refused(base: Path, tmp_path: Path
     """It would change nothing, and the base would pass for the LoRA."""
     path = write_tensors(tmp_path / "lora.safetensors", {})
     with pytest.raises(CheckpointError, match="no tensors"):
-        checkpoint_of(f"{base}?lora={path}")
+        inspect(f"{base}?lora={path}")
     write_tensors(path, FORMS["kohya"])
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(CheckpointError, match="copied only in part"):
-        checkpoint_of(f"{base}?lora={path}")
+        inspect(f"{base}?lora={path}")
 
 
 @pytest.mark.parametrize(
@@ -242,10 +224,10 @@ def test_what_diffusers_leaves_out_of_a_lora_is_refused(
     path = write_tensors(tmp_path / "lora.safetensors", {})
     for form in FORMS.values():
         write_tensors(path, form)
-        checkpoint_of(f"{base}?lora={path}")
+        inspect(f"{base}?lora={path}")
     write_tensors(path, {**FORMS["kohya"], f"{KOHYA}.{other}": (8, 1)})
     with pytest.raises(CheckpointError, match=f"{other} is no part of a LoRA"):
-        checkpoint_of(f"{base}?lora={path}")
+        inspect(f"{base}?lora={path}")
 
 
 def test_which_of_several_files_is_the_users_choice(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from tests.models.binding import bind_text
-from tests.models.files import LLAVA, inspect, write_checkpoint
+from tests.models.files import LLAVA, inspect, write_checkpoint, write_tensors
 
 
 def quantized(folder: Path, **config: Any) -> Path:
@@ -30,10 +30,8 @@ def test_a_quantization_without_method_is_refused(tmp_path: Path) -> None:
 def test_whole_numbers_without_a_quantization_are_refused(tmp_path: Path) -> None:
     """Read as weights they are hundreds of times too large."""
     folder = write_checkpoint(tmp_path / "m", LLAVA)
-    header = {"lm_head.weight": {"dtype": "I8", "shape": [4], "data_offsets": [0, 4]}}
-    text = json.dumps(header).encode()
-    data = len(text).to_bytes(8, "little") + text + bytes(4)
-    (folder / "model.safetensors").write_bytes(data)
+    name = "lm_head.weight"
+    write_tensors(folder / "model.safetensors", {name: (4,)}, **{name: "I8"})
     with pytest.raises(CheckpointError, match=r"whole numbers in lm_head\.weight"):
         inspect(folder)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.checkpoints import Checkpoint, fingerprint, inspect_checkpoint
-from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.checkpoints import Checkpoint
 from tests.models.files import (
     LLAVA,
     STABLE_DIFFUSION,
+    fingerprint_of,
     inspect,
     safetensors_bytes,
     write_adapter,
@@ -100,15 +100,15 @@ def test_a_processor_in_the_runs_root_is_found(tmp_path: Path) -> None:
     """It is part of the fingerprint, and is taken only where the checkpoint has none."""
     run = tmp_path / "run"
     checkpoint = write_checkpoint(run / "checkpoint-500", LLAVA)
-    before = _fingerprint(checkpoint)
+    before = fingerprint_of(checkpoint)
     write_processor(run)
     found = inspect(checkpoint)
     assert found.remarks == (f"processor read from {run}",)
     assert found.tokenizer_folder == run
-    assert _fingerprint(checkpoint) != before
-    changed = _fingerprint(checkpoint)
+    assert fingerprint_of(checkpoint) != before
+    changed = fingerprint_of(checkpoint)
     (run / "tokenizer.json").write_text('{"a": 1}', encoding="utf-8")
-    assert _fingerprint(checkpoint) != changed
+    assert fingerprint_of(checkpoint) != changed
     (checkpoint / "preprocessor_config.json").write_text("{}", encoding="utf-8")
     found = inspect(checkpoint)
     assert found.remarks == (f"tokenizer read from {run}",)
@@ -140,12 +140,6 @@ def test_a_processor_elsewhere_is_named(tmp_path: Path) -> None:
     assert not folder.exists()
     with pytest.raises(CheckpointError, match=r"processor=.*holds no processor"):
         inspect(checkpoint, f"?processor={checkpoint}")
-
-
-def _fingerprint(folder: Path) -> str:
-    return fingerprint(
-        inspect_checkpoint(parse_spec(str(folder))), lambda path: path.read_bytes().hex()
-    )
 
 
 @pytest.mark.parametrize(
@@ -192,14 +186,14 @@ def test_only_a_folder_with_weights_is_suggested(tmp_path: Path) -> None:
 def test_a_state_beside_a_whole_model_is_left_out(tmp_path: Path) -> None:
     """Trainers write both: the whole model is read as it always was."""
     folder = write_checkpoint(tmp_path / "checkpoint-500", LLAVA)
-    before = _fingerprint(folder)
+    before = fingerprint_of(folder)
     (folder / "global_step500").mkdir()
     (folder / "global_step500" / "mp_rank_00_model_states.pt").write_bytes(b"state")
     (folder / "pytorch_model_fsdp_0").mkdir()
     (folder / "pytorch_model_fsdp_0" / ".metadata").write_bytes(b"state")
     (folder / "latest").write_text("global_step500", encoding="utf-8")
     assert inspect(folder).parts == ()
-    assert _fingerprint(folder) == before
+    assert fingerprint_of(folder) == before
 
 
 @pytest.fixture

@@ -16,7 +16,12 @@ from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import CONTEXT
 from tests.models.encoders.conftest import Images, bind_encoder, load
-from tests.tiny.text_encoders import DIMENSION, TEXT_LENGTH, build_sentence_transformer
+from tests.tiny.text_encoders import (
+    DIMENSION,
+    TEXT_LENGTH,
+    build_mpnet,
+    build_sentence_transformer,
+)
 
 pytest.importorskip("sentence_transformers", reason="encoders need the [models] extra")
 
@@ -28,7 +33,9 @@ TEXTS = ["two red circles", "a small green triangle at the top left", "cyan", ""
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MPNet, mean pooling, normalisation; the plain MPNet lies beside it as mpnet-plain."""
-    return build_sentence_transformer(tmp_path_factory.mktemp("sentence") / "mpnet")
+    folder = tmp_path_factory.mktemp("sentence") / "mpnet"
+    build_mpnet(folder.with_name("mpnet-plain"))
+    return build_sentence_transformer(folder)
 
 
 @pytest.fixture
