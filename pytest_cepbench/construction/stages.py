@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from msgspec.structs import replace
-from PIL import Image
 
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.chains import RoleRunner, Step
@@ -260,7 +259,8 @@ def annotate_images(
         for record, own in prompts.items():
             seed = int(digest_text(f"0 {stage} {record.image}")[:8], 16)
             key = describer.json_key(own, schema, seed, [["image", record.image]])
-            steps.append(Step(key, seed, partial(_load, source, record, own)))
+            load = partial(lambda record, own: (source.load(record).to_pil(), own), record, own)
+            steps.append(Step(key, seed, load))
         results = describer.ask("describe_json", steps, schema) if steps else []
         return {
             record: _read(
@@ -289,12 +289,6 @@ def annotate_images(
 
 
 _BAD_JSON = "bad-json"
-
-
-def _load(
-    source: files.SourceImages, record: files.ImageRecord, prompt: str
-) -> tuple[Image.Image, str]:
-    return source.load(record).to_pil(), prompt
 
 
 def _read(

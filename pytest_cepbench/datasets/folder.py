@@ -10,7 +10,6 @@ from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound, Sample
 from pytest_cepbench.datasets.sources.files import (
     FILES,
-    passed_over,
     require_folder,
     sample_name,
     walk_files,
@@ -56,40 +55,42 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
     for file in walk_files(path, unread, kind):
         name = sample_name(path, file)
         category = name.rpartition("/")[0] or f"{kind}s"
-        text = _caption(file) if captions else None
+        text = None
+        if captions:
+            caption = file.with_suffix(".txt")
+            try:
+                text = read_regular(caption, _LARGEST_CAPTION).decode("utf-8-sig").strip()
+            except FileNotFoundError:
+                raise DatasetError(
+                    f"{file.name!r} has no caption: a text-first chain needs {caption.name!r} "
+                    "beside it"
+                ) from None
+            except OSError as error:
+                raise DatasetError(
+                    f"caption file {str(caption)!r} cannot be read: {error.strerror}"
+                ) from error
+            except UnicodeDecodeError as error:
+                raise DatasetError(
+                    f"caption file {str(caption)!r} is not UTF-8: {error}"
+                ) from error
         own: dict[str, Any] = {kind: seed(file)}
         samples.append(Sample(name, (category,), text=text, **own))
-    note = passed_over(unread, kind)
+    loader, suffixes = FILES[kind][0], ", ".join(sorted(FILES[kind][1]))
+    note = ", ".join(f"{unread[suffix]} {suffix}" for suffix in sorted(unread))
+    if note:
+        others = " and ".join(other for other, _ in FILES.values() if other != loader)
+        note += f" passed over: {loader} reads {suffixes}, the loader {others} others"
     if not samples:
-        suffixes = ", ".join(sorted(FILES[kind][1]))
         raise DatasetError(
             f"no {kind}s in {str(path)!r} (looked for {suffixes}, also below)"
             + (f"; {note}" if note else "")
         )
     return Dataset(
         name=path.name,
-        identity={"loader": FILES[kind][0], "version": VERSION},
+        identity={"loader": loader, "version": VERSION},
         samples=tuple(samples),
         notes=(f"{str(path)!r}: {note}",) if note else (),
     )
-
-
-def _caption(image: Path) -> str:
-    path = image.with_suffix(".txt")
-    try:
-        data = read_regular(path, _LARGEST_CAPTION)
-    except FileNotFoundError:
-        raise DatasetError(
-            f"{image.name!r} has no caption: a text-first chain needs {path.name!r} beside it"
-        ) from None
-    except OSError as error:
-        raise DatasetError(
-            f"caption file {str(path)!r} cannot be read: {error.strerror}"
-        ) from error
-    try:
-        return data.decode("utf-8-sig").strip()
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"caption file {str(path)!r} is not UTF-8: {error}") from error
 
 
 MME_VERSION = 1

@@ -40,7 +40,15 @@ def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None =
     there twice, an empty image, a row with too few fields, and a label index that cannot be read or
     lists images that are not there. Whether an image decodes shows when it is loaded.
     """
-    table = _table(path, file)
+    if not path.exists():
+        raise DatasetError(
+            f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"
+        )
+    table = path
+    if path.is_dir() and file is not None:
+        table = path / file
+    elif path.is_dir():
+        table = only_file(path, (".tsv",), ".tsv", "name it with the option file")
     images = embedded_images(table)
     patterns = {} if labels is None else _patterns(table.parent / labels, images)
     fallback = ROOT_CATEGORY if labels is None else UNLABELLED
@@ -79,18 +87,6 @@ def row_index(row: TableRow, taken: Collection[int]) -> int:
     if index in taken:
         row.refuse("index", f"{index} is there twice: keep one of the rows")
     return index
-
-
-def _table(path: Path, file: str | None) -> Path:
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise DatasetError(
-            f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"
-        )
-    if file is not None:
-        return path / file
-    return only_file(path, (".tsv",), ".tsv", "name it with the option file")
 
 
 def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:

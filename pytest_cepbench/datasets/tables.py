@@ -45,7 +45,7 @@ def choose(
     most: int | None,
     refuse: Callable[[str, list[Row]], DatasetError],
 ) -> list[Candidate]:
-    """The chosen rows sorted by id.
+    """The chosen rows sorted by id, each in the categories alone that it was chosen for.
 
     read: all rows, each time anew; only chosen ones, and 8 bytes of each other row, are held.
     most: rows of each category; all of them where None.
@@ -58,10 +58,27 @@ def choose(
             digests.append(_digest(candidate.id) >> 192)
             yield candidate
 
+    chosen: dict[str, Candidate] = {}
     if most is None:
         chosen = {candidate.id: candidate for candidate in noted()}
-    else:
-        chosen = _first_ranked(noted(), most)
+    else:  # those of each category whose ids have the smallest digests
+        heaps: dict[str, list[tuple[int, str, Candidate]]] = {}
+        for candidate in noted():
+            entry = (-_digest(candidate.id), candidate.id, candidate)
+            for category in dict.fromkeys(candidate.categories):
+                heap = heaps.setdefault(category, [])
+                if len(heap) < most:
+                    heapq.heappush(heap, entry)
+                elif entry[0] > heap[0][0]:
+                    heapq.heapreplace(heap, entry)
+        own: dict[str, set[str]] = {}
+        for category, heap in heaps.items():
+            for _, name, candidate in heap:
+                chosen[name] = candidate
+                own.setdefault(name, set()).add(category)
+        for name, candidate in chosen.items():
+            categories = tuple(c for c in candidate.categories if c in own[name])
+            chosen[name] = candidate._replace(categories=categories)
     ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
     twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     rows: dict[str, Row] = {}
@@ -75,30 +92,6 @@ def choose(
 
 def _digest(name: str) -> int:
     return int(digest_text(name), 16)
-
-
-def _first_ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
-    """At most so many of each category, those whose ids have the smallest digests, by id.
-
-    Each is in the categories alone that it was chosen for.
-    """
-    heaps: dict[str, list[tuple[int, str, Candidate]]] = {}
-    for candidate in candidates:
-        entry = (-_digest(candidate.id), candidate.id, candidate)
-        for category in dict.fromkeys(candidate.categories):
-            heap = heaps.setdefault(category, [])
-            if len(heap) < most:
-                heapq.heappush(heap, entry)
-            elif entry[0] > heap[0][0]:
-                heapq.heapreplace(heap, entry)
-    chosen: dict[str, tuple[Candidate, set[str]]] = {}
-    for category, heap in heaps.items():
-        for _, name, candidate in heap:
-            chosen.setdefault(name, (candidate, set()))[1].add(category)
-    return {
-        name: own._replace(categories=tuple(c for c in own.categories if c in categories))
-        for name, (own, categories) in chosen.items()
-    }
 
 
 @dataclass(frozen=True)

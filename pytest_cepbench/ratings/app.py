@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from pytest_cepbench.artifacts.answer import cut_into_steps
@@ -170,7 +170,6 @@ def make_app(live: LiveStudy, hosts: Sequence[str]) -> Starlette:
             HTTPException: _refused,
             DatasetError: _refused,
             WriteError: _refused,
-            404: _missing,
         },
     )
 
@@ -296,10 +295,6 @@ def _refused(_: Request, error: Exception) -> Response:
     else:
         reason, status = one_line(str(error)), 400
     return JSONResponse({"saved": False, "reason": reason}, status, headers=_HEADERS)
-
-
-def _missing(_: Request, __: Exception) -> Response:
-    return PlainTextResponse("there is no such page", 404, headers=_HEADERS)
 
 
 def serve(live: LiveStudy, listener: socket.socket, hosts: Sequence[str]) -> None:

@@ -148,32 +148,18 @@ class Assignment:
         item = next(open_, None)
         if item is None:
             return None
+        answers = [own for own in person.answered.items() if own[0].kind == "item"]
+        judged = [slot.item for slot, judged in answers[:-_APART] if judged]
         place = len(person.answered) + len(person.held)
-        kind = self._hidden(annotator, place)
-        if kind == "attention":
-            names = person.attention
-        elif kind == "repeat":  # of an item that was judged, and not skipped
-            answers = [own for own in person.answered.items() if own[0].kind == "item"]
-            names = [slot.item for slot, judged in answers[:-_APART] if judged]
-        else:
-            return item
-        hidden = (Slot(name, kind) for name in names)
-        return next((slot for slot in hidden if not person.has(slot)), item)
-
-    def _hidden(self, annotator: str, place: int) -> VoteKind:
-        """What is due at a place: an attention item or a repeat, else an item as any.
-
-        place: number of the person's answers before it.
-        There is one of each kind in every stretch of 1 / share places, at a drawn place.
-        """
-        shares: dict[VoteKind, float] = {
-            "attention": self._study.attention,
-            "repeat": self._study.repeats,
-        }
-        for kind, share in shares.items():
-            if share:
-                length = max(2, round(1 / share))
-                drawn = self._draw(kind, annotator, str(place // length))[:13]
-                if place % length == int(drawn, 16) * length // 16**13:
-                    return kind
-        return "item"
+        checks: tuple[tuple[VoteKind, float, Sequence[str]], ...] = (
+            ("attention", self._study.attention, person.attention),
+            ("repeat", self._study.repeats, judged),
+        )
+        for kind, share, names in checks:
+            # There is one of each kind in every stretch of 1 / share places, at a drawn place.
+            length = max(2, round(1 / share)) if share else 1
+            drawn = self._draw(kind, annotator, str(place // length))[:13]
+            if share and place % length == int(drawn, 16) * length // 16**13:
+                hidden = (Slot(name, kind) for name in names)
+                return next((slot for slot in hidden if not person.has(slot)), item)
+        return item

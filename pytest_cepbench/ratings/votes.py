@@ -16,7 +16,7 @@ from pytest_cepbench.files import digest_json
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.human_ratings import Grade, grade_score
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.records import CHOICES, Item, Source, Task, Vote
+from pytest_cepbench.ratings.records import CHOICES, GRADES, Item, Source, Task, Vote
 
 Rule = Literal["majority", "shares"]
 """majority: a side wins with more than half of the votes, all else is a tie. shares: the most
@@ -111,7 +111,7 @@ def check_annotators(ratings: Ratings, annotators: Collection[str]) -> None:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-GRADES_RISING = ("poor", "medium", "good")
+GRADES_RISING = GRADES[::-1]
 
 
 class VoteScale(NamedTuple):

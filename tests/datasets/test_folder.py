@@ -39,22 +39,14 @@ def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
     touch(tmp_path, ".hidden.png", "._resource.png", ".git/x.png", "cats/.thumbs/y.png")
     touch(tmp_path, "notes.txt", "movie.mp4", "png", "archive.png.zip")
     assert load_folder(tmp_path).notes == ()
-    assert ids(tmp_path) == [
-        "a.PNG",
-        "b.Jpeg",
-        "c.webp",
-        "d.bmp",
-        "e.gif",
-        "f.tif",
-        "g.tiff",
-        "h.jpg",
-    ]
+    read = "a.PNG b.Jpeg c.webp d.bmp e.gif f.tif g.tiff h.jpg"
+    assert ids(tmp_path) == read.split()
 
 
-@pytest.mark.parametrize("folder", ["@eaDir/photo.jpg", "#recycle", "__MACOSX", "lost+found"])
-def test_folders_of_storage_are_no_categories(tmp_path: Path, folder: str) -> None:
+def test_folders_of_storage_are_no_categories(tmp_path: Path) -> None:
     """Thumbnails and what was deleted are no samples, wherever the system keeps them."""
-    touch(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
+    for folder in ("@eaDir/photo.jpg", "#recycle", "__MACOSX", "lost+found"):
+        touch(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
     assert ids(tmp_path) == ["cats/a.png"]
 
 
@@ -65,12 +57,8 @@ def test_ids_agree_over_systems(tmp_path: Path) -> None:
     (sample,) = load_folder(tmp_path).samples
     assert isinstance(sample.image, FileImage)
     assert sample.image.load().size == (2, 2)
-
-
-def test_two_names_that_normalize_to_one_are_refused(tmp_path: Path) -> None:
-    """Neither of the two may stand for the other silently."""
-    touch(tmp_path, "é.png", unicodedata.normalize("NFD", "é.png"))
-    with pytest.raises(DatasetError, match=r"sample id 'é\.png' is there twice"):
+    touch(tmp_path, "café/é.png")  # neither of the two may stand for the other silently
+    with pytest.raises(DatasetError, match=r"sample id 'café/é\.png' is there twice"):
         load_folder(tmp_path)
 
 

@@ -61,7 +61,6 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tag": None}, r": Expected `str`, got `null` - at `\$.tag`"),
         ({"tag": "objects"}, r": Invalid enum value 'objects' - at `\$.tag`"),
         ({"include": []}, r": Expected `array` of length >= 1 - at `\$.include`"),
         ({"include": [DOG | {"count": 0}]}, r": Expected `int` >= 1 - at `\$.include\[0\].count`"),
@@ -69,10 +68,8 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
         ({"include": [DOG | {"position": ["left of", 0]}]}, r": include\[0\]: position: clause 0"),
         ({"include": [DOG | {"class": "\ud800"}]}, r": '\\ud800' is half of a surrogate"),
         ({"prompt": " \n"}, ", prompt: a text is expected that is not empty"),
-        ({"prompt": 7}, ", prompt: Expected `str`, got `int`"),
         ({"index": "a"}, r", index: .* matching regex .*\[0-9\]\{1,5\}"),
         ({"index": True}, ", index: Expected `int | str | null`, got `bool`"),
-        ({"index": "../1"}, ", index: .* matching regex"),
     ],
 )
 def test_a_wrong_line_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -82,23 +79,19 @@ def test_a_wrong_line_is_refused(tmp_path: Path, change: dict[str, Any], message
         load_geneval(path)
 
 
-def test_a_line_without_a_detailed_caption_is_refused(tmp_path: Path) -> None:
-    """GenEval's own file has none."""
-    with pytest.raises(DatasetError, match=r"line 1: Object missing .*`detailed_caption`"):
-        load_geneval(write(tmp_path, LINE), captions="detailed")
-
-
-@pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf"])
-def test_an_empty_file_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     """It is not the built-in suite."""
     path = tmp_path / "metadata.jsonl"
-    path.write_bytes(data)
-    with pytest.raises(DatasetError, match="has no prompts"):
-        load_geneval(path)
+    for data in (b"", b"\n\n", b"\xef\xbb\xbf"):
+        path.write_bytes(data)
+        with pytest.raises(DatasetError, match="has no prompts"):
+            load_geneval(path)
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    """Each with what was given."""
+    """Each with what was given; GenEval's own file has no detailed captions."""
+    with pytest.raises(DatasetError, match=r"line 1: Object missing .*`detailed_caption`"):
+        load_geneval(write(tmp_path, LINE), captions="detailed")
     with pytest.raises(DatasetError, match="'prompt' or 'detailed' is expected, got 'long'"):
         load_geneval(captions="long")
     with pytest.raises(DatasetError, match="built-in GenEval prompts have no detailed captions"):
@@ -150,12 +143,9 @@ def write_geneval2(folder: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
             r", vqa_list\[0\]\[1\]: a text is",
         ),
         ({"vqa_list": []}, ", vqa_list: Expected `array` of length >= 1"),
-        ({"vqa_list": None}, ", vqa_list: Expected `array`, got `null`"),
         ({"skills": ["count"]}, ": skills: one for each of 6 questions is expected, got 1"),
         ({"skills": ["colour"] * 6}, r": skills\[0\]: unknown skill 'colour'"),
-        ({"skills": [[]] * 6}, r", skills\[0\]: Expected `str`, got `array`"),
         ({"atom_count": 0}, ", atom_count: Expected `int` >= 1"),
-        ({"atom_count": True}, ", atom_count: Expected `int`, got `bool`"),
         ({"prompt": ""}, ", prompt: a text is expected that is not empty"),
         ({"prompt": "half \udc00"}, r": '\\udc00' is half of a surrogate pair"),
         ({"skilz": []}, ": Object contains unknown field `skilz`"),

@@ -20,16 +20,14 @@ def dataset(*ids: str) -> Dataset:
 
 @given(st.lists(st.text(max_size=3), min_size=1, max_size=6))
 def test_ids_are_sorted_and_unique(names: list[str]) -> None:
-    """Whatever order a loader gives them in; one that is there twice is refused."""
+    """Whatever order a loader gives them in; one that is there twice is refused, and so is a data
+    set without any: a gate over nothing must not pass.
+    """
     if len(names) == len(set(names)):
         assert [sample.id for sample in dataset(*names).samples] == sorted(names)
     else:
         with pytest.raises(DatasetError, match=r"(?s)data set 'd': sample id .* is there twice"):
             dataset(*names)
-
-
-def test_an_empty_data_set_is_refused() -> None:
-    """A gate over nothing must not pass."""
     with pytest.raises(DatasetError, match="'d' has no samples"):
         dataset()
 
@@ -77,31 +75,23 @@ def test_every_sample_is_there_as_often_as_asked(whole: Dataset, times: int) -> 
     for sample in whole.samples:
         for k in range(times):
             twin = result[f"{sample.id} seed {k}" if k else sample.id]
-            assert (twin.replicate, twin.cluster) == (
-                k if times > 1 else 0,
-                _cluster(sample, times),
-            )
+            cluster = sample.cluster if times == 1 else sample.unit
+            assert (twin.replicate, twin.cluster) == (k, cluster)
             assert (twin.categories, twin.text, twin.metadata) == (
                 sample.categories, sample.text, sample.metadata,
             )  # fmt: skip
 
 
-def _cluster(sample: Sample, times: int) -> str | None:
-    return sample.cluster if times == 1 else sample.unit
-
-
 def test_once_is_the_data_set_itself() -> None:
-    """Nothing is renamed where there is one seed, so baselines of one seed stay what they are."""
+    """Nothing is renamed where there is one seed, so baselines of one seed stay what they are; an
+    id that looks like a replicate is refused.
+    """
     whole = dataset("a", "b")
     assert whole.repeated(1) is whole
     assert (whole.whole, whole.repeated(2).whole) == (None, whole)
     assert whole.repeated(2).limited(1).whole is whole
     assert whole.limited(1).repeated(2).whole is whole
     assert whole.repeated(2).identity == whole.identity
-
-
-def test_an_id_that_looks_like_a_replicate_is_refused() -> None:
-    """Two samples would have one name, and one seed."""
     with pytest.raises(DatasetError, match="sample id 'a seed 1' is there twice"):
         dataset("a", "a seed 1").repeated(2)
 

@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,7 @@ def test_whatever_is_sent_is_an_answer_or_refused_in_one_line(data: bytes) -> No
         ({"browser": [1]}, "its width and its height"),
         ({"note": "x" * 20_001}, "more than 20,000 characters"),
         ({"model": "alpha"}, "unknown field `model`"),
-        ({"grades": ["excellent"]}, "Invalid enum value"),
-        ({"seconds": "9"}, "Expected `float`"),
         ({"errors": {"A": ["ugly"]}}, "Invalid enum value 'ugly'"),
-        ({"errors": {"C": ["factual"]}}, "Invalid enum value 'C'"),
     ],
 )
 def test_answers_are_read_strictly(fields: dict[str, Any], message: str) -> None:
@@ -81,12 +79,9 @@ def test_what_is_no_answer_is_refused(
     task: Task, fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     """It never becomes a record."""
-    ratings = make_study(tmp_path, task, count=1)
-    item = next(iter(ratings.items.values()))
     shown: tuple[str | int, ...] = ("first", "second") if task in ("pair", "caption") else (2, 0, 1)
-    answer = parse_answer(json.dumps({"key": "12345678", "slot": "s"} | fields).encode())
     with pytest.raises(DatasetError, match=message):
-        make_vote(answer, ratings.study, item, "item", shown, **WHO)
+        own_vote(tmp_path, task, shown, **fields)
 
 
 @given(data=st.data(), count=st.integers(2, 9))
@@ -109,24 +104,27 @@ def test_grades_and_ranks_are_put_in_the_items_order(data: st.DataObject, count:
         assert set(before[: before.index(tied[0])]) == better
 
 
+def own_vote(folder: Path, task: Task, shown: Sequence[str | int] = (), **fields: Any) -> Vote:
+    """The vote of an answer with these fields to the one item of a study."""
+    ratings = make_study(folder, task, count=1)
+    sent = json.dumps({"key": "12345678", "slot": "s"} | fields).encode()
+    item = next(iter(ratings.items.values()))
+    return make_vote(parse_answer(sent), ratings.study, item, "item", shown, **WHO)
+
+
 def test_ticks_are_names(tmp_path: Path) -> None:
     """In the item's order, with those that are not ticked; markup in names is kept as it is."""
-    ratings = make_study(tmp_path, "verify", count=1)
-    item = next(iter(ratings.items.values()))
-    answer = SentAnswer(key="12345678", slot="s", ticked=(2, 0), added=("Natural", "Natural"))
-    vote = make_vote(answer, ratings.study, item, "item", (), **WHO)
+    vote = own_vote(tmp_path, "verify", ticked=(2, 0), added=("Natural", "Natural"))
     assert (vote.ticked, vote.unticked, vote.added) == (
         (NAMES[0], NAMES[2]), (NAMES[1],), ("Natural",),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("sent", "kept"), [(-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)])
-def test_seconds_are_those_of_a_day_at_most(sent: float, kept: float, tmp_path: Path) -> None:
+def test_seconds_are_those_of_a_day_at_most(tmp_path: Path) -> None:
     """A clock of a page can say anything."""
-    ratings = make_study(tmp_path, "describe", count=1)
-    item = next(iter(ratings.items.values()))
-    answer = SentAnswer(key="12345678", slot="s", text="it", seconds=sent)
-    assert make_vote(answer, ratings.study, item, "item", (), **WHO).seconds == kept
+    for sent, kept in ((-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)):
+        vote = own_vote(tmp_path / str(kept), "describe", text="it", seconds=sent)
+        assert vote.seconds == kept
 
 
 @pytest.mark.parametrize("shown", [("first", "second"), ("second", "first")])
@@ -134,20 +132,13 @@ def test_errors_are_of_the_answer_wherever_it_stood(
     shown: tuple[str | int, ...], tmp_path: Path
 ) -> None:
     """Ticked under A or B, kept by side in the order of the table."""
-    ratings = make_study(tmp_path, "pair", count=1)
-    item = next(iter(ratings.items.values()))
     told = {"A": ["incomplete", "factual", "factual"], "B": []}
-    fields = {"key": "12345678", "slot": "s", "verdict": "B", "errors": told}
-    vote = make_vote(
-        parse_answer(json.dumps(fields).encode()), ratings.study, item, "item", shown, **WHO
-    )
+    vote = own_vote(tmp_path, "pair", shown, verdict="B", errors=told)
     assert vote.errors == {shown[0]: ("factual", "incomplete")}
     assert msgspec.json.decode(record_line(vote), type=Vote) == vote
     assert b"errors" not in record_line(msgspec.structs.replace(vote, errors={}))
-    other = msgspec.structs.replace(vote, task="caption")
-    assert "of pairs" in fault_of(
-        other, msgspec.structs.replace(ratings.study, kind="caption"), item
-    )
+    study, item = Study(kind="caption", annotators=("a1",)), make_item("caption", [], [])
+    assert "of pairs" in fault_of(msgspec.structs.replace(vote, task="caption"), study, item)
 
 
 pytest.importorskip("starlette")

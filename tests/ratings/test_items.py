@@ -29,24 +29,14 @@ CHECKED: list[Task] = ["pair", "caption", "grades"]
 
 def known_vote(item: Item, task: Task, *, right: bool) -> Vote:
     """A vote with the known answer of an item, or with another one."""
+    own: dict[str, Any] = {"task": task, "item": item.item, "annotator": "a1"}
     if task != "grades":
         others = {"first": "second", "second": "first"}
-        winner = item.known["winner"] if right else others[item.known["winner"]]
-        return Vote(
-            task=task,
-            item=item.item,
-            annotator="a1",
-            winner=winner,  # type: ignore[arg-type] # one of the words
-        )
+        winner: Any = item.known["winner"] if right else others[item.known["winner"]]
+        return Vote(winner=winner, **own)
     order = range(len(item.options))[:: 1 if right else -1]
-    grades = {str(number): "good" if number == order[0] else "poor" for number in order}
-    return Vote(
-        task=task,
-        item=item.item,
-        annotator="a1",
-        ranking=tuple(order),
-        grades=grades,  # type: ignore[arg-type] # words of the scale
-    )
+    grades: Any = {str(number): "good" if number == order[0] else "poor" for number in order}
+    return Vote(ranking=tuple(order), grades=grades, **own)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -145,10 +135,7 @@ def test_items_of_a_file(tmp_path: Path) -> None:
     (item,) = items
     assert [part.text for part in item.question] == ["Draw it", None]
     assert images.keys() == {picture(1, 0).digest}
-    assert [(source.model, source.sample) for source in sources] == [
-        ("alpha", "s1"),
-        ("beta", "s1"),
-    ]
+    assert [(own.model, own.sample) for own in sources] == [("alpha", "s1"), ("beta", "s1")]
     begin_study(tmp_path / "study", TWO, items, images, sources)
     assert read_ratings(tmp_path / "study").study.data
 

@@ -17,6 +17,7 @@ from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, read_votes
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import (
     TASKS,
+    Item,
     Part,
     Study,
     Task,
@@ -43,18 +44,8 @@ def test_a_vote_is_read_as_it_was_written(texts: list[str], note: str, skip: str
     line = record_line(vote)
     assert line.count(b"\n") == 1
     assert msgspec.json.decode(line, type=Vote) == vote
-    assert {
-        "v",
-        "task",
-        "item",
-        "annotator",
-        "seconds",
-        "at",
-        "page",
-        "browser",
-        "kind",
-        "note",
-    } <= (json.loads(line).keys())
+    always = "v task item annotator seconds at page browser kind note"
+    assert {*always.split()} <= json.loads(line).keys()
 
 
 @pytest.mark.parametrize(
@@ -207,6 +198,13 @@ def verdicts(ratings: Ratings, given: dict[str, str], **fields: Any) -> list[Vot
     return found
 
 
+def checked(ratings: Ratings, item: Item, name: str, *, right: bool) -> Vote:
+    """A person's answer to an attention item."""
+    winners = ("first", "second")
+    winner = winners[(item.known["winner"] == "first") != right]
+    return msgspec.structs.replace(make(ratings, item, name, kind="attention"), winner=winner)
+
+
 def test_people_are_summed_up(tmp_path: Path) -> None:
     """Judged and skipped items, failed attention, equal repeats, the median of seconds."""
     ratings = make_study(tmp_path, "pair", count=4, attention=0.4)
@@ -220,10 +218,7 @@ def test_people_are_summed_up(tmp_path: Path) -> None:
     equal = make(ratings, own[1], kind="repeat")
     votes.append(msgspec.structs.replace(equal, winner="second"))
     for item, right in zip(checks, (True, False), strict=True):
-        other = {"first": "second", "second": "first"}
-        winner = item.known["winner"] if right else other[item.known["winner"]]
-        vote = make(ratings, item, kind="attention")
-        votes.append(msgspec.structs.replace(vote, winner=winner))
+        votes.append(checked(ratings, item, "a1", right=right))
     first, second = summarize_people(ratings, votes_of(*votes))
     assert (first.votes, first.skipped, first.seconds) == (3, 1, 4)
     assert first.attention == (1, 2)
@@ -237,13 +232,9 @@ def test_careless_raters_are_doubted(tmp_path: Path) -> None:
     given = {"a1": "121212121212", "a2": "12121212121=", "a3": "212121212121", "a4": "1122"}
     votes = verdicts(ratings, given)
     checks = [item for item in ratings.items.values() if item.kind == "attention"]
-    other = {"first": "second", "second": "first"}
     for name, right in (("a1", True), ("a4", False)):
         for number, item in enumerate(checks[:2]):
-            known = item.known["winner"]
-            winner = known if right or number else other[known]
-            vote = make(ratings, item, name, kind="attention")
-            votes.append(msgspec.structs.replace(vote, winner=winner))
+            votes.append(checked(ratings, item, name, right=right or bool(number)))
     doubts = doubtful_annotators(ratings, votes_of(*votes))
     assert doubts.keys() == {"a3", "a4"}
     assert doubts["a4"] == "right on 1 of 2 items whose answer is known"

@@ -89,7 +89,19 @@ class RecordedAnswers:
         Texts count whole, image files by name and size: what an image shows is part of the digest
         of the stored answer.
         """
-        contents = {question: _content(answer) for question, answer in self.answers.items()}
+        contents: dict[str, Any] = {}
+        for question, answer in self.answers.items():
+            if isinstance(answer, Failure):
+                contents[question] = answer.kind
+                continue
+            contents[question] = own = []
+            for step in answer.steps:
+                image: Any = getattr(step.image, "kind", None)
+                if isinstance(step.image, FileImage):
+                    image = [step.image.path.name, None]
+                    with suppress(OSError):  # removed since it was listed; loading it says so
+                        image = [step.image.path.name, step.image.path.stat().st_size]
+                own.append([step.text, image])
         return {
             "layout": self.name,
             "version": VERSION,
@@ -116,20 +128,6 @@ class RecordedAnswers:
                 f"missing, the first to {missing[0]!r}; its first answer is to "
                 f"{next(iter(self.answers), None)!r}: give the whole folder"
             )
-
-
-def _content(answer: RecordedAnswer | Failure) -> Any:
-    if isinstance(answer, Failure):
-        return answer.kind
-    content = []
-    for step in answer.steps:
-        image: Any = None if step.image is None else getattr(step.image, "kind", None)
-        if isinstance(step.image, FileImage):
-            image = [step.image.path.name, None]
-            with suppress(OSError):  # removed since the folder was listed; loading it says so
-                image = [step.image.path.name, step.image.path.stat().st_size]
-        content.append([step.text, image])
-    return content
 
 
 LAYOUT = "opening"

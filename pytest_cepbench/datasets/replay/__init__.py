@@ -198,13 +198,6 @@ def _read_sdp(path: Path) -> Replay:
 _PROMPT = r"([0-9]{1,9})"
 
 
-def _fits_geneval(path: Path) -> bool:
-    return path.is_dir() and any(
-        re.fullmatch(_PROMPT, folder.name) and (folder / "samples").is_dir()
-        for folder in list_folder(path)
-    )
-
-
 def _read_geneval(path: Path) -> Replay:
     images: dict[str, Artifact] = {}
     suffixes = "|".join(sorted(suffix[1:] for suffix in SUFFIXES))
@@ -339,7 +332,15 @@ LAYOUTS: Mapping[str, Layout] = {
         _read_sdp,
     ),
     "geneval": Layout(
-        "00000/samples/00000.png, ... by prompt and image (GenEval)", _fits_geneval, _read_geneval
+        "00000/samples/00000.png, ... by prompt and image (GenEval)",
+        lambda path: (
+            path.is_dir()
+            and any(
+                re.fullmatch(_PROMPT, folder.name) and (folder / "samples").is_dir()
+                for folder in list_folder(path)
+            )
+        ),
+        _read_geneval,
     ),
     "mmgenbench": Layout(
         "a TSV with index and prediction, and one with index and image (MMGenBench)",

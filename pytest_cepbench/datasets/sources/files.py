@@ -160,17 +160,6 @@ def walk_files(
                 unread[suffix] += 1
 
 
-def passed_over(unread: Counter[str], kind: Modality) -> str:
-    """A sentence for people on the files that `walk_files` counted; empty where it counted none."""
-    names = ", ".join(f"{unread[suffix]} {suffix}" for suffix in sorted(unread))
-    loader, suffixes = FILES[kind]
-    read = ", ".join(sorted(suffixes))
-    others = " and ".join(own for own, _ in FILES.values() if own != loader)
-    return (
-        f"{names} passed over: {loader} reads {read}, the loader {others} others" if names else ""
-    )
-
-
 def refuse_unreadable(error: OSError) -> None:
     """Raises DatasetError for a folder that `os.walk` cannot list."""
     raise DatasetError(f"folder {error.filename!r} cannot be read: {error.strerror}") from error

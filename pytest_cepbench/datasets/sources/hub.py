@@ -155,8 +155,22 @@ def open_repository(location: HubLocation, run: Path | None = None) -> Repositor
             repo, repo_type=_DATASET, revision=revision, local_files_only=offline
         )
     commit = str(resolved.resolved)
-    if run is not None:
-        commit = _first_commit(run, location, commit)
+    if run is not None:  # the first process of the run enters what it found, others read that
+        name = f"commit-{digest_json([repo, revision])[:16]}"
+        fresh = run / f".{name}.{os.getpid()}"
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            write_small(fresh, commit)
+            with suppress(FileExistsError):
+                (run / name).hardlink_to(fresh)  # whole at once, and never over another
+            commit = (run / name).read_text(encoding="ascii")
+        except OSError as error:
+            raise DatasetError(
+                f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
+            ) from error
+        finally:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
     try:
         tree = get_cached_repo_tree(repo, repo_type=_DATASET, revision=commit)
     except CachedRepoTreeNotFoundError as error:
@@ -169,25 +183,6 @@ def open_repository(location: HubLocation, run: Path | None = None) -> Repositor
             )
         tree = get_cached_repo_tree(repo, repo_type=_DATASET, revision=commit)
     return Repository(location, commit, tuple(file.path for file in tree))
-
-
-def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
-    """The commit that the first process of the run entered, which is this one if none did."""
-    name = f"commit-{digest_json([location.repo, location.revision])[:16]}"
-    fresh = run / f".{name}.{os.getpid()}"
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        write_small(fresh, commit)
-        with suppress(FileExistsError):
-            (run / name).hardlink_to(fresh)  # whole at once, and never over another
-        return (run / name).read_text(encoding="ascii")
-    except OSError as error:
-        raise DatasetError(
-            f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
-        ) from error
-    finally:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
 
 
 def _not_cached(repo: str, revision: str | None, patterns: Sequence[str] | None, why: str) -> str:

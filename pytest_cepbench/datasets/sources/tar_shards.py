@@ -74,37 +74,17 @@ def open_tar(
 
 def _list_members(path: Path, stream: BinaryIO) -> tuple[dict[str, int], dict[str, array[int]]]:
     """Name -> number of each row, and of each column offset and size of every row's bytes in turn,
-    0 for none.
+    0 for none. Hidden members, such as those that macOS adds, are passed over.
     """
-    rows: dict[str, int] = {}
-    places: dict[str, array[int]] = {}
-    for member in _members(path, stream):
-        folder, slash, file = member.name.removeprefix("./").rpartition("/")
-        stem, _, suffix = file.partition(".")
-        column = suffix.lower()
-        if not column or column == _KEY:
-            _refuse(path, f"member {member.name!r} has no suffix, so that it is no column of a row")
-        row = rows.setdefault(f"{folder}{slash}{stem}", len(rows))
-        cells = places.setdefault(column, array("q"))
-        cells.extend([0] * (2 * row + 2 - len(cells)))
-        if cells[2 * row]:
-            _refuse(path, f"member {member.name!r} is there twice")
-        cells[2 * row : 2 * row + 2] = array("q", (member.offset_data, member.size))
-    for cells in places.values():
-        cells.extend([0] * (2 * len(rows) - len(cells)))
-    return rows, places
-
-
-def _members(path: Path, stream: BinaryIO) -> Iterator[tarfile.TarInfo]:
-    """The regular members in order; hidden ones, such as those that macOS adds, are passed over."""
-    start = stream.read(6)
-    if start.startswith(_COMPRESSED):
+    if stream.read(6).startswith(_COMPRESSED):
         _refuse(path, "it is compressed: unpack it to a plain tar")
     stream.seek(0)
+    rows: dict[str, int] = {}
+    places: dict[str, array[int]] = {}
     with tarfile.open(fileobj=stream, mode="r:") as archive:
         while (member := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined] # else every header stays in memory
-            folder, _, file = member.name.rpartition("/")
+            folder, slash, file = member.name.removeprefix("./").rpartition("/")
             hidden = file.startswith(".") and file != ".."
             if member.isdir() or hidden or "__MACOSX" in folder.split("/"):
                 continue
@@ -112,12 +92,25 @@ def _members(path: Path, stream: BinaryIO) -> Iterator[tarfile.TarInfo]:
                 _refuse(path, f"member {member.name!r} is no plain file")
             if reason := unsafe(member.name):
                 _refuse(path, f"member {reason}")
-            yield member
+            stem, _, suffix = file.partition(".")
+            column = suffix.lower()
+            if not column or column == _KEY:
+                what = "has no suffix, so that it is no column of a row"
+                _refuse(path, f"member {member.name!r} {what}")
+            row = rows.setdefault(f"{folder}{slash}{stem}", len(rows))
+            cells = places.setdefault(column, array("q"))
+            cells.extend([0] * (2 * row + 2 - len(cells)))
+            if cells[2 * row]:
+                _refuse(path, f"member {member.name!r} is there twice")
+            cells[2 * row : 2 * row + 2] = array("q", (member.offset_data, member.size))
         # An archive ends with blocks of zeros; one that a killed program left does not.
         stream.seek(max(0, archive.offset))
         block = stream.read(tarfile.BLOCKSIZE)
         if len(block) < tarfile.BLOCKSIZE or any(block):
             _refuse(path, "it is cut short: the blocks at its end are missing")
+    for cells in places.values():
+        cells.extend([0] * (2 * len(rows) - len(cells)))
+    return rows, places
 
 
 def _refuse(path: Path, what: str) -> NoReturn:

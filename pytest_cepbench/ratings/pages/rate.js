@@ -31,25 +31,21 @@ const state = {
 // -- answers on their way --------------------------------------------------------------------------
 
 // Storage may be full or switched off: then answers are in this page alone.
-function store(name, value) {
-  try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* as above */ }
-}
-
-function forget(name) {
-  try { localStorage.removeItem(name); } catch { /* as above */ }
-}
-
-function unsent() { // names and answers of all pages of this person
+function store(name, value) { // nothing is kept where there is no value
   try {
-    const names = Object.keys(localStorage).filter((name) => name.startsWith(KEPT));
-    return names.map((name) => [name, JSON.parse(localStorage.getItem(name))]);
-  } catch { return []; }
+    if (value) localStorage.setItem(name, JSON.stringify(value));
+    else localStorage.removeItem(name);
+  } catch { /* as above */ }
 }
 
 // Takes over what this person's other pages have left: each answer has a name of its own.
 function collect() {
   const own = new Set(state.unsent.map(([name]) => name));
-  state.unsent.push(...unsent().filter(([name, answer]) => answer && !own.has(name)));
+  try {
+    const names = Object.keys(localStorage).filter((name) => name.startsWith(KEPT) && !own.has(name));
+    const left = names.map((name) => [name, JSON.parse(localStorage.getItem(name))]);
+    state.unsent.push(...left.filter(([, answer]) => answer));
+  } catch { /* as above */ }
   state.unsent.sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
@@ -58,11 +54,8 @@ function newKey() { // crypto.randomUUID is there on encrypted pages only
 }
 
 async function post(path, body) {
-  return fetch(BASE + path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-Cepbench": "1" },
-    body: JSON.stringify(body),
-  });
+  const headers = { "Content-Type": "application/json", "X-Cepbench": "1" };
+  return fetch(BASE + path, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
 function say(words, busy = false) {
@@ -78,8 +71,7 @@ function warn(words) {
 
 // Sends all answers that wait, in their order; true when none is left.
 function send() {
-  state.sending ??= sendAll().finally(() => { state.sending = null; });
-  return state.sending;
+  return state.sending ??= sendAll().finally(() => { state.sending = null; });
 }
 
 async function sendAll() {
@@ -88,18 +80,15 @@ async function sendAll() {
   while (state.unsent.length) {
     say("saving …", true);
     const [name, answer] = state.unsent[0];
-    let response;
-    try {
-      response = await post("vote", answer);
-    } catch {
-      state.offline = true;
-      return later("No connection to the server.");
-    }
-    state.offline = false;
+    const response = await post("vote", answer).catch(() => null);
+    state.offline = !response;
+    if (!response) return later("No connection to the server.");
     const reply = await response.json().catch(() => ({}));
-    if (!response.ok && !isWrong(response, reply)) return refused(response, reply);
+    // Whether it is the answer that is wrong, and not the address or what lies between.
+    const wrong = [400, 409, 413, 422].includes(response.status) && reply.saved === false;
+    if (!response.ok && !wrong) return refused(response, reply);
     state.unsent.shift();
-    forget(name);
+    store(name, null);
     if (response.ok) {
       warn("");
       say("saved");
@@ -115,25 +104,18 @@ async function sendAll() {
   return true;
 }
 
-// Whether it is the answer that is wrong, and not the address or what lies between.
-function isWrong(response, reply) {
-  return [400, 409, 413, 422].includes(response.status) && reply.saved === false;
-}
-
 // Says why the server takes nothing now; answers stay in this browser. False, for `send`.
 function refused(response, reply) {
-  return later(response.status === 404
-    ? "The server does not know this address. Reload this page, or ask for a new address if that does not help."
-    : `Not saved: ${reply.reason ?? "the server has a problem"}.`);
+  const unknown = "The server does not know this address. Reload this page, or ask for a new address if that does not help.";
+  return later(response.status === 404 ? unknown : `Not saved: ${reply.reason ?? "the server has a problem"}.`);
 }
 
 function later(words) {
   const count = state.unsent.length;
-  const answers = count === 1 ? "answer is" : "answers are";
+  const answers = `${count} ${count === 1 ? "answer is" : "answers are"}`;
+  const kept = `${answers} kept in this browser and will be sent again. What was saved before is safe.`;
   say(count ? "not saved" : "", true);
-  warn(count
-    ? `${words} ${count} ${answers} kept in this browser and will be sent again. What was saved before is safe.`
-    : words);
+  warn(count ? `${words} ${kept}` : words);
   state.timer = setTimeout(resume, RETRY);
   if (!state.shown) showEnd();
   return false;
@@ -210,13 +192,10 @@ function showEnd() {
   delete stage.dataset.slot;
   const words = document.createElement("p");
   words.className = "end";
-  words.textContent = state.offline
-    ? "No connection to the server. This page goes on by itself when it is back."
-    : state.unsent.length
-      ? "The next item comes when your answers are saved."
-      : state.state === "done"
-        ? "All done. Thank you!"
-        : "Nothing can be saved now. This page tries again by itself.";
+  words.textContent = "Nothing can be saved now. This page tries again by itself.";
+  if (state.offline) words.textContent = "No connection to the server. This page goes on by itself when it is back.";
+  else if (state.unsent.length) words.textContent = "The next item comes when your answers are saved.";
+  else if (state.state === "done") words.textContent = "All done. Thank you!";
   stage.replaceChildren(words);
 }
 
@@ -254,12 +233,8 @@ function answer(fields) {
 async function undo() {
   if (!(await send())) return;
   const key = newKey();
-  let response;
-  try {
-    response = await post("undo", { key });
-  } catch {
-    return say("No connection: nothing was undone.", true);
-  }
+  const response = await post("undo", { key }).catch(() => null);
+  if (!response) return say("No connection: nothing was undone.", true);
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) return warn(`Nothing was undone: ${reply.reason ?? response.status}`);
   const back = reply.answer;
@@ -282,12 +257,8 @@ const ticks = (name) => [...stage.querySelectorAll(`input.${name}`)];
 const ticked = (name) => ticks(name).filter((box) => box.checked).map((box) => box.value);
 
 function errors() { // kinds of errors by the letter of the answer that has them
-  const own = {};
-  for (const letter of "AB") {
-    const kinds = ticked(`error[data-of=${letter}]`);
-    if (kinds.length) own[letter] = kinds;
-  }
-  return own;
+  const own = [..."AB"].map((letter) => [letter, ticked(`error[data-of=${letter}]`)]);
+  return Object.fromEntries(own.filter(([, kinds]) => kinds.length));
 }
 
 const outputs = () => [...stage.querySelectorAll(".output")];
@@ -300,11 +271,9 @@ function markOutput(number) {
   return all[place];
 }
 
-const currentOutput = () => outputs().findIndex((output) => output.classList.contains("current"));
+const gradeOf = (output) => output.querySelector("input:checked")?.value ?? "";
 
-function gradeOf(output) { return output.querySelector("input:checked")?.value ?? ""; }
-
-function rankOf(output) { return Number(output.querySelector("select").value); }
+const rankOf = (output) => Number(output.querySelector("select").value);
 
 function fill() { // something was filled in
   state.filled = true;
@@ -352,13 +321,17 @@ function enlarge(picture = null) {
   element("enlarge").setAttribute("aria-pressed", large);
 }
 
-const TOOLS = { u: undo, s: () => open("skip-dialog"), n: () => open("note-dialog"), "?": () => open("help-dialog") };
+const TOOLS = { undo, enlarge: () => enlarge() }; // by the ids of their buttons
+for (const id of ["skip", "note", "help"]) TOOLS[id] = () => open(`${id}-dialog`);
+
+const KEYS = { u: "undo", s: "skip", n: "note", "?": "help" };
 
 function press(event) {
   if (event.repeat || event.altKey || event.metaKey) return;
   const dialog = document.querySelector("dialog[open]");
-  if (dialog) return pressInDialog(event, dialog);
-  if (!state.shown) return pressAtTheEnd(event);
+  if (dialog) return dialog.querySelectorAll("[data-reason]")[DIGITS.indexOf(event.key)]?.click();
+  // At the end there is still something to take back, and to read.
+  if (!state.shown && (event.ctrlKey || !["u", "?"].includes(event.key))) return;
   const written = event.target.matches("textarea, input[type=text]");
   if (event.key === "Enter" && (event.ctrlKey || !written) && !event.target.matches("button, summary")) {
     event.preventDefault();
@@ -372,33 +345,19 @@ function press(event) {
   if (act(event.key)) event.preventDefault();
 }
 
-function pressAtTheEnd(event) { // there is still something to take back, and to read
-  if (event.ctrlKey || !["u", "?"].includes(event.key)) return;
-  event.preventDefault();
-  TOOLS[event.key]();
-}
-
-function pressInDialog(event, dialog) {
-  const place = DIGITS.indexOf(event.key);
-  const reasons = dialog.querySelectorAll("[data-reason]");
-  if (place >= 0 && reasons[place]) reasons[place].click();
-}
-
 // Does what a key stands for in the task; false where it stands for nothing.
 function act(key) {
   const place = DIGITS.indexOf(key);
-  const verdicts = stage.querySelectorAll("[data-verdict]");
-  const boxes = stage.querySelectorAll("input.offered");
-  if (place >= 0 && verdicts[place]) verdicts[place].click();
-  else if (place >= 0 && boxes[place]) boxes[place].click();
+  const named = stage.querySelectorAll("[data-verdict], input.offered")[place];
+  if (named) named.click();
   else if (outputs().length && mark(key, place)) fill();
-  else if (TOOLS[key]) TOOLS[key]();
+  else if (KEYS[key]) TOOLS[KEYS[key]]();
   else return false;
   return true;
 }
 
 function mark(key, place) { // a grade, a rank, or another output
-  const at = currentOutput();
+  const at = outputs().findIndex((output) => output.classList.contains("current"));
   const output = outputs()[at];
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
   const grade = { g: "good", m: "medium", p: "poor" }[key];
@@ -425,9 +384,7 @@ function click(event) {
     if (isMeant(event)) answer({ skip: button.dataset.reason });
   } else if (button.matches(".close")) button.closest("dialog").close();
   else if (button.matches(".save")) save(event);
-  else if (button.id === "undo") undo();
-  else if (button.id === "enlarge") enlarge();
-  else if (["skip", "note", "help"].includes(button.id)) open(`${button.id}-dialog`);
+  else if (TOOLS[button.id]) TOOLS[button.id]();
 }
 
 document.addEventListener("keydown", press);
@@ -438,9 +395,7 @@ document.addEventListener("focusin", (event) => {
   const output = event.target.closest?.(".output");
   if (output) markOutput(outputs().indexOf(output));
 });
-document.addEventListener("paste", (event) => {
-  if (event.target.matches("#description")) state.pasted = true;
-});
+document.addEventListener("paste", (event) => { state.pasted ||= event.target.matches("#description"); });
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) state.hiddenSince = performance.now();
   else if (state.hiddenSince) {

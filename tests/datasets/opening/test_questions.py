@@ -20,10 +20,6 @@ from tests.datasets.opening.files import png, put_questions, question, step
 
 RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "test_data.jsonl"
 
-RELEASED_FILE = pytest.mark.skipif(
-    not RELEASED.is_file(), reason=f"OpenING's questions are not in {RELEASED}"
-)
-
 
 def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
     """Question in reading order, gold steps, names of the paper; markers are gone."""
@@ -124,14 +120,12 @@ def with_step(**fields: Any) -> dict[str, Any]:
         ({"total_uid": "0101001"}, "line 2: .* missing required field `meta_task_id`"),
         (changed(data_id=1), "line 2, data_id: Expected `str`, got `int`"),
         (changed(data_id="one"), r"line 2, data_id: .* regex .*\[0-9\]\{1,3\}"),
-        (changed(data_id="1\n"), "line 2, data_id: Expected `str` matching regex"),
         (changed(data_id="2"), "total_uid is '0101001', and its ids give '0101002'"),
         (changed(total_uid=101001), "total_uid is 101001, and its ids give '0101001'"),
         (changed(conversations=[]), "conversations: Expected `array` of length 2, got 0"),
         (changed(conversations=[{"input": []}, 3]), r"s\[1\]: Expected `object`, got `int`"),
         (changed(conversations=[{"input": []}, {"output": []}]), "line 2, input has no step"),
         (with_step(text=None), r"input\[0\]\.text: Expected `str`, got `null`"),
-        (with_step(image=["x.jpg"]), r"input\[0\]\.image: Expected `str .*, got `array`"),
         (with_step(caption="x"), r"input\[0\]: .* unknown field `caption`"),
         (with_step(text="Go on."), "input 1: 0 <image> in the text, and image is './images/Story"),
         (with_step(text="<image> <image>"), "input 1: 2 <image> in the text, and image is"),
@@ -194,10 +188,21 @@ def test_no_folder(tmp_path: Path) -> None:
         load_opening(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The released questions with an empty file for each of their images."""
-    root = tmp_path_factory.mktemp("release") / "OpenING-benchmark"
+CORRECTED = {
+    "Story Writting": "Story Writing",
+    "Visual Traffic Forcasting": "Visual Traffic Forecasting",
+    "Event Reasoning and Deductive Simulation": "Event Reasoning & Deductive Simulation",
+    "Dynamic biography generation": "Multimodal Report Generation",
+}
+
+
+@pytest.mark.skipif(not RELEASED.is_file(), reason=f"OpenING's questions are not in {RELEASED}")
+def test_the_released_test_set(tmp_path: Path) -> None:
+    """2,160 questions in 56 tasks and 23 meta-topics, with the numbers of steps and images; ids
+    lead to the names in the records, but for the authors' slips. 26 tasks have two gold steps on
+    average, 17 of the others never a second one.
+    """
+    root = tmp_path / "OpenING-benchmark"
     root.mkdir()
     shutil.copy(RELEASED, root)
     records = map(json.loads, RELEASED.read_text("utf-8").splitlines())
@@ -209,17 +214,13 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir(parents=True)
     for name in names:
         (root / name).touch()
-    return root
-
-
-@RELEASED_FILE
-def test_the_released_test_set(released: Path) -> None:
-    """2,160 questions in 56 tasks and 23 meta-topics, with the numbers of steps and images."""
-    dataset = load_opening(released)
+    dataset = load_opening(root)
     assert len(dataset.samples) == 2160
     assert set(dataset.categories) == {*TASKS.values(), *META_TOPICS.values()}
-    names = {sample.metadata["meta_task_name"] for sample in dataset.samples}
-    assert len(names) == 24
+    assert len({sample.metadata["meta_task_name"] for sample in dataset.samples}) == 24
+    for sample in dataset.samples:
+        task, topic = sample.metadata["subtask_name"], sample.metadata["meta_task_name"]
+        assert sample.categories == (CORRECTED.get(task, task), CORRECTED.get(topic, topic))
     questions = [piece for sample in dataset.samples for piece in sample.question]
     gold = [part for sample in dataset.samples for part in sample.gold]
     assert sum(isinstance(piece, FileImage) for piece in questions) == 1513
@@ -231,34 +232,11 @@ def test_the_released_test_set(released: Path) -> None:
     lengths = Counter(len(sample.gold) for sample in dataset.samples)
     assert [lengths[k] for k in range(1, 12)] == [1107, 215, 276, 197, 132, 98, 57, 41, 29, 8, 0]
 
-
-@RELEASED_FILE
-def test_multi_step_tasks_are_those_of_two_gold_steps_on_average(released: Path) -> None:
-    """26 tasks; 17 of the others never have a second step."""
     steps: dict[str, list[int]] = defaultdict(list)
-    for sample in load_opening(released).samples:
+    for sample in dataset.samples:
         steps[sample.categories[0]].append(len(sample.gold))
-
     suite = Path(__file__).parents[3] / "suites" / "opening" / "suite.toml"
     group = tomllib.loads(suite.read_text("utf-8"))["groups"]["multi-step"]
     assert len(group) == 26
     assert set(group) == {name for name, counts in steps.items() if sum(counts) >= 2 * len(counts)}
     assert sum(max(counts) == 1 for counts in steps.values()) == 17
-
-
-CORRECTED = {
-    "Story Writting": "Story Writing",
-    "Visual Traffic Forcasting": "Visual Traffic Forecasting",
-    "Event Reasoning and Deductive Simulation": "Event Reasoning & Deductive Simulation",
-    "Dynamic biography generation": "Multimodal Report Generation",
-}
-
-
-@pytest.mark.skipif(not RELEASED.is_file(), reason=f"OpenING's questions are not in {RELEASED}")
-def test_names_are_those_of_the_released_questions() -> None:
-    """All 2,160 ids lead to the names in the record, but for the authors' slips."""
-    for line in RELEASED.read_text("utf-8").splitlines():
-        record = json.loads(line)
-        task, topic = record["subtask_name"], record["meta_task_name"]
-        assert TASKS[record["total_uid"][:4]] == CORRECTED.get(task, task)
-        assert META_TOPICS[record["total_uid"][:2]] == CORRECTED.get(topic, topic)

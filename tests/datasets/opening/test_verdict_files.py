@@ -57,11 +57,7 @@ def test_one_spelling_of_a_model(tmp_path: Path) -> None:
             [record(winner="tie(b)")],
             r"record 1: winner is 'tie\(b\)': A, Tie\(A\), Tie\(B\), B are",
         ),
-        ([record(winner=["A"])], r"winner is \['A'\]"),
-        ([record(question=7)], "record 1, data_id: Expected `str`, got `int`"),
         ([record(question="")], "data_id: Expected `str` of length >= 1"),
-        ([record(first=None)], r"model_A\.name: Expected `str`, got `null`"),
-        ([record(model_B="b")], "model_B: Expected `object`, got `str`"),
         ([record(second=" ")], r"model_B\.name: a text is expected"),
         ([record(first="GILL", second="gill")], "'GILL' cannot battle against itself"),
         (

@@ -7,17 +7,12 @@ from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
-from PIL import Image
-
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.datasets.sample import Sample
-from tests.artifacts.files import encoded
+from tests.datasets.opening.files import png
 
-
-def picture(grey: int) -> bytes:
-    """A PNG file that is recognised by its grey."""
-    return encoded(Image.new("RGB", (3, 2), (grey,) * 3), "PNG")
+picture = png
 
 
 def coded(grey: int) -> str:

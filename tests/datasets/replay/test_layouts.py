@@ -81,15 +81,8 @@ def test_images_are_those_of_the_iterations(tmp_path: Path) -> None:
     (tmp_path / "GC@3.json").write_text("{}")
     replay = opened(tmp_path)
     assert recorded(replay) == {"image": [2, 4, 6], "text": []}
-    assert [held(replay, "cat.png", "image", g) for g in range(1, 8)] == [
-        None,
-        0,
-        None,
-        1,
-        None,
-        2,
-        None,
-    ]
+    shown = [held(replay, "cat.png", "image", g) for g in range(1, 8)]
+    assert shown == [None, 0, None, 1, None, 2, None]
     assert [held(replay, "my.dog_1.jpg", "image", g) for g in (2, 4, 6)] == [3, 4, 5]
     assert held(replay, "pets/cat.jpg", "image", 2) == 0
     assert held(replay, "my", "image", 2) is None  # fmt: skip
@@ -109,18 +102,17 @@ def test_each_category_has_its_own_images(tmp_path: Path, place: str) -> None:
 
 
 def test_several_models_must_be_told_apart(tmp_path: Path) -> None:
-    """The results of two describers in one data folder: one of theirs can be given."""
+    """The results of two describers in one data folder: one of theirs can be given. Pickles are not
+    opened even to look: this one would end the process.
+    """
     put(tmp_path, "results_a/x_0.jpg", "results_b/x_0.jpg")
     with pytest.raises(DatasetError, match="several models: 'results_a', 'results_b'; put"):
         opened(tmp_path)
     assert held(opened(tmp_path / "results_a"), "x.png", "image", 2) == 0
-
-
-def test_pickles_alone_are_refused_with_the_reason(tmp_path: Path) -> None:
-    """They are not opened even to look: this one would end the process."""
-    (tmp_path / "cat_result.pkl").write_bytes(TRAP)
+    (tmp_path / "pickles").mkdir()
+    (tmp_path / "pickles" / "cat_result.pkl").write_bytes(TRAP)
     with pytest.raises(DatasetError, match="but pickles, which are never opened"):
-        opened(tmp_path)
+        opened(tmp_path / "pickles")
 
 
 # -- MMGenBench -----------------------------------------------------------------------------------
@@ -142,18 +134,14 @@ def put_predictions(root: Path) -> Path:
 
 
 def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
-    """Its images are the seeds: they must not be taken for drawn ones."""
+    """Its images are the seeds: they must not be taken for drawn ones. Nor may those of two."""
     put_images(put_predictions(tmp_path))
     header = ["index", "question", "image"]
     put_table(tmp_path / "MMGenBench-Test.tsv", [header, ["7", "Describe.", coded(0)]])
     assert held(opened(tmp_path), "7", "image", 2) == 7
     (tmp_path / "flux-1-dev.tsv").unlink()
     assert recorded(opened(tmp_path))["image"] == [1]
-
-
-def test_several_tables_must_be_told_apart(tmp_path: Path) -> None:
-    """Two generators of one describer."""
-    put_images(put_images(put_predictions(tmp_path)), "kolors.tsv")
+    put_images(put_images(tmp_path), "kolors.tsv")  # two generators of one describer
     with pytest.raises(
         DatasetError, match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; put those"
     ):
@@ -196,16 +184,13 @@ def test_what_is_no_layout_is_described(tmp_path: Path) -> None:
         open_chains(str(tmp_path / "gone"))
 
 
-def test_unknown_layouts_are_refused(tmp_path: Path) -> None:
-    """With what there is instead."""
-    WRITERS["sdp"](tmp_path)
+def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
+    """A folder that is not what it is called is refused: nothing recorded is no measurement. So is
+    an unknown layout.
+    """
+    put(tmp_path, "holiday.jpg")
     with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
         open_chains(str(tmp_path), "sdq")
-
-
-def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
-    """A folder that is not what it is called is refused: nothing recorded is no measurement."""
-    put(tmp_path, "holiday.jpg")
     for name in LAYOUTS:
         with pytest.raises(DatasetError, match="holds no"):
             open_chains(str(tmp_path), name)

@@ -27,8 +27,8 @@ from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
 
 
 def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
-    """Sixty drawn scenes of every family, each with a jitter of its own."""
-    samples = load_shapes(60, seed=1).samples
+    """Thirty drawn scenes of every family, each with a jitter of its own."""
+    samples = load_shapes(30, seed=1).samples
     seen = [parse_image(sample.image.load()) for sample in samples if sample.image]
     assert seen == [parse_caption(sample.text or "") for sample in samples]
 

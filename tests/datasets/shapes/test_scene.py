@@ -1,7 +1,9 @@
-"""Scenes of the shapes world: grammar of captions, vectors, and what is drawn."""
+"""Scenes of the shapes world: captions, vectors, questions and facts, and what knobs make worse."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -11,9 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, parse_caption
-from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
-from tests.datasets.shapes.strategies import drawn_scenes, scenes, similarity
+from pytest_cepbench.datasets.shapes import (
+    Degradation,
+    Scene,
+    SceneObject,
+    caption,
+    degrade_scene,
+    is_blank,
+    parse_caption,
+)
+from pytest_cepbench.datasets.shapes.degrade import KNOB_NAMES
+from pytest_cepbench.datasets.shapes.questions import answer_question, scene_facts
+from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES, SIZES
+from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
 
 CIRCLE = SceneObject(4, "small", "red", "circle")
 
@@ -115,3 +127,175 @@ def test_documented_cosines_hold() -> None:
     moved = replace(objects[0], cell=1)
     assert similarity(Scene(objects[:1]), Scene((moved,))) == pytest.approx(0.15)
     assert similarity(Scene(objects[:1]), Scene(objects[1:2])) == 0
+
+
+# -- questions and facts --------------------------------------------------------------------------
+
+SCENE = parse_caption(
+    "three shapes : large red circle top left , small red cross middle right , "
+    "small blue cross bottom center"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How many crosses are in the image?", "two"),
+        ("How many small red crosses are in the image? Answer in one word.", "one"),
+        ("how many SHAPES are in the image?", "three"),
+        ("How many squares are in the image?", "zero"),
+        ("Are there any circles in the image?", "yes"),
+        ("Is there a circle in the image?", "yes"),
+        ("Are there any blue circles in the image?", "no"),
+        ("Is the circle red?", "yes"),
+        ("Are the crosses small?", "yes"),
+        ("Are the crosses red?", "no"),
+        ("Is the square red?", "no"),
+        ("Is the circle left of the cross?", "yes"),
+        ("Is the circle above the crosses?", "yes"),
+        ("Is the blue cross right of the red cross?", "no"),
+        ("Is the circle above the square?", "no"),
+        ("Is the circle happy?", None),
+        ("What is it?", None),
+        ("", None),
+    ],
+)
+def test_questions_are_answered_by_the_scene(question: str, answer: str | None) -> None:
+    """In GenEval 2's words; what is no question of the grammar has no answer."""
+    assert answer_question(SCENE, question) == answer
+
+
+PAIR = Scene((SceneObject(0, "small", "red", "circle"), SceneObject(8, "large", "blue", "square")))
+
+
+def _lost(scene: Scene, other: Scene) -> dict[str, int]:
+    gone = set(scene_facts(scene)) - set(scene_facts(other))
+    return dict(Counter(fact.kind for fact in gone))
+
+
+def test_the_facts_of_two_objects() -> None:
+    """One count, and of each object its shape, color, size and place; one relation."""
+    assert [f"{fact.kind}: {fact}" for fact in scene_facts(PAIR)] == [
+        "color: blue",
+        "color: red",
+        "count: two shapes",
+        "object: circle",
+        "object: square",
+        "position: bottom right",
+        "position: top left",
+        "relation: small red circle above left of large blue square",
+        "size: large",
+        "size: small",
+    ]
+
+
+def test_another_color_costs_color_and_relation_only() -> None:
+    """Facts are atomic: one changed attribute leaves the others as they are."""
+    exchanged = Scene(tuple(replace(t, cell=8 - t.cell) for t in PAIR.objects))
+    assert _lost(PAIR, exchanged) == {"relation": 1}
+    first, second = PAIR.objects
+    recolored = Scene((replace(first, color="green"), second))
+    assert _lost(PAIR, recolored) == {"color": 1, "relation": 1}
+    moved = Scene((replace(first, cell=3), second))
+    assert _lost(PAIR, moved) == {"position": 1}
+    resized = Scene((replace(first, size="large"), second))
+    assert _lost(PAIR, resized) == {"size": 1, "relation": 1}
+    assert _lost(PAIR, Scene((second,))) == {
+        "count": 1, "object": 1, "color": 1, "size": 1, "position": 1, "relation": 1,
+    }  # fmt: skip
+
+
+@given(drawn_scenes(), drawn_scenes())
+def test_different_scenes_have_different_facts(scene: Scene, other: Scene) -> None:
+    """Facts say all there is: nothing that changes a drawn scene goes unseen."""
+    assert (scene == other) == (scene_facts(scene) == scene_facts(other))
+
+
+# -- knobs -----------------------------------------------------------------------------------------
+
+PER_OBJECT = ("miss", "recolor", "reshape", "resize", "move")
+PROBABILITIES = st.floats(0, 1)
+
+FOUR = Scene(
+    (
+        SceneObject(0, "small", "red", "circle"),
+        SceneObject(2, "large", "blue", "square"),
+        SceneObject(4, "small", "green", "cross"),
+        SceneObject(7, "large", "cyan", "triangle"),
+    )
+)
+
+
+def knobs(name: str, value: float) -> Degradation:
+    """One knob turned, the others at zero."""
+    return replace(Degradation(), **{name: value})
+
+
+@given(scenes(), SEEDS)
+def test_knobs_at_zero_change_nothing(scene: Scene, seed: int) -> None:
+    """No knob turned is no distortion, whatever the seed."""
+    assert degrade_scene(scene, Degradation(), seed) == scene
+    assert not is_blank(Degradation(), seed)
+
+
+@pytest.mark.parametrize("name", PER_OBJECT)
+@given(scene=scenes(), seed=SEEDS, low=PROBABILITIES, high=PROBABILITIES)
+def test_a_higher_knob_keeps_what_a_lower_one_did(
+    name: str, scene: Scene, seed: int, low: float, high: float
+) -> None:
+    """Objects that differ at the lower setting are the same, in the same way, at the higher."""
+    low, high = sorted((low, high))
+    original = set(scene.objects)
+    weak = set(degrade_scene(scene, knobs(name, low), seed).objects)
+    strong = set(degrade_scene(scene, knobs(name, high), seed).objects)
+    assert original - weak <= original - strong
+    assert weak - original <= strong - original
+
+
+@given(scenes(at_least=1), SEEDS)
+def test_full_knobs_change_every_object_in_their_own_respect(scene: Scene, seed: int) -> None:
+    """At 1 each knob changes all objects, and only what its name says."""
+    assert degrade_scene(scene, knobs("miss", 1), seed) == Scene()
+    for name, field in (("recolor", "color"), ("reshape", "shape"), ("resize", "size")):
+        result = degrade_scene(scene, knobs(name, 1), seed)
+        for before, after in zip(scene.objects, result.objects, strict=True):
+            assert getattr(before, field) != getattr(after, field)
+            restored: dict[str, Any] = {field: getattr(before, field)}
+            assert replace(after, **restored) == before
+    moved = degrade_scene(scene, knobs("move", 1), seed)
+    looks = sorted(thing.look for thing in scene.objects)
+    assert sorted(thing.look for thing in moved.objects) == looks
+    stayed = {thing.cell for thing in scene.objects} & {thing.cell for thing in moved.objects}
+    assert len(stayed) == max(0, 2 * len(scene.objects) - CELLS)
+
+
+@given(scenes(), SEEDS)
+def test_a_swap_exchanges_two_objects_that_differ(scene: Scene, seed: int) -> None:
+    """A swap is always visible, and happens wherever one can be."""
+    result = degrade_scene(scene, knobs("swap", 1), seed)
+    changed = set(scene.objects) ^ set(result.objects)
+    different = len({thing.look for thing in scene.objects}) > 1
+    assert len(changed) == (4 if different else 0)
+    assert [thing.cell for thing in result.objects] == [thing.cell for thing in scene.objects]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PER_OBJECT, "swap", "blank"])
+@pytest.mark.parametrize("value", [0.05, 0.3, 0.9])
+def test_knobs_act_at_their_rate(name: str, value: float) -> None:
+    """Over many seeds the share of distorted objects, scenes or answers is the knob's value."""
+    rounds = 3000
+    if name == "blank":
+        hits = [float(is_blank(knobs(name, value), seed)) for seed in range(rounds)]
+    else:
+        results = [degrade_scene(FOUR, knobs(name, value), seed) for seed in range(rounds)]
+        whole = 2 if name == "swap" else 4
+        hits = [len(set(FOUR.objects) - set(result.objects)) / whole for result in results]
+    assert np.mean(hits) == pytest.approx(value, abs=4 * math.sqrt(value * (1 - value) / rounds))
+
+
+def test_what_is_no_probability_is_refused_by_name() -> None:
+    """The message names the knob, the range and the value."""
+    for name, value in product(KNOB_NAMES, (-0.01, 1.01, math.nan, math.inf)):
+        with pytest.raises(ValueError, match=rf"{name} is a probability in \[0, 1\], got {value}"):
+            knobs(name, value)

@@ -248,19 +248,17 @@ def test_every_format_gives_the_same_samples(tmp_path: Path, kind: str) -> None:
     assert dataset.identity == {"loader": "folder", "version": 1}
 
 
-@pytest.mark.parametrize("keep", [0, 3, 100, 0.5, -1, -8])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_truncated_file_is_refused(
-    tmp_path: Path, table: pa.Table, kind: str, keep: float
-) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path, table: pa.Table, kind: str) -> None:
     """Cut anywhere, a shard is damaged, never a smaller data set; Arrow itself reads a stream that
     was cut between batches without a word.
     """
     path = write_kind(tmp_path, table, kind)
     data = path.read_bytes()
-    path.write_bytes(data[: int(keep * len(data)) if 0 < keep < 1 else int(keep)])
-    with pytest.raises(DatasetError, match=r"is no whole (Parquet|Arrow) file"):
-        load(tmp_path, path)
+    for kept in (0, 3, 100, len(data) // 2, -1, -8):
+        path.write_bytes(data[:kept])
+        with pytest.raises(DatasetError, match=r"is no whole (Parquet|Arrow) file"):
+            load(tmp_path, path)
 
 
 def test_a_list_holds_one_image(tmp_path: Path) -> None:

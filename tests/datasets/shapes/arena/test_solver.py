@@ -235,7 +235,7 @@ def test_no_scene_has_more_objects_than_the_world_draws() -> None:
     """Trained models of the world know four, and so does the vocabulary."""
     sizes = {
         len(scene.objects)
-        for sample in load_shapes_arena(100).samples
+        for sample in load_shapes_arena(40).samples
         for scene in sample_scenes(sample)
     }
     assert sizes == {0, 1, 2, 3, 4}
