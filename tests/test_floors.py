@@ -1,13 +1,19 @@
-"""The floors of the package: which module may import which, read from the source."""
+"""The floors of the package: which module imports which, where exceptions are, public names."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
+
+import pytest_cepbench
+from pytest_cepbench import errors
 
 PACKAGE = Path(__file__).parents[1] / "pytest_cepbench"
 
@@ -216,3 +222,48 @@ def test_only_the_plugin_needs_pytest() -> None:
     """What `gate_checkpoint` and the command line use works without a run of pytest."""
     users = {path.parts[0] for path, tree in TREES.items() if "pytest" in set(imports(tree))}
     assert users == {"plugin"}
+
+
+def test_every_exception_is_defined_in_one_module_below_one_base() -> None:
+    """A reader finds it in `errors.py`, and every handler can catch the base.
+
+    Only an error of the file system and a warning are not below it, and say why.
+    """
+    elsewhere = [
+        f"{path}: {node.name}"
+        for path, tree in TREES.items()
+        if path.name != "errors.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith(("Error", "Exception")) for base in node.bases)
+    ]
+    assert elsewhere == []
+    apart = {
+        name
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if kind.__module__ == errors.__name__ and not issubclass(kind, errors.CepError)
+    }
+    assert apart == {"UnfitFileError", "InconclusiveWarning"}
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    """Each name of `__all__` can be had, and says what it is; a misspelt one fails as elsewhere."""
+    for name in pytest_cepbench.__all__:
+        exported = getattr(pytest_cepbench, name)
+        assert name in dir(pytest_cepbench)
+        assert name == "__version__" or (exported.__doc__ or "").strip(), name
+    with pytest.raises(AttributeError, match="no attribute 'Describe'"):
+        _ = pytest_cepbench.Describe
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    """`import pytest_cepbench` brings neither NumPy nor Pillow nor any floor of the house."""
+    code = (
+        "import sys; before = set(sys.modules); import pytest_cepbench; "
+        "print(*(set(sys.modules) - before))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    new = set(ended.stdout.split())
+    assert "pytest_cepbench" in new
+    assert not {name for name in new if name.partition(".")[0] in {"numpy", "PIL", "torch"}}
+    assert not {name for name in new if name.startswith("pytest_cepbench.")}

@@ -88,13 +88,6 @@ class CallCounts:
     provenances: dict[str, None] = field(default_factory=dict)
     passing: int = 0
 
-    def record(self, outputs: Iterable[object]) -> None:
-        """Add the usage of replies, and keep their remarks."""
-        for output in outputs:
-            if isinstance(output, Reply):
-                self.usage += output.usage
-                self.remarks.update(dict.fromkeys(output.remarks))
-
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Add the time of a model's own code, and keep its libraries' warnings warnings.
@@ -232,7 +225,10 @@ class BatchCaller:
                     f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
                 )
             self.tally.inputs += len(inputs)
-            self.tally.record(outputs)
+            for reply in outputs:
+                if isinstance(reply, Reply):
+                    self.tally.usage += reply.usage
+                    self.tally.remarks.update(dict.fromkeys(reply.remarks))
             return outputs
         if no_memory:
             release_memory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_anything_but_rgb_bytes_is_refused(array: Pixels) -> None:
     assert str(array.dtype) in str(caught.value)
 
 
-RED, GREEN, WHITE = (255, 0, 0), (0, 255, 0), (255, 255, 255)
+RED, GREEN, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (255, 255, 255), (0, 0, 0)
 
 
 def pixels_of(image: Image.Image, kind: str = "PNG", **options: object) -> npt.NDArray[np.uint8]:
@@ -163,53 +164,51 @@ def test_wide_greys_are_scaled_by_the_range_that_they_use(
     assert image.pixels[0, :, 0].tolist() == expected
 
 
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF"])
-def test_transparency_is_laid_over_white(kind: str) -> None:
-    """RGBA: opaque stays, clear becomes white, half-clear is half way to white."""
-    image = Image.new("RGBA", (3, 1))
-    for x, alpha in enumerate((255, 0, 128)):
-        image.putpixel((x, 0), (*RED, alpha))
-    options = {"lossless": True} if kind == "WEBP" else {}
-    assert pixels_of(image, kind, **options)[0].tolist() == [[*RED], [*WHITE], [255, 127, 127]]
+def _image(mode: str, *colors: Any, palette: Sequence[int] = ()) -> Image.Image:
+    """A row of pixels."""
+    image = Image.new(mode, (len(colors), 1))
+    if palette:
+        image.putpalette(palette)
+    for x, color in enumerate(colors):
+        image.putpixel((x, 0), color)
+    return image
 
 
-def test_grey_with_transparency_is_laid_over_white() -> None:
-    """LA: the same rule for greys."""
-    image = Image.new("LA", (2, 1), (10, 255))
-    image.putpixel((1, 0), (10, 0))
-    assert pixels_of(image)[0].tolist() == [[10, 10, 10], [*WHITE]]
+CLEAR = _image("RGBA", *((*RED, alpha) for alpha in (255, 0, 128)))
+PALETTE = _image("P", 0, 1, palette=[*RED, *GREEN])
 
 
-@pytest.mark.parametrize("kind", ["PNG", "GIF"])
-def test_palettes_give_their_colors(kind: str) -> None:
-    """A palette image is what its palette says; a transparent entry is white."""
-    image = Image.new("P", (2, 1))
-    image.putpalette([*RED, *GREEN])
-    image.putpixel((1, 0), 1)
-    assert pixels_of(image, kind)[0].tolist() == [[*RED], [*GREEN]]
-    assert pixels_of(image, kind, transparency=1)[0].tolist() == [[*RED], [*WHITE]]
-
-
-@pytest.mark.parametrize(("mode", "color"), [("RGB", RED), ("L", 7)])
-def test_a_color_declared_transparent_is_white(mode: str, color: object) -> None:
-    """PNGs without an alpha channel can name one transparent color."""
-    image = Image.new(mode, (2, 1), 0)
-    image.putpixel((0, 0), color)  # type: ignore[arg-type] # a color of the mode
-    assert pixels_of(image, transparency=color)[0].tolist() == [[*WHITE], [0, 0, 0]]
+@pytest.mark.parametrize(
+    ("image", "kind", "options", "expected"),
+    [
+        # Transparency is laid over white: opaque stays, half-clear is half way to white.
+        (CLEAR, "PNG", {}, [RED, WHITE, (255, 127, 127)]),
+        (CLEAR, "WEBP", {"lossless": True}, [RED, WHITE, (255, 127, 127)]),
+        (CLEAR, "TIFF", {}, [RED, WHITE, (255, 127, 127)]),
+        (_image("LA", (10, 255), (10, 0)), "PNG", {}, [(10, 10, 10), WHITE]),
+        # A palette image is what its palette says; a transparent entry is white.
+        (PALETTE, "PNG", {}, [RED, GREEN]),
+        (PALETTE, "GIF", {}, [RED, GREEN]),
+        (PALETTE, "PNG", {"transparency": 1}, [RED, WHITE]),
+        (PALETTE, "GIF", {"transparency": 1}, [RED, WHITE]),
+        # Without an alpha channel PNGs can name one transparent color.
+        (_image("RGB", RED, BLACK), "PNG", {"transparency": RED}, [WHITE, BLACK]),
+        (_image("L", 7, 0), "PNG", {"transparency": 7}, [WHITE, BLACK]),
+        (_image("1", 0, 1), "PNG", {}, [BLACK, WHITE]),
+    ],
+)
+def test_every_kind_of_pixel_becomes_rgb(
+    image: Image.Image, kind: str, options: dict[str, Any], expected: list[tuple[int, int, int]]
+) -> None:
+    """By one rule for each, in whatever file it comes."""
+    assert pixels_of(image, kind, **options)[0].tolist() == [list(color) for color in expected]
 
 
 def test_cmyk_jpegs_become_rgb() -> None:
     """Print colors: no ink is white, all magenta and yellow is red, all black is black."""
-    for ink, color in [((0, 0, 0, 0), WHITE), ((0, 255, 255, 0), RED), ((0, 0, 0, 255), (0, 0, 0))]:
+    for ink, color in [((0, 0, 0, 0), WHITE), ((0, 255, 255, 0), RED), ((0, 0, 0, 255), BLACK)]:
         pixels = pixels_of(Image.new("CMYK", (8, 8), ink), "JPEG", quality=95)
         np.testing.assert_allclose(pixels, np.broadcast_to(color, (8, 8, 3)), atol=3)
-
-
-def test_bits_become_black_and_white() -> None:
-    """1-bit images have two colors."""
-    image = Image.new("1", (2, 1))
-    image.putpixel((1, 0), 1)
-    assert pixels_of(image)[0].tolist() == [[0, 0, 0], [*WHITE]]
 
 
 @pytest.mark.parametrize(

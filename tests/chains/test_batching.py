@@ -115,7 +115,7 @@ class Room:
         return 2 * self.asked <= self.inputs
 
 
-def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int]:
+def grown(cost: Callable[[int], float], room: Room, calls: int) -> list[int]:
     """The sizes of the calls where a call of n inputs takes cost(n) seconds."""
     memory: Any = room
     caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, memory)
@@ -137,7 +137,7 @@ def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int
 
 def test_the_batch_grows_while_that_pays() -> None:
     """A call that takes the same time for any number of inputs: up to what there is room for."""
-    sizes = grown(lambda _: 0.2, Room(20))  # far above the turns of a busy machine
+    sizes = grown(lambda _: 0.2, Room(20), 8)  # far above the turns of a busy machine
     assert sizes[0] == 4
     assert sizes[-1] == 16
     assert sorted(set(sizes)) == [4, 8, 16]
@@ -145,7 +145,7 @@ def test_the_batch_grows_while_that_pays() -> None:
 
 def test_it_goes_back_where_that_does_not_pay() -> None:
     """Twice the inputs in more than twice the time is no gain: the smaller batch stays."""
-    sizes = grown(lambda n: 0.001 * n * n, Room(1000))
+    sizes = grown(lambda n: 0.001 * n * n, Room(1000), 10)
     assert set(sizes) == {4, 8}
     assert sizes[-4:] == [4] * 4
 
