@@ -94,14 +94,15 @@ def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) ->
     assert len({image for *_, image in links}) == 3
 
 
-@pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
 @pytest.mark.parametrize(
-    "change",
+    ("role", "change"),
     [
-        {"fingerprint": "weights-2"},
-        {"adapter": "test/2"},
-        {"params": {"max_new_tokens": 9}},
-        {"params": {"temperature": 0.5}},
+        ("describer", {"fingerprint": "weights-2"}),
+        ("generator", {"fingerprint": "weights-2"}),
+        ("encoder", {"fingerprint": "weights-2"}),
+        ("describer", {"adapter": "test/2"}),
+        ("generator", {"params": {"max_new_tokens": 9}}),
+        ("encoder", {"params": {"temperature": 0.5}}),
     ],
     ids=str,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -62,13 +62,14 @@ def database(folder: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def age(folder: Path, key: str, days: int) -> None:
-    """Let a result be stored so many days ago and not be used since."""
+def age(folder: Path, keys: Sequence[str], days: int) -> None:
+    """Let results be stored so many days ago and not be used since."""
+    seconds = (today() - days) * 86400.0 + 1
+    row = "SELECT id FROM results WHERE key = ?"
     with database(folder) as connection:
-        seconds = (today() - days) * 86400.0 + 1
-        connection.execute("UPDATE results SET created = ? WHERE key = ?", (seconds, packed(key)))
-        row = "SELECT id FROM results WHERE key = ?"
-        connection.execute(f"DELETE FROM used WHERE id = ({row})", (packed(key),))
+        for key in map(packed, keys):
+            connection.execute("UPDATE results SET created = ? WHERE key = ?", (seconds, key))
+            connection.execute(f"DELETE FROM used WHERE id = ({row})", (key,))
 
 
 def age_images(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """A process that cannot read an image: `python -m tests.store.starved FOLDER LACK`.
 
-LACK is `handles`, `rights`, `disk` (a faulty one) or `memory`, and FOLDER has a store `own`; or it
-is `index`, and FOLDER is a store whose index is damaged. Says one line per fact for the test to
-compare.
+LACK is `system` (handles, rights and a sound disk, one after the other) or `memory`, and FOLDER has
+a store `own`; or it is `index`, and FOLDER is a store whose index is damaged. Says one line per
+fact for the test to compare.
 """
 
 from __future__ import annotations
@@ -127,20 +127,16 @@ def main(folder: Path, lack: str) -> None:
             "recorded": recorded.load_image,
         }
         if lack != "memory":
-            troubles = {
-                "handles": without_handles(),
-                "rights": without_rights(path),
-                "disk": with_faulty_disk(path),
-            }
-            with troubles[lack]:
-                # The first images of this process: Pillow has not read a file yet.
-                outcomes = {name: outcome(attempt(read)) for name, read in reads.items()}
-            for name, words in outcomes.items():
-                say(f"{name}:", words)
+            # Without handles first: these are the first images that Pillow reads in this process.
+            for trouble in (without_handles(), without_rights(path), with_faulty_disk(path)):
+                with trouble:
+                    outcomes = {name: outcome(attempt(read)) for name, read in reads.items()}
+                for name, words in outcomes.items():
+                    say(f"{name}:", words)
         else:
             for name in ("own", "recorded"):
                 seen = set()
-                for mebibytes in range(0, 64, 4):
+                for mebibytes in range(16):
                     with with_memory(mebibytes):
                         result = attempt(reads[name])
                     # Only now: without memory, words about it could not be made either.

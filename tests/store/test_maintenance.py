@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -37,20 +38,26 @@ from tests.store.filling import (
 OLD, NEW = "a" * 16, "b" * 16
 
 
+@pytest.fixture(scope="module")
+def aged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `root` holds; only to be copied."""
+    folder = tmp_path_factory.mktemp("aged") / "store"
+    fill(folder, range(4), OLD)
+    fill(folder, range(4, 6), NEW)
+    fill(folder, range(6, 7))
+    for number in range(4):
+        age(folder, [*results_of(range(number, number + 1))], 9 - number)
+    age_images(folder)
+    return folder
+
+
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, aged: Path) -> Path:
     """Results 0 to 3 of one model, stored 9 to 6 days ago; 4 and 5 of another, of today; 6 of none.
 
     All images are old.
     """
-    fill(tmp_path, range(4), OLD)
-    fill(tmp_path, range(4, 6), NEW)
-    fill(tmp_path, range(6, 7))
-    for number in range(4):
-        for key in results_of(range(number, number + 1)):
-            age(tmp_path, key, 9 - number)
-    age_images(tmp_path)
-    return tmp_path
+    return shutil.copytree(aged, tmp_path / "store")
 
 
 def plan(root: Path, criteria: GcCriteria) -> Collection:
@@ -104,7 +111,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
     with Store(root) as store:
         store.put([StoredResult(key_of("large"), "x" * 300_000, {"model": OLD})])
         store.get([key_of("large"), key_of("text 4")])
-    age(root, key_of("large"), 9)
+    age(root, [key_of("large")], 9)
     size = (root / INDEX).stat().st_size
     criteria = GcCriteria(unused_for=5)
     going = plan(root, criteria)
@@ -150,7 +157,7 @@ def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
     """Rewriting it would make them wait; they go on, and see what is gone as never stored."""
     with Store(root) as store:
         store.put([StoredResult(key_of("large"), "x" * 300_000, {"model": OLD})])
-    age(root, key_of("large"), 9)
+    age(root, [key_of("large")], 9)
     size = (root / INDEX).stat().st_size
     with Store(root) as other, Store(root) as store:
         assert other.get([key_of("text 0")])

@@ -178,7 +178,7 @@ def test_a_hit_is_remembered_when_the_store_is_closed(tmp_path: Path) -> None:
         store.put([StoredResult("a", "1"), StoredResult("b", "2")])
         store.get(["a", "b"])
     assert days() == {}
-    age(tmp_path, "a", 9)
+    age(tmp_path, ["a"], 9)
     with Store(tmp_path) as store:
         store.get(["a", "b", "absent"])
     (day,) = days().values()

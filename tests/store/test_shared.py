@@ -393,13 +393,14 @@ def test_a_place_that_stops_answering_is_left(tmp_path: Path, slow: type[SlowFil
 
 
 _SILENT = """
+from pytest_cepbench.store import shared
 from tests.store.slow import SlowFileSystem
-from tests.store.test_shared import NAMES, key_of, result_name, shared, slow_store
 shared._SECONDS = 0.3
 SlowFileSystem.delay = 3600.0
-names = [result_name(key_of(str(i))) for i in range(shared.AT_ONCE + 1)]
-print({answer.message for answer in slow_store().read(names).values()})
-print(len(SlowFileSystem.asked), slow_store().write({NAMES[0]: b"content"})[NAMES[0]].kind)
+slow = shared.SharedStore(SlowFileSystem(skip_instance_cache=True), "lib", "test")
+names = [shared.result_name(f"{i:064x}") for i in range(shared.AT_ONCE + 1)]
+print({answer.message for answer in slow.read(names).values()})
+print(len(SlowFileSystem.asked), slow.write({names[0]: b"content"})[names[0]].kind)
 """
 
 

@@ -21,7 +21,7 @@ from tests.artifacts.files import noise
 from tests.store.strategies import KEYS, PATIENT, RESULTS, same
 
 
-@settings(PATIENT, max_examples=30)
+@settings(PATIENT, max_examples=12)
 @given(st.dictionaries(KEYS, RESULTS, max_size=6))
 def test_results_come_back_from_a_store_that_was_closed(results: dict[str, Result]) -> None:
     """Every kind of result survives the file, for the process that wrote it and for the next."""

@@ -132,11 +132,11 @@ def test_always_first_is_even_where_both_orders_are_asked(store: Store) -> None:
 
 def test_balanced_shows_each_answer_first_about_equally_often(store: Store) -> None:
     """In one order, alike for every candidate: no checkpoint gains by the places it drew."""
-    pairs = [_pair(store, k, f"one {k}", f"two {k}") for k in range(100)]
-    others = [_pair(store, k, f"three {k}", f"two {k}") for k in range(100)]
+    pairs = [_pair(store, k, f"one {k}", f"two {k}") for k in range(40)]
+    others = [_pair(store, k, f"three {k}", f"two {k}") for k in range(40)]
     scores, judge = _judge(store, always_first, pairs, order="balanced")
-    assert len(judge.asked) == 100
-    assert 35 <= sum(scores) <= 65
+    assert len(judge.asked) == 40
+    assert 14 <= sum(scores) <= 26
     assert _judge(store, always_first, others, order="balanced")[0] == scores
     reseeded, _ = _judge(store, always_first, pairs, order="balanced", seed=1)
     assert reseeded != scores
