@@ -8,8 +8,7 @@ from pytest_cepbench.cli.output import HOME, show
 from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.report.exports import csv_table
-from pytest_cepbench.report.writers import write_reports
+from pytest_cepbench.report.writers import csv_table, write_reports
 
 
 def run(arguments: Namespace) -> int:

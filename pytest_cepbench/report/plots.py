@@ -16,8 +16,8 @@ from html import escape
 from markupsafe import Markup
 
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.report.number_format import number
-from pytest_cepbench.report.result import CurveShown
+from pytest_cepbench.report.number_format import bounds_of, is_same, number, p_value
+from pytest_cepbench.report.result import CaseResult, CurveShown
 
 _LONGEST_TEXT = 1000
 
@@ -143,55 +143,42 @@ NEAREST, _FARTHEST = 2.0, 1e9
 """Tolerances that an axis of changes holds at least, and at most."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of a case, in the unit of its metric; positive is better.
-
-    low, high: its bounds; None where one excludes nothing.
-    tolerance: the change that does not matter.
-    kind: classes that color it.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    tolerance: float
-    kind: str = ""
-
-    @property
-    def known(self) -> list[float]:
-        """All of its numbers."""
-        return [value for value in (self.low, self.value, self.high) if value is not None]
-
-    @property
-    def unit(self) -> float:
-        """Its tolerance; its own largest number where nothing is tolerated."""
-        if self.tolerance > 0:
-            return self.tolerance
-        return max(map(abs, self.known)) or 1.0
+def _ends(result: CaseResult) -> list[float]:
+    """The change of a case with its bounds, as far as they are known; none without a change."""
+    judged = result.judgement
+    known = [value for value in (judged.low, judged.difference, judged.high) if value is not None]
+    return [] if judged.difference is None else known
 
 
-def reach_of(changes: Iterable[Change]) -> float:
-    """The end of the axis that these changes share, in tolerances: it holds every bound.
+def _unit(result: CaseResult) -> float:
+    """The tolerance of a case; its own largest number where nothing is tolerated."""
+    return result.tolerance if result.tolerance > 0 else max(map(abs, _ends(result))) or 1.0
+
+
+def reach_of(results: Iterable[CaseResult]) -> float:
+    """The end of the axis that the changes of cases share, in tolerances: it holds every bound.
 
     In tolerances, since metrics have no other unit in common. At most a billion.
     """
-    far = [abs(value) / change.unit for change in changes for value in change.known]
+    far = [abs(value) / _unit(result) for result in results for value in _ends(result)]
     return min(_FARTHEST, max([NEAREST, *far]))
 
 
-def change_plot(change: Change, reach: float, title: str) -> Markup:
+def change_plot(result: CaseResult, reach: float) -> Markup | str:
     """A change between its bounds, over the band that is tolerated; as wide as there is room.
 
     The axis is symmetric and logarithmic, nearly linear up to one tolerance. An arrow stands for a
-    bound that excludes nothing.
+    bound that excludes nothing. Words where model or answers are the accepted ones; empty where
+    nothing was compared.
     reach: the end of the axis, in tolerances.
-    title: what it shows, in words.
     """
+    judged, tolerance = result.judgement, result.tolerance
+    if judged.difference is None or is_same(judged):
+        return "" if judged.difference is None else judged.method
 
     def place(value: float) -> float:
         """In percent of the width; 50 is no change."""
-        tolerances = value / change.unit
+        tolerances = value / _unit(result)
         far = math.copysign(math.log1p(abs(tolerances)) / math.log1p(reach), tolerances)
         return min(100.0, max(0.0, 50 * (1 + far)))
 
@@ -200,21 +187,24 @@ def change_plot(change: Change, reach: float, title: str) -> Markup:
             "line", kind, x1=f"{_shown(left)}%", y1="50%", x2=f"{_shown(right)}%", y2="50%"
         )
 
-    left, right = place(-change.tolerance), place(change.tolerance)
+    left, right = place(-tolerance), place(tolerance)
     band = {"x": f"{_shown(left)}%", "width": f"{_shown(right - left)}%"}
     shapes = [shape("rect", "band", height="100%", **band), across(0.0, 100.0, "axis")]
     middle = f"{_shown(place(0.0))}%"
     shapes.append(shape("line", "zero", x1=middle, y1="0", x2=middle, y2="100%"))
-    if change.low is not None or change.high is not None:
-        low = 0.0 if change.low is None else place(change.low)
-        high = 100.0 if change.high is None else place(change.high)
+    if judged.low is not None or judged.high is not None:
+        low = 0.0 if judged.low is None else place(judged.low)
+        high = 100.0 if judged.high is None else place(judged.high)
         shapes.append(across(low, high, "bounds"))
-        for bound, edge, inward in ((change.low, "0%", 7), (change.high, "100%", -7)):
+        for bound, edge, inward in ((judged.low, "0%", 7), (judged.high, "100%", -7)):
             if bound is None:
                 tip = shape("path", "beyond", d=f"M{inward} -5L0 0L{inward} 5")
                 shapes.append(shape("svg", "", tip, x=edge, y="50%", overflow="visible"))
-    shapes.append(shape("circle", cx=f"{_shown(place(change.value))}%", cy="50%", r=4))
-    return figure(f"interval {change.kind}", None, title, shapes)
+    shapes.append(shape("circle", cx=f"{_shown(place(judged.difference))}%", cy="50%", r=4))
+    p = "" if judged.p is None else f"p {p_value(judged.p)}, "
+    title = f"difference {number(judged.difference, signed=True)}, bounds {bounds_of(judged)}, {p}"
+    kind = f"interval {result.presentation.color} {result.verdict}"
+    return figure(kind, None, f"{title}tolerance {number(tolerance)}", shapes)
 
 
 # -- similarity over generations -------------------------------------------------------------------

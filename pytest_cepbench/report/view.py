@@ -27,8 +27,8 @@ from pytest_cepbench.report.headline import (
     worst_first,
     worst_samples,
 )
-from pytest_cepbench.report.number_format import bounds_of, is_same, number, p_value, word_of
-from pytest_cepbench.report.plots import Change, change_plot, curve_plot, reach_of
+from pytest_cepbench.report.number_format import number, word_of
+from pytest_cepbench.report.plots import change_plot, curve_plot, reach_of
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.text import cause_lines
 from pytest_cepbench.report.totals import (
@@ -186,26 +186,6 @@ def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def change_of_case(result: CaseResult) -> Change | None:
-    """A difference with its bounds; None where nothing was compared."""
-    judged, kind = result.judgement, f"{result.presentation.color} {result.verdict}"
-    if judged.difference is None:
-        return None
-    return Change(judged.difference, judged.low, judged.high, result.tolerance, kind)
-
-
-def _interval(result: CaseResult, reach: float) -> Markup | str:
-    """The plot of a change; words where model or answers are the accepted ones; else nothing."""
-    change, judged = change_of_case(result), result.judgement
-    if change is None:
-        return ""
-    if is_same(judged):
-        return judged.method
-    p = "" if judged.p is None else f"p {p_value(judged.p)}, "
-    title = f"difference {number(change.value, signed=True)}, bounds {bounds_of(judged)}, {p}"
-    return change_plot(change, reach, f"{title}tolerance {number(change.tolerance)}")
-
-
 def _replaces_answers(result: CaseResult) -> bool:
     """True where answers become the accepted ones in place of others."""
     measured = result.measurement
@@ -234,7 +214,7 @@ def _case(result: CaseResult, reach: float, opened: CaseResult | None) -> dict[s
         "result": result,
         "anchor": case_anchor(result),
         "badge": _badge(result),
-        "interval": _interval(result, reach),
+        "interval": change_plot(result, reach),
         "noteworthy": result.primary and any(remarkable),
         "opened": result is opened,
         "hops": list(hops_of(result)),
@@ -321,14 +301,14 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
     others = [result for result in cases if result.passes]
     others.sort(key=lambda r: (r.verdict != Verdict.INCONCLUSIVE or r.accepted, drop(r)))
     cases = [*worst_first(cases), *others]
-    reach = reach_of([change for case in cases if (change := change_of_case(case)) is not None])
+    reach = reach_of(cases)
     several = len({case.suite for case in cases}) > 1
     return [
         ForestRow(
             f"{case.suite} {case.part} {case.label}" if several else f"{case.part} {case.label}",
             f"details-{case_anchor(case)}",
             _badge(case),
-            _interval(case, reach),
+            change_plot(case, reach),
             word_of(case)
             if case.judgement.difference is None
             else number(case.judgement.difference, signed=True),
@@ -424,8 +404,8 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
         by_suite.setdefault(result.suite, []).append(result)
     suites = []
     for place, (name, own) in enumerate(by_suite.items(), 1):
-        changes = [change for result in own if (change := change_of_case(result)) is not None]
-        reach = reach_of(changes)
+        reach = reach_of(own)
+        compared = any(result.judgement.difference is not None for result in own)
         cases = [_case(result, reach, opened) for result in own]
         rest = [case for case in cases if not case["noteworthy"]]
         suites.append(
@@ -434,7 +414,7 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
                 "anchor": f"suite-{place}",
                 "counts": counts_line(own),
                 "cases": cases,
-                "reach": reach if changes else None,
+                "reach": reach if compared else None,
                 "curves": _curves(own),
                 "noteworthy": sorted(
                     (case for case in cases if case["noteworthy"]),

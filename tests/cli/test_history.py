@@ -214,7 +214,7 @@ def test_a_place_that_cannot_be_written(home: Home, report: Path) -> None:
 
 def test_every_column_is_documented() -> None:
     """On the page of the command, and no other."""
-    from pytest_cepbench.report.exports import COLUMNS, SAMPLE_COLUMNS
+    from pytest_cepbench.report.writers import COLUMNS, SAMPLE_COLUMNS
 
     (columns,) = tables(DOCS / "report.md", "Export")
     assert set(column(columns)) == {*COLUMNS, *SAMPLE_COLUMNS}

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from pytest_cepbench.report import CaseResult, CurveShown
 from pytest_cepbench.report.plots import (
     CURVES,
-    Change,
     Scale,
     change_plot,
     curve_plot,
     reach_of,
 )
-from pytest_cepbench.report.view import change_of_case
-from tests.report.results import RESULTS
+from tests.report.results import FULL, RESULTS, replace
 
 
 def _shapes(plot: str, kind: str) -> list[dict[str, str]]:
@@ -55,9 +53,8 @@ def test_an_axis_holds_its_values_with_round_ticks(values: list[float], most: in
 @given(RESULTS)
 def test_nothing_is_drawn_outside(result: CaseResult) -> None:
     """Whatever the numbers are, points lie inside the frame."""
-    change = change_of_case(result)
-    if change is not None:
-        plot = change_plot(change, reach_of([change]), "a change")
+    plot = change_plot(result, reach_of([result]))
+    if plot:
         known = [*_across(plot, "bounds", "x1", "x2"), *_across(plot, "circle", "cx")]
         known += [*_across(plot, "band", "x", "width"), *_across(plot, "axis", "x1", "x2")]
         assert all(0 <= x <= 100 for x in known)
@@ -65,7 +62,7 @@ def test_nothing_is_drawn_outside(result: CaseResult) -> None:
 
 def test_an_interval_lies_on_a_symmetric_log_axis() -> None:
     """X grows by log(1 + tolerances) to either side: at a reach of 8, 2 tolerances are halfway."""
-    plot = change_plot(Change(-0.02, -0.04, 0.02, 0.01), 8.0, "a change")
+    plot = change_plot(replace(FULL, difference=-0.02, low=-0.04, high=0.02), 8.0)
     assert _across(plot, "zero", "x1") == [50]
     assert _across(plot, "circle", "cx") == pytest.approx([25], abs=0.1)
     assert _across(plot, "bounds", "x1", "x2") == pytest.approx([13.4, 75], abs=0.1)
@@ -80,7 +77,7 @@ def test_a_bound_that_excludes_nothing_is_an_arrow(
     low: float | None, high: float | None, arrows: list[str]
 ) -> None:
     """At the edge, without a number; without any bound there is a point alone."""
-    plot = change_plot(Change(-0.02, low, high, 0.01), 4.0, "a change")
+    plot = change_plot(replace(FULL, difference=-0.02, low=low, high=high), 4.0)
     found = [e for e in ET.fromstring(plot).iter("svg") if "x" in e.attrib]
     assert [arrow.attrib["x"] for arrow in found] == arrows
     assert not any(arrow.findtext("text") for arrow in found)
