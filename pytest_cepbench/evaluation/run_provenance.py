@@ -17,12 +17,7 @@ from msgspec.structs import replace
 from pytest_cepbench.escapes import HIDDEN, is_secret_name
 from pytest_cepbench.models.api.endpoint import public_url, without_secrets
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.writers import (
-    Provenance,
-    SuiteProvenance,
-    suite_names,
-    suite_provenance,
-)
+from pytest_cepbench.report.writers import Provenance, SuiteProvenance, suite_provenance
 
 _QUERY = re.compile(r"(?<=[?&])(?P<name>[^=&\s]+)=(?P<value>[^&\s]*)")
 
@@ -89,7 +84,8 @@ def gather_provenance(
         modified=_modified(project, "--untracked-files=no"),
         ci=ci_address(environment),
         suites=[
-            _suite_provenance(suite, results, baselines / suite) for suite in suite_names(results)
+            _suite_provenance(suite, results, baselines / suite)
+            for suite in dict.fromkeys(result.suite for result in results)
         ],
     )
 

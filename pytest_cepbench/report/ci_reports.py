@@ -7,11 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report.case_table import (
-    HEADS,
-    cells_of,
-    fact_lines,
-)
+from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import (
     undecided,
     without_pooled,
@@ -23,6 +19,7 @@ from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import (
     cause_lines,
     figures_first,
+    finding_lines,
     next_step,
     pooled_line,
     refusal_lines,
@@ -36,9 +33,6 @@ from pytest_cepbench.report.text import (
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
-    error_lines,
-    improvement_lines,
-    judge_lines,
     verdict_lines,
 )
 from pytest_cepbench.report.writers import RunFacts
@@ -190,9 +184,8 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines += ["", *_some("", shortage_lines(results), 500)] if undecided(results) else []
     if step := next_step(results):
         lines += ["", f"**Next:** {escaped(step, 500)}"]
-    said = [*error_lines(results), *improvement_lines(results), *judge_lines(results)]
-    said += fact_lines(results)
-    lines += _details("facts and promises", [f"- {escaped(line, 700)}" for line in said])
+    said = [f"- {escaped(line, 700)}" for line in finding_lines(results)]
+    lines += _details("facts and promises", said)
     if rest:
         lines += _details(f"the other cases: {counts_line(rest)}", [_HEAD, *map(_row, rest)])
     effort = ["", effort_line(facts.efforts(results))] if results else []
@@ -226,7 +219,7 @@ def _worst_samples(results: Sequence[CaseResult]) -> Iterator[str]:
         for line in sample_words(sample, _LONGEST_TEXT):
             yield f"  - {escaped(line, _LONGEST_TEXT)}"
     if lost := worst_loss(results):
-        yield from ("", escaped(f"{name_of(lost[0])}: {lost[1]}", 500))
+        yield from ("", escaped(lost, 500))
 
 
 def escaped(text: str, most: int = 200) -> str:

@@ -439,16 +439,3 @@ class CaseResult(msgspec.Struct, frozen=True):
     def gates(self) -> bool:
         """True where it was compared in a way that could have failed the run."""
         return self.primary and not self.accepted
-
-
-def chains_shown(result: CaseResult) -> list[ChainShown]:
-    """All chains of a case that reports have, each sample once, with its artifacts if possible."""
-    shown = result.shown
-    chains = [*shown.requested, *shown.chains]
-    if shown.median is not None:
-        chains.append(shown.median)
-    by_sample: dict[str, ChainShown] = {}
-    for chain in chains:
-        if chain.links or chain.sample not in by_sample:
-            by_sample[chain.sample] = chain
-    return list(by_sample.values())

@@ -148,20 +148,18 @@ def scores_of_sample(sample: WorstSample) -> str:
     return f"{printable(shown.sample, 60)}: {before} -> {short(shown.score)}"
 
 
-def where_lost(result: CaseResult) -> str:
-    """The hop, or part of a pipeline, that cost most; empty where that is not known."""
-    whole = sum(hop.cost for hop in result.shown.hops)
-    if whole <= 0:
-        return ""
-    hop = max(result.shown.hops, key=lambda hop: hop.cost)
-    at = f" at generation {hop.generation}" if hop.generation else ""
-    return f"lost {percent(hop.cost / whole)} by the {printable(hop.role, 30)}{at}"
-
-
-def worst_loss(results: Sequence[CaseResult]) -> tuple[CaseResult, str] | None:
-    """The worst of regressed cases of which it is known, and where it lost its score."""
-    regressed = (case for case in worst_first(results) if case.verdict == Verdict.REGRESSED)
-    return next(((case, where) for case in regressed if (where := where_lost(case))), None)
+def worst_loss(results: Sequence[CaseResult]) -> str:
+    """The worst regressed case of which it is known, and the hop, or part of a pipeline, that cost
+    it most; empty where there is none.
+    """
+    for case in worst_first(results):
+        whole = sum(hop.cost for hop in case.shown.hops)
+        if case.verdict == Verdict.REGRESSED and whole > 0:
+            hop = max(case.shown.hops, key=lambda hop: hop.cost)
+            at = f" at generation {hop.generation}" if hop.generation else ""
+            role = printable(hop.role, 30)
+            return f"{name_of(case)} lost {percent(hop.cost / whole)} by the {role}{at}"
+    return ""
 
 
 def next_step(results: Sequence[CaseResult]) -> str:
@@ -232,18 +230,22 @@ def figures_first(result: CaseResult) -> str:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def promise_lines(results: Sequence[CaseResult]) -> list[str]:
-    """Below the table: the counts, the errors promised, the judges, and what could be done."""
-    cases = undecided(results)
+def finding_lines(results: Sequence[CaseResult]) -> list[str]:
+    """The errors promised, the judges, what became of facts, and what could be raised."""
     return [
-        *verdict_lines(results),
         *error_lines(results),
         *judge_lines(results),
         *fact_lines(results),
-        *shortage_lines(results),
-        *([shortage_advice(cases)] if cases else []),
         *improvement_lines(results),
     ]
+
+
+def promise_lines(results: Sequence[CaseResult]) -> list[str]:
+    """Below the table: the counts, what was found, and what to do about undecided cases."""
+    advice = [shortage_advice(cases)] if (cases := undecided(results)) else []
+    return [
+        *verdict_lines(results), *finding_lines(results), *shortage_lines(results), *advice,
+    ]  # fmt: skip
 
 
 _NAMED = 3  # of cases in a sentence

@@ -11,7 +11,7 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report.headline import is_pooled, without_pooled
 from pytest_cepbench.report.number_format import counted, percent, printable
-from pytest_cepbench.report.result import CaseResult, UsageTotals, chains_shown
+from pytest_cepbench.report.result import CaseResult, UsageTotals
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
 
@@ -278,9 +278,12 @@ def unshown_lines(
     requested: ids of samples.
     option: by which the user named them.
     """
-    shown = {answer.sample for result in results for answer in result.shown.answers}
-    shown |= {c.sample for result in results for c in chains_shown(result) if c.links}
-    known = {sample for result in results for sample in result.shown.differences}
+    shown, known = set[str](), set[str]()
+    for own in (result.shown for result in results):
+        chains = [*own.requested, *own.chains, *filter(None, [own.median])]
+        shown |= {chain.sample for chain in chains if chain.links}
+        shown |= {answer.sample for answer in own.answers}
+        known |= own.differences.keys()
     for sample in dict.fromkeys(requested):
         if sample not in shown:
             hint = did_you_mean(sample, known)

@@ -9,11 +9,8 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
-    fact_lines,
     fact_table,
     hops_of,
     loses_most,
@@ -30,13 +27,10 @@ from pytest_cepbench.report.headline import (
 from pytest_cepbench.report.number_format import number, word_of
 from pytest_cepbench.report.plots import change_plot, curve_plot, reach_of
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, LinkShown
-from pytest_cepbench.report.text import cause_lines
+from pytest_cepbench.report.text import cause_lines, finding_lines
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
-    error_lines,
-    improvement_lines,
-    judge_lines,
     verdict_lines,
 )
 from pytest_cepbench.report.writers import RunFacts, SuiteProvenance
@@ -104,31 +98,17 @@ class PairedStep(NamedTuple):
     same: bool
 
 
-class PairedChain(NamedTuple):
-    """A chain in the details of a case, beside that of the reference.
+def _paired_chains(result: CaseResult) -> Iterator[dict[str, Any]]:
+    """The chains of a case in the order of the page, each sample once, beside the reference's.
 
-    shown: the chain.
-    anchor: address of the sample in the page.
-    role: why it is shown, in words; empty for one of the samples that lost most.
-    steps: of both, generation by generation; empty where only the scores are shown.
+    Those that lost most, the median one and those that the engineer named, with what is special of
+    each as `role`. Of a case that holds only the worst of those that lost is shown whole.
     """
 
-    shown: ChainShown
-    anchor: str
-    role: str = ""
-    steps: tuple[PairedStep, ...] = ()
-
-
-def paired_chains(result: CaseResult) -> Iterator[PairedChain]:
-    """The chains of a case in the order of the page, each sample once.
-
-    Those that lost most, the median one and those that the engineer named. Of a case that holds
-    only the worst of those that lost is shown whole.
-    """
-
-    def placed(chain: ChainShown, role: str = "", *, whole: bool = True) -> PairedChain:
+    def placed(chain: ChainShown, role: str = "", *, whole: bool = True) -> dict[str, Any]:
+        anchor = sample_anchor(result, chain.sample)
         steps = paired_steps(chain) if whole and chain.links else []
-        return PairedChain(chain, sample_anchor(result, chain.sample), role, tuple(steps))
+        return {"shown": chain, "anchor": anchor, "role": role, "steps": steps}
 
     shown = result.shown
     named = {chain.sample for chain in shown.requested}
@@ -202,8 +182,8 @@ def _case(result: CaseResult, reach: float, opened: CaseResult | None) -> dict[s
     noteworthy: whether its details are not folded away with others.
     """
     shown, replaces = result.shown, _replaces_answers(result)
-    chains = list(paired_chains(result))
-    drawn = [chain.shown.sample for chain in chains if chain.steps]
+    chains = list(_paired_chains(result))
+    drawn = [chain["shown"].sample for chain in chains if chain["steps"]]
     drawn += [answer.sample for answer in shown.answers if answer.question]
     remarkable = (
         result.reasons, result.notes, shown.judge, result.failures, result.warnings,
@@ -279,19 +259,9 @@ def _models(suites: Sequence[SuiteProvenance]) -> list[tuple[str, list[tuple[str
     ]
 
 
-class ForestRow(NamedTuple):
-    """A gating case in the forest plot. shown: its change in words, or its verdict."""
-
-    name: str
-    address: str
-    badge: str
-    interval: Markup | str
-    shown: str
-
-
-def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
+def _forest(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
     """The gating cases against their tolerances on one axis: those that fail, the worst first,
-    those that are undecided, and those that hold.
+    those that are undecided, and those that hold. shown: its change in words, or its verdict.
     """
 
     def drop(result: CaseResult) -> float:
@@ -304,15 +274,15 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
     reach = reach_of(cases)
     several = len({case.suite for case in cases}) > 1
     return [
-        ForestRow(
-            f"{case.suite} {case.part} {case.label}" if several else f"{case.part} {case.label}",
-            f"details-{case_anchor(case)}",
-            _badge(case),
-            change_plot(case, reach),
-            word_of(case)
+        {
+            "name": f"{f'{case.suite} ' if several else ''}{case.part} {case.label}",
+            "address": f"details-{case_anchor(case)}",
+            "badge": _badge(case),
+            "interval": change_plot(case, reach),
+            "shown": word_of(case)
             if case.judgement.difference is None
             else number(case.judgement.difference, signed=True),
-        )
+        }
         for case in cases
     ]
 
@@ -431,18 +401,15 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
         "facts": facts,
         "title": facts.headline or f"cepbench: {facts.verdict}",
         "models": [] if provenance is None else _models(provenance.suites),
-        "forest": forest_rows(results),
+        "forest": _forest(results),
         "cards": cards,
         "others": [sample for sample in samples if sample not in cards],
         "causes": cause_lines(results),
         "suites": suites,
         "lines": [
             *verdict_lines(results),
-            *error_lines(results),
+            *finding_lines(results),
             effort_line(facts.efforts(results)),
-            *judge_lines(results),
-            *fact_lines(results),
-            *improvement_lines(results),
         ],
         "choices": [
             ("verdict", sorted({result.word.lower() for result in results})),

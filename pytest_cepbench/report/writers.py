@@ -108,11 +108,6 @@ def suite_provenance(suite: str, results: Iterable[CaseResult]) -> SuiteProvenan
     )
 
 
-def suite_names(results: Sequence[CaseResult]) -> list[str]:
-    """The suites of a run, in the order of their first cases."""
-    return list(dict.fromkeys(result.suite for result in results))
-
-
 # -- the JSON document and JUnit properties --------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "pytest_cepbench"
 
 def test_diffs_apply_and_their_tests_pass(tmp_path: Path) -> None:
     """A metric, an adapter and a data set: a file, a line of a table and a test each."""
-    shutil.copytree(PACKAGE, tmp_path / "pytest_cepbench", ignore=shutil.ignore_patterns("__py*"))
+    shutil.copytree(PACKAGE, tmp_path / "pytest_cepbench")
     diffs = [block.text for block in blocks(CONTRIBUTING) if block.kind == "diff"]
     for diff in diffs:
         subprocess.run(
@@ -30,7 +30,7 @@ def test_diffs_apply_and_their_tests_pass(tmp_path: Path) -> None:
         )
 
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "tests", "-q", "--basetemp=base"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path), "PYTEST_ADDOPTS": ""},
         check=False,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult
@@ -18,12 +18,9 @@ from pytest_cepbench.report.ci_reports import (
     escaped,
     markdown_summary,
 )
-from pytest_cepbench.report.headline import gating, worst_first
-from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import Page, read_page
-from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace
-from tests.test_escapes import hides_nothing
+from tests.report.results import ANSWERED, FULL, REGRESSED, replace
 
 ROOT = Path("/checkout/gates")
 
@@ -84,28 +81,6 @@ def test_an_incomplete_run_says_why() -> None:
     assert message == "2 tests: 100 %, and 1 more"
 
 
-@given(st.lists(RESULTS, max_size=5), st.text(max_size=20))
-def test_no_text_ends_a_command_or_begins_another(results: list[CaseResult], text: str) -> None:
-    """Whatever categories are called, each line is one error whose properties are ours."""
-    hostile = [
-        replace(result, part=f"{text},title=x::%0A\r\n::error::", nodeid=f"a,{text}::b")
-        for result in results
-    ]
-    failing = [result for result in hostile if not result.passes]
-    lines = _annotations(hostile)
-    open_cases = any(case.verdict == "inconclusive" and case.passes for case in gating(hostile))
-    assert len(lines) == min(3, len(failing)) + open_cases
-    if open_cases:
-        assert parse_command(lines.pop())[0] == {"title": "cepbench: undecided"}
-    for line, result in zip(lines, worst_first(hostile), strict=False):
-        properties, message = parse_command(line)
-        assert "\n" not in line
-        assert "\r" not in line
-        assert set(properties) == {"file", "title"}
-        assert properties["title"] == f"cepbench: {name_of(result)} {result.word.lower()}"
-        assert result.suite in message
-
-
 def test_summaries_of_a_step_are_appended(tmp_path: Path) -> None:
     """What is there stays, and a heading begins on a line of its own."""
     path = tmp_path / "summary"
@@ -120,10 +95,10 @@ def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
     path = tmp_path / "summary"
     part = "\N{SNOWMAN}" * 30
     held = replace(FULL, verdict="held", part=part, warnings=[], floor=None)
-    text = markdown_summary(RunFacts("passed", "1", [], []), [held] * 7000)
-    assert len(text.encode()) > STEP_SUMMARY_BYTES
+    text = markdown_summary(RunFacts("passed", "1", [], []), [held] * 500)
+    assert len(text.encode()) > 60_000
 
-    path.write_text("x" * 500_000)
+    path.write_text("x" * (STEP_SUMMARY_BYTES - 60_000))
     append_step_summary(path, text)
     written = path.read_text(encoding="utf-8")
     assert STEP_SUMMARY_BYTES - 200 < path.stat().st_size <= STEP_SUMMARY_BYTES
@@ -191,26 +166,14 @@ OURS = {
 """The tags of a summary; everything else would have come from outside."""
 
 
-def _html(text: str) -> str:
+def html_of(text: str) -> str:
+    """Markdown as GitHub renders it."""
     parser: Any = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
     return str(parser.render(text))
 
 
 def _read(text: str) -> Page:
-    return read_page(_html(text))
-
-
-@settings(max_examples=20)
-@given(st.lists(RESULTS, max_size=3), st.text(max_size=30))
-def test_any_text_of_a_summary_is_shown_and_none_is_obeyed(
-    results: list[CaseResult], text: str
-) -> None:
-    """Whatever it is made of, a summary has a row for each case, and no markup but its own."""
-    summary = markdown_summary(RunFacts("failed", "1", [text], [text]), results)
-    assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
-    html = _html(summary)
-    assert read_page(html).tags <= OURS
-    assert html.count("<td") == 9 * len(results)
+    return read_page(html_of(text))
 
 
 @given(st.text(alphabet="\\`*_{}[]()#+-.!|<>&~$:/\"'= aw\n1", max_size=40))

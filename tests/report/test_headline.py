@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pytest_cepbench.evaluation.run_result import exit_code, nothing_compared
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.headline import headline
-from tests.report.results import FULL, RESULTS, replace
+from tests.report.results import FULL, replace
 
 HELD = replace(FULL, verdict="held", difference=0.001, low=-0.004, high=0.006, warnings=[])
 IMPROVED = replace(HELD, verdict="improved", difference=0.04, low=0.02)
@@ -181,19 +178,3 @@ def test_the_worst_case_is_found_in_tolerances() -> None:
     assert headline([unsure]).endswith(" -0.0138 [-0.025, -0.006]")
     unbound = replace(unsure, low=-0.9)
     assert headline([unbound]).endswith(" -0.0138 <= -0.006")
-
-
-@given(st.lists(RESULTS, max_size=6), st.lists(st.just(_DIED), max_size=1), st.booleans())
-def test_the_sentence_never_contradicts_the_exit_code(
-    results: list[CaseResult], problems: list[str], skip: bool
-) -> None:
-    """It begins with May ship, Undecided or Accepted in runs of exit code 0 alone; it is one
-    printable line.
-    """
-    skipped = {"x": "no data"} if skip else {}
-    sentence = headline(results, problems, skipped=skipped)
-    code = exit_code(results, lambda: problems)
-    if code == 0 and (not results or nothing_compared(results, skipped)):
-        code = 5
-    assert sentence.startswith(("May ship: ", "Undecided: ", "Accepted: ")) is (code == 0)
-    assert sentence.isprintable()

@@ -25,7 +25,7 @@ from pytest_cepbench.report.history_page import history_page
 from tests.report.results import replace
 from tests.report.runs import judged, origin, recorded
 
-PROCESSES, RUNS = 4, 25
+PROCESSES, RUNS = 3, 12
 
 
 def append_some(folder: Path, process: int) -> None:

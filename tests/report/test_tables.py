@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.number_format import word_of
 from pytest_cepbench.report.tables import (
     Span,
     fold,
@@ -19,7 +18,7 @@ from pytest_cepbench.report.tables import (
     text_of,
     wrap,
 )
-from tests.report.results import FULL, RESULTS, replace
+from tests.report.results import FULL, replace
 
 TEXTS = st.text(st.sampled_from("ab \u6f22e\u0301/.:"), max_size=60)
 
@@ -98,17 +97,6 @@ def test_a_narrow_table_folds_names_and_goes_without_columns(columns: int, heads
     assert max(map(width_of, table)) <= columns
     words = " ".join(table).split()
     assert words.count("GC@2") == 3
-
-
-@given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(30, 140), st.booleans())
-def test_a_table_of_any_width_has_every_case(
-    results: list[CaseResult], columns: int, grouped: bool
-) -> None:
-    """A verdict for each, and no line that is wider than asked for."""
-    table = _table(results, columns, grouped=grouped)
-    words = sorted(word_of(result) for result in results)
-    assert sorted(line.split()[0] for line in table if line.startswith(tuple(words))) == words
-    assert max(map(width_of, table)) <= columns
 
 
 # -- texts that fit --------------------------------------------------------------------------------

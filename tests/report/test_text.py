@@ -26,7 +26,6 @@ from pytest_cepbench.report.case_table import (
 )
 from pytest_cepbench.report.headline import worst_samples
 from pytest_cepbench.report.number_format import p_value, printable
-from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import (
     cause_lines,
     explain,
@@ -35,7 +34,7 @@ from pytest_cepbench.report.text import (
     sample_words,
     shortage_lines,
 )
-from tests.report.results import ANSWERED, FULL, MEASURED, REGRESSED, RESULTS, replace
+from tests.report.results import ANSWERED, FULL, MEASURED, REGRESSED, replace
 from tests.test_escapes import hides_nothing
 
 
@@ -78,19 +77,6 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
   next: look at the samples in the HTML report; if the change is meant, accept
         it with --snapshot-update"""
     )
-
-
-@given(RESULTS)
-def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
-    """Whatever models, files and data sets are called or say, a terminal has nothing to obey."""
-    hostile = replace(result, part=f"\x1b[2J{result.part}", reasons=["\x07\x9b1m"])
-    lines = [
-        *map(text_of, summary_table([hostile])),
-        *explain(hostile).split("\n"),
-        *promise_lines([hostile]),
-        figures_first(hostile),
-    ]
-    assert all(map(hides_nothing, lines))
 
 
 @given(st.text(), st.integers(4, 50))

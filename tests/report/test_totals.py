@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report import CaseResult, UsageTotals
+from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import promise_lines
 from pytest_cepbench.report.totals import (
-    count_verdicts,
     effort_line,
     error_lines,
     judge_lines,
@@ -24,26 +21,9 @@ from pytest_cepbench.report.totals import (
     usage_between,
 )
 from pytest_cepbench.report.writers import RunFacts, json_document
-from tests.report.results import FULL, REGRESSED, RESULTS, replace
+from tests.report.results import FULL, REGRESSED, replace
 
 _PART, _METRIC = POOLED
-
-
-@pytest.mark.slow
-@given(st.lists(RESULTS, max_size=6))
-def test_every_case_is_counted_once(results: list[CaseResult]) -> None:
-    """The counts add up to the number of cases, and name nothing that is not there."""
-    counts = count_verdicts(results)
-    assert sum(counts.values()) == len(results)
-    assert all(counts.values())
-    failing = sum(not result.passes for result in results)
-    harmless = ("held", "improved", "inconclusive", "accepted", "informational")
-    judged = [r for r in results if not r.refused]
-    strict = sum(r.verdict == "inconclusive" and not r.passes for r in judged)
-    # An incomplete run fails also by a case that cannot fail it otherwise.
-    lost = sum(r.verdict == "incomplete" and not r.primary and not r.passes for r in judged)
-    remarkable = sum(count for name, count in counts.items() if name not in harmless)
-    assert remarkable + strict + lost == failing
 
 
 def test_the_error_of_a_run_is_the_sum_over_what_could_fail_it() -> None:

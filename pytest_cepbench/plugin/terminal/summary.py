@@ -202,7 +202,7 @@ def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
         yield f"lost most: {scores_of_sample(sample)} ({name_of(sample.result)})", ""
         yield from ((f"    {line}", "") for line in sample_words(sample, width))
     if lost := worst_loss(outcome.results):
-        yield f"where: {name_of(lost[0])} {lost[1]}", ""
+        yield f"where: {lost}", ""
 
 
 def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
