@@ -127,13 +127,6 @@ class AnswerData(SampleData):
         """Keep answers that the store has whole, as if they were made now."""
         self._answers.update((own.sample.id, own) for own in answers)
 
-    def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
-        """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
-        named = {s.id: opponents.answers.get(s.id) for s in samples}
-        wanted = {digest for digest in named.values() if digest}
-        stored = self.stored_answers(wanted)
-        return [name for name, digest in named.items() if digest and digest not in stored]
-
     def stored_answers(self, digests: Iterable[str]) -> dict[str, Answer]:
         """The answers of these digests that are known, or that the store has whole.
 

@@ -180,7 +180,9 @@ def _fight(
     if opponents is None:
         return {}, ()
     fought: dict[str, PairOutcome] = {}
-    missing = data.missing_opponents(samples, opponents)
+    named = {s.id: digest for s in samples if (digest := opponents.answers.get(s.id))}
+    stored = data.stored_answers(named.values())
+    missing = [name for name, digest in named.items() if digest not in stored]
     if not missing:
         fought = data.battles(samples, opponents)
         # Damaged images are noticed where the judge is to see them.

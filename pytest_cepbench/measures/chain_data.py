@@ -104,22 +104,6 @@ class ChainData(SampleData):
         """Know what other data of the same samples know of their starts."""
         self._starts = other._starts
 
-    def start_vectors(self, start: Modality, role: str) -> tuple[list[str], list[Vector]]:
-        """Digest and features of each start of the population; those that have features.
-
-        In the order of the ids; no chain is grown for it. Raises as `starts`, and what encoding
-        raises.
-        """
-        runner = self.runner(role)
-        digests: list[str] = []
-        encoded: list[Vector] = []
-        for chains in self.start_chains(start, self.population.samples):
-            for chain, vector in zip(chains, vectors(chains, 0, runner, self.store), strict=True):
-                if not isinstance(vector, Failure):
-                    digests.append(chain.links[0].digest)
-                    encoded.append(vector)
-        return digests, encoded
-
     def start_chains(self, start: Modality, samples: Sequence[Sample]) -> Iterator[list[Chain]]:
         """The starts of samples as chains of one link, so many at a time; none is grown.
 

@@ -10,8 +10,9 @@ from math import fsum
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
+from pytest_cepbench.chains.features import vectors
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.gate.statistics.bounds import gaffke_lower
@@ -50,6 +51,7 @@ from pytest_cepbench.metrics.semantic_drift import (
     mcd_average,
     mcd_of_mapping,
 )
+from pytest_cepbench.store import Vector
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -388,8 +390,8 @@ class RetrievalMeasure(TraceMeasure):
         hits = np.zeros((len(traces), len(self.track.generations)))
         names = [trace.chain.links[0].digest for trace in traces]
         for column in range(hits.shape[1]):
-            vectors = [trace.vectors[column + 1] for trace in traces]
-            able = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
+            later = [trace.vectors[column + 1] for trace in traces]
+            able = [(row, vector) for row, vector in enumerate(later) if vector is not None]
             if able:
                 found = [row for row, _ in able]
                 outputs = np.stack([vector for _, vector in able])
@@ -404,8 +406,15 @@ class RetrievalMeasure(TraceMeasure):
     def _look_up(self, data: ChainData) -> _Starts:
         """Raises MeasurementError for an encoder that cannot see, and for starts that are one."""
         encoder, start = self.track.encoder, self.track.plan.start
-        digests, encoded = data.start_vectors(start, encoder)
-        spec = data.runner(encoder).bound.spec
+        runner = data.runner(encoder)
+        spec = runner.bound.spec
+        digests: list[str] = []
+        encoded: list[Vector] = []
+        for chains in data.start_chains(start, data.population.samples):
+            for chain, vector in zip(chains, vectors(chains, 0, runner, data.store), strict=True):
+                if not isinstance(vector, Failure):
+                    digests.append(chain.links[0].digest)
+                    encoded.append(vector)
         if not digests:
             raise MeasurementError(
                 f"{self.name}: the {encoder} ({spec}) gave no vector of any start"

@@ -75,7 +75,7 @@ KINDS = MetricKinds(
         "soft_tifa_gm": "soft_tifa SoftTifaTable SoftTifaMeasure",
         "soft_tifa_am": "soft_tifa SoftTifaTable SoftTifaMeasure",
         "facts": "fact_score FactsTable FactsMeasure",
-        FAILURES: "text_quality FailuresTable FailureMeasure",
+        FAILURES: "text_quality MetricTable FailureMeasure",
         "diversity": "set_measures SimilarityTable DiversityMeasure",
         "retrieval": "chain_similarity SimilarityTable RetrievalMeasure",
         "repetition": "text_quality RepetitionTable TextMeasure",
@@ -250,19 +250,16 @@ def explain_mismatch(error: Exception, table: type) -> str:
     # A path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it.
     at: Any = table
     for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", match["path"] or ""):
-        at = _given(get_type_hints(at)[key] if key else get_args(at)[-1])
+        at = get_type_hints(at)[key] if key else get_args(at)[-1]
+        if NoneType in get_args(at):  # of what may be left out: the type where it is there
+            types = [part for part in get_args(at) if part is not NoneType]
+            at = types[0] if len(types) == 1 else at
     if match["key"] is not None:
         known = [field.encode_name for field in msgspec.structs.fields(at)]
         return f"{text}.{did_you_mean(match['key'], known)}"
     known = _words_of(at)
     near = did_you_mean(match["word"], known) or f" Expected: {', '.join(known)}"
     return f"{text}.{near}"
-
-
-def _given(hint: Any) -> Any:
-    """The type of what may be left out, where it is there."""
-    types = [part for part in get_args(hint) if part is not NoneType]
-    return types[0] if len(types) == 1 and NoneType in get_args(hint) else hint
 
 
 def _words_of(table: Any) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,28 +38,16 @@ def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float
     for fewer vectors than dimensions (n, n).
     Raises as `vendi_score` does, and TooFewError where fewer than two vectors are left.
     """
-    _check(vectors)
-    wide = len(vectors) < len(vectors[0])
-    unit = unit_vectors(vectors) if wide else vectors
-    whole = unit @ unit.T if wide else _moments(vectors)
-    without = []
-    for kept in _rests(blocks, count):
-        rest = whole[np.ix_(kept, kept)] if wide else whole - _moments(vectors[~kept])
-        without.append(_effective_number(rest, int(kept.sum())))
-    return _effective_number(whole, len(vectors)), without
-
-
-def _check(vectors: FloatArray) -> None:
     shape = np.shape(vectors)
     if len(shape) != 2:
         raise ValueError(f"expected (n, d) vectors, got {shape}")
     if shape[0] < 2:
         raise TooFewError(f"the diversity of a set needs at least 2 vectors, got {shape[0]}")
     directed(vectors)
-
-
-def _rests(blocks: Labels, count: int) -> Iterator[npt.NDArray[np.bool_]]:
-    """Which vectors are not in each block."""
+    wide = len(vectors) < len(vectors[0])
+    unit = unit_vectors(vectors) if wide else vectors
+    whole = unit @ unit.T if wide else _moments(vectors)
+    without = []
     for block in range(count):
         kept = blocks != block
         if kept.sum() < 2:
@@ -67,7 +55,9 @@ def _rests(blocks: Labels, count: int) -> Iterator[npt.NDArray[np.bool_]]:
                 f"without a block {kept.sum()} of {len(kept)} vectors are left, "
                 "at least 2 are needed"
             )
-        yield kept
+        rest = whole[np.ix_(kept, kept)] if wide else whole - _moments(vectors[~kept])
+        without.append(_effective_number(rest, int(kept.sum())))
+    return _effective_number(whole, len(vectors)), without
 
 
 def _moments(vectors: FloatArray) -> Array:

@@ -174,22 +174,18 @@ def sample_correlation(metric: FloatArray, people: FloatArray, items: Sequence[i
     items: (n,) the number of the item that each belongs to; all of an item are drawn together.
     The value is None where either is constant.
     """
+    from scipy.stats import rankdata
+
     _, owners = np.unique(np.array(items, int), return_inverse=True)
 
     def coefficient(weights: FloatArray) -> float | None:
         drawn = np.repeat(np.arange(len(owners)), weights[owners].astype(int))
-        return _spearman(metric[drawn], people[drawn])
+        # As `correlation` has it, without its interval: this is computed for every draw.
+        x, y = (ranks - ranks.mean() for ranks in map(rankdata, (metric[drawn], people[drawn])))
+        scale = float(np.sqrt((x @ x) * (y @ y)))
+        return float(x @ y) / scale if scale else None
 
     return estimate_by_items(coefficient, int(owners.max()) + 1 if len(owners) else 0)
-
-
-def _spearman(first: FloatArray, second: FloatArray) -> float | None:
-    """As `correlation` has it, without its interval: it is called for every draw."""
-    from scipy.stats import rankdata
-
-    x, y = (ranks - ranks.mean() for ranks in (rankdata(first), rankdata(second)))
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale else None
 
 
 def same_direction(metric: FloatArray, people: FloatArray) -> Estimate:

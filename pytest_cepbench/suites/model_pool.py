@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.chains import CallCounts, RoleRunner
@@ -51,11 +50,12 @@ class ModelPool:
         self._place = place or (lambda own: bind(own.spec, own.role, self.context, force=own.force))
         self._agree = agree
         assigned = {} if devices is None else devices.devices
-
-        def hash_file(path: Path) -> str:
-            return store.file_digest(path, "bytes", sha256_of)
-
-        self.context = BindContext(hash_file, threads, servers=servers, devices=assigned)
+        self.context = BindContext(
+            lambda path: store.file_digest(path, "bytes", sha256_of),
+            threads,
+            servers=servers,
+            devices=assigned,
+        )
 
     def runner(self, assignment: RoleAssignment) -> RoleRunner:
         """The runner of a role; raises what binding raises."""

@@ -13,7 +13,6 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.datasets.shapes.questions import plural_of
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
 from pytest_cepbench.measures.soft_tifa import spellings
@@ -52,7 +51,10 @@ def scenes() -> Dataset:
 def _questions(sample: Sample) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for scene_object in sample_scene(sample).objects:
-        thing = f"{scene_object.size} {scene_object.color} {plural_of(scene_object.shape)}"
+        plural = (
+            f"{scene_object.shape}es" if scene_object.shape == "cross" else f"{scene_object.shape}s"
+        )
+        thing = f"{scene_object.size} {scene_object.color} {plural}"
         text = f"Are there any {thing} in the image?"
         if all(line["question"] != text for line in lines):
             name = f"object {thing}"
