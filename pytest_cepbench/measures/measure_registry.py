@@ -75,7 +75,7 @@ KINDS = MetricKinds(
         "soft_tifa_gm": "soft_tifa SoftTifaTable SoftTifaMeasure",
         "soft_tifa_am": "soft_tifa SoftTifaTable SoftTifaMeasure",
         "facts": "fact_score FactsTable FactsMeasure",
-        FAILURES: "text_quality MetricTable FailureMeasure",
+        FAILURES: "text_quality FailuresTable FailureMeasure",
         "diversity": "set_measures SimilarityTable DiversityMeasure",
         "retrieval": "chain_similarity SimilarityTable RetrievalMeasure",
         "repetition": "text_quality RepetitionTable TextMeasure",

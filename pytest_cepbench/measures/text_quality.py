@@ -112,6 +112,10 @@ class TextMeasure(Measure):
         return [1.0 if text is None else repeated_share(text, self.n) for text in texts]
 
 
+class FailuresTable(MetricTable, frozen=True, kw_only=True):
+    """failures: the share of chains that stopped."""
+
+
 class FailureMeasure(Measure):
     """1 for a sample whose chains stopped, 0 for one whose chains are whole.
 
@@ -124,7 +128,7 @@ class FailureMeasure(Measure):
     label = "failure rate"
     identity = "failures/2"
 
-    def __init__(self, kind: str, name: str, table: MetricTable, context: SuiteContext) -> None:
+    def __init__(self, kind: str, name: str, table: FailuresTable, context: SuiteContext) -> None:
         super().__init__(kind, name, table, context)
         self.plans = context.plans
         self.encoders = context.encoders

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.datasets.shapes.questions import plural_of
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.datasets.shapes.scene import COUNTS
 from tests.acceptance.suites.conftest import MakeProject
@@ -25,7 +24,7 @@ def write_prompts(folder: Path) -> Path:
         scene = sample_scene(sample)
         asked: dict[str, tuple[str, str]] = {}
         for thing in scene.objects:
-            noun = f"{thing.color} {plural_of(thing.shape)}"
+            noun = f"{thing.color} {thing.shape}{'es' if thing.shape == 'cross' else 's'}"
             number = sum((o.color, o.shape) == (thing.color, thing.shape) for o in scene.objects)
             asked[f"How many {noun} are in the image?"] = (COUNTS[number - 1], "count")
             asked[f"Are there any {noun} in the image?"] = ("Yes", "object")
