@@ -45,10 +45,11 @@ class Ended:
 
 @dataclass(frozen=True)
 class Home:
-    """The folder, and the command in it."""
+    """The folder, and the command in it. shared: the store of the studies of all tests."""
 
     path: Path
     capture: pytest.CaptureFixture[str]
+    shared: Path
 
     def command(self, *argv: str) -> Ended:
         """`cepbench` with these arguments, in this process."""
@@ -58,7 +59,7 @@ class Home:
 
     def study(self, vary: str, *argv: str, models: Sequence[str] = MODELS) -> Ended:
         """`cepbench study` with these arguments."""
-        return self.command("study", f"--vary={vary}", *argv, *models)
+        return self.command("study", f"--vary={vary}", f"--store={self.shared}", *argv, *models)
 
     def document(self, name: str) -> dict[str, Any]:
         """The JSON file of a study."""
@@ -87,13 +88,22 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return of
 
 
+@pytest.fixture(scope="session")
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store for what several tests compute."""
+    return tmp_path_factory.mktemp("shared") / "store"
+
+
 @pytest.fixture
 def home(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    shared_store: Path,
 ) -> Home:
     """A folder with the toy suite, where the command is run; a terminal of 100 columns."""
     write_suite(tmp_path, GATED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "path", list(sys.path))  # the command adds the suite's folder
-    return Home(tmp_path, capsys)
+    return Home(tmp_path, capsys, shared_store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -34,12 +35,20 @@ class Silent:
         return [Failure("no-verdict", "I cannot decide.")] * len(battles)
 
 
-@pytest.fixture
-def accepted(home: Home) -> Home:
+@pytest.fixture(scope="module")
+def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A suite of answers whose answers were accepted into the store of the folder."""
-    write_suite(home.path, ANSWERS)
-    with Store(home.path / ".cepbench/store") as store:
-        prepare(home.path, store).accept()
+    root = tmp_path_factory.mktemp("accepted")
+    write_suite(root, ANSWERS)
+    with Store(root / ".cepbench/store") as store:
+        prepare(root, store).accept()
+    return root
+
+
+@pytest.fixture
+def accepted(home: Home, accepted_root: Path) -> Home:
+    """A copy of it, in which the command is run."""
+    shutil.copytree(accepted_root, home.path, dirs_exist_ok=True)
     return home
 
 

@@ -170,7 +170,7 @@ DRAWERS = ("--generator=exact=shapes:", "--generator=moves=shapes:?move=0.3")
 def test_generators_behind_a_writer(home: Home) -> None:
     """The same texts, drawn by each generator, battle the reference answers and are ranked."""
     write_suite(home.path, ANSWERS.replace("[answer]", '[answer]\n[arena]\nagainst = "gold"'))
-    ended = home.study("generators", ".", *DRAWERS, models=WRITERS)
+    ended = home.study("generators", ".", "--store=own", *DRAWERS, models=WRITERS)
     assert ended.code == 0
     study = json.loads((home.path / ".cepbench/studies/generators-arena.json").read_text("utf-8"))
     grids = {grid["metric"]: grid for grid in study["grids"]}
@@ -184,7 +184,7 @@ def test_generators_behind_a_writer(home: Home) -> None:
         columns = [[values[model, name] for model in "abc"] for name in ("exact", "moves")]
         assert pearson == pytest.approx(np.corrcoef(columns)[0, 1])
     asked = study["effort"]["inputs"]
-    home.study("generators", ".", *DRAWERS, models=WRITERS)
+    home.study("generators", ".", "--store=own", *DRAWERS, models=WRITERS)
     study = json.loads((home.path / ".cepbench/studies/generators-arena.json").read_text("utf-8"))
     assert study["effort"]["inputs"] == 0 < asked
 
