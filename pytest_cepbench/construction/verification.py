@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-import msgspec
-
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.patterns import Pattern, annotation_prompt, read_patterns
@@ -209,16 +207,6 @@ def vote_labels(
     return FinalLabel(tuple(patterns), len(people), changed, tuple(disputed))
 
 
-class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
-    """An image of a frozen set. index: its number. image: digest of its pixels."""
-
-    index: int
-    image: str
-    path: str
-    patterns: tuple[str, ...]
-    annotators: int
-
-
 @dataclass(frozen=True)
 class FrozenSet:
     """A set whose labels are settled.
@@ -307,17 +295,17 @@ def write_frozen(frozen: FrozenSet, folder: Path) -> list[Path]:
         )
     name, source = frozen.name, frozen.labelled.source
     images = [
-        FrozenImage(
-            index=record.number,
-            image=record.image,
-            path=record.path,
-            patterns=frozen.labels[record.image].patterns,
-            annotators=frozen.labels[record.image].annotators,
-        )
+        {
+            "index": record.number,
+            "image": record.image,
+            "path": record.path,
+            "patterns": frozen.labels[record.image].patterns,
+            "annotators": frozen.labels[record.image].annotators,
+        }
         for record in frozen.labelled.records
     ]
     index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
-    contents: dict[str, str | list[FrozenImage]] = {
+    contents: dict[str, object] = {
         f"{name}-label-index.json": escape_json(index) + "\n",
         f"{name}-images.jsonl": images,
         "card.md": _card(frozen),

@@ -106,27 +106,20 @@ def test_a_reply_is_repaired_once(tmp_path: Path) -> None:
 
 
 def test_what_stays_broken_is_a_failure_with_its_text(tmp_path: Path) -> None:
-    """`bad-json`, counted and kept; the text is short and hides nothing."""
-    annotations, model = annotate(
-        tmp_path, lambda level, _: "\x1b[31mI cannot " + "x" * 9000 if level == 1 else GOOD
-    )
+    """`bad-json`, counted and kept; the text is short and hides nothing. A refusal, or another
+    failure of the model, is no JSON to repair.
+    """
+    broken_text, refusal = "\x1b[31mI cannot " + "x" * 9000, Failure("refused", "no\x1b")
+    answers: list[str | Failure] = [GOOD, broken_text, GOOD, refusal]
+    annotations, model = annotate(tmp_path, lambda level, _: answers[level])
     broken = annotations[1]
 
     assert (broken.failure, broken.patterns) == ("bad-json", ())
     assert "Expecting value" in broken.detail
     assert broken.reply.startswith("[31mI cannot xx")
     assert len(broken.reply) == 4000
-    assert len(model.prompts) == 5
-
-
-def test_a_failure_of_the_model_is_counted_by_its_kind(tmp_path: Path) -> None:
-    """A refusal is no JSON to repair."""
-    annotations, model = annotate(
-        tmp_path, lambda level, _: Failure("refused", "no\x1b") if level == 3 else GOOD
-    )
-
     assert (annotations[3].failure, annotations[3].detail) == ("refused", "no")
-    assert len(model.prompts) == 4
+    assert len(model.prompts) == 5
 
 
 def test_names_outside_the_closed_list_are_dropped(tmp_path: Path) -> None:
@@ -210,16 +203,12 @@ def test_a_summary_is_read_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_summary_is_repaired_once(tmp_path: Path) -> None:
-    """The parse error is in the second question."""
+    """The parse error is in the second question; what stays broken names what can be done."""
     model = Scribe("here you are", json.dumps({"image_pattern": ["Red"]}))
 
     assert summary(tmp_path, model) == (Pattern("Red"),)
     assert "Expecting value" in model.questions[1]
-
-
-def test_a_writer_that_gives_none_is_an_error(tmp_path: Path) -> None:
-    """It names what can be done."""
     with pytest.raises(MeasurementError, match=r"bad-json: .*--patterns FILE"):
-        summary(tmp_path, Scribe("no", "no"))
+        summary(tmp_path / "a", Scribe("no", "no"))
     with pytest.raises(MeasurementError, match=r"names no pattern"):
         summary(tmp_path / "b", Scribe('{"image_pattern": []}', '{"image_pattern": []}'))

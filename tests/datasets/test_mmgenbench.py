@@ -67,20 +67,20 @@ def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
 PHOTO = coded(Image.fromarray(noise(32, 32)), "JPEG")
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [PHOTO[: len(PHOTO) // 2 // 4 * 4], PHOTO[:-1], "not base64!", b64encode(b"GIF").decode(), "é"],
-    ids=["cut off", "one letter short", "no base64", "no image", "no ASCII"],
-)
-def test_a_cell_that_is_no_image_is_named_when_it_is_loaded(tmp_path: Path, cell: str) -> None:
+def test_a_cell_that_is_no_image_is_named_when_it_is_loaded(tmp_path: Path) -> None:
     """File, row and column: the other images of the table can be used."""
-    rows = [(0, coded(square(0))), (5, cell)]
-    sound, spoilt = load_mmgenbench(write_table(tmp_path / "x.tsv", rows)).samples
+    cut_off, one_letter_short = PHOTO[: len(PHOTO) // 2 // 4 * 4], PHOTO[:-1]
+    cells = [cut_off, one_letter_short, "not base64!", b64encode(b"GIF").decode(), "é"]
+    rows = enumerate([coded(square(0)), *cells])
+    sound, *spoilt = load_mmgenbench(write_table(tmp_path / "x.tsv", [*rows])).samples
     assert grey(sound.image) == 0
-    assert isinstance(spoilt.image, EmbeddedImage)
-    # Each question before it takes two lines, and its last line end a third.
-    with pytest.raises(ImageError, match=r"x\.tsv, row 2 \(line 5\), column 'image': "):
-        spoilt.image.load()
+    assert len(spoilt) == len(cells)
+    for number, sample in enumerate(spoilt, 2):
+        assert isinstance(sample.image, EmbeddedImage)
+        # Each question takes two lines, and its last line end a third.
+        place = rf"x\.tsv, row {number} \(line {3 * number - 1}\), column 'image': "
+        with pytest.raises(ImageError, match=place):
+            sample.image.load()
 
 
 IMAGE = coded(square(1))

@@ -63,7 +63,9 @@ def test_known_items_are_the_same_for_a_seed(tmp_path: Path) -> None:
 
 
 def test_images_are_lossless_and_say_nothing(tmp_path: Path) -> None:
-    """WebP of the same pixels, without metadata, named by the digest of the pixels alone."""
+    """WebP of the same pixels, without metadata, named by the digest of the pixels alone. A study
+    is not written over another, which may have votes.
+    """
     ratings = make_study(tmp_path, "pair", count=3)
     for path in (ratings.path / "images").iterdir():
         with Image.open(path) as image:
@@ -71,11 +73,6 @@ def test_images_are_lossless_and_say_nothing(tmp_path: Path) -> None:
             assert not {"exif", "xmp", "icc_profile"} & image.info.keys()
             pixels = np.asarray(image.convert("RGB"))
         assert ImageArtifact(pixels).digest == path.stem
-
-
-def test_a_study_is_not_written_over_another(tmp_path: Path) -> None:
-    """It may have votes."""
-    ratings = make_study(tmp_path, "pair")
     with pytest.raises(WriteError, match="holds a study already"):
         begin_study(tmp_path, TWO, list(ratings.items.values()), {})
 
@@ -163,7 +160,8 @@ def test_faults_of_a_file_are_named(line: str, message: str, tmp_path: Path) -> 
 def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> None:
     """People could only say that they are alike, and what reads the votes has no two models.
 
-    All lines are named at once; outputs to grade may be equal.
+    All lines are named at once; outputs to grade may be equal. A file without items is refused, and
+    one that is not there.
     """
     line = '{"question": ["a"], "options": [["b"], [%s]], "models": ["x", "y"]}'
     path = tmp_path / "items.jsonl"
@@ -171,11 +169,7 @@ def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> N
     with pytest.raises(DatasetError, match="both sides are equal in lines 1, 3, which"):
         read_items(path, "pair")
     assert len(read_items(path, "grades")[0]) == 3
-
-
-def test_a_file_without_items_is_refused(tmp_path: Path) -> None:
-    """So is one that is not there."""
-    (tmp_path / "items.jsonl").write_text("\n")
+    path.write_text("\n")
     with pytest.raises(DatasetError, match="holds no item"):
         read_items(tmp_path / "items.jsonl", "pair")
     with pytest.raises(DatasetError, match="cannot be read"):

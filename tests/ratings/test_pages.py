@@ -309,9 +309,20 @@ def test_a_description_that_is_taken_back_can_be_changed(tmp_path: Path, open_pa
     )
 
 
+ANSWERS: dict[Task, list[str]] = {
+    "pair": ["3"],
+    "caption": ["2"],
+    "grades": ["g", "1", "m", "2", "p", "2", "Enter"],
+    "describe": ["h", "i", "Control+Enter"],
+    "verify": ["1", "3", "1", "Enter"],
+}
+
+
 @pytest.mark.parametrize("task", TASKS)
-def test_nothing_that_is_fetched_names_a_model(task: Task, tmp_path: Path, open_page: Any) -> None:
-    """Addresses, headers, pages, images: of a whole session, byte for byte."""
+def test_every_task_has_keys(task: Task, tmp_path: Path, open_page: Any) -> None:
+    """An item of each task is judged, and one is skipped with a reason and a note. Nothing that is
+    fetched meanwhile names a model: addresses, headers, pages, images, byte for byte.
+    """
     folder = tmp_path / "study"
     ratings = make_study(folder, task, count=4, attention=0.3, repeats=0.3)
     fetched: list[bytes] = []
@@ -326,35 +337,8 @@ def test_nothing_that_is_fetched_names_a_model(task: Task, tmp_path: Path, open_
         page.reload()
         page.wait_for_selector("[data-slot]")
         page.wait_for_load_state("networkidle")
-        for image in page.locator("img.picture").all():
-            name = image.get_attribute("src")
-            fetched.append(request(server.addresses["a1"], name).body)
-    content = b"\n".join(fetched)
-    assert len(fetched) >= 5
-    secrets = {RED, BLUE, SAMPLE, "sources.jsonl", "toy", str(folder), *ratings.items}
-    secrets |= {source.option for source in ratings.sources} - {""}
-    secrets |= {path.stem for path in (folder / "images").iterdir()}
-    assert [name for name in secrets if name.encode() in content] == []
-    assert b"EXIF" not in content
-    assert b"XMP" not in content
-
-
-ANSWERS: dict[Task, list[str]] = {
-    "pair": ["3"],
-    "caption": ["2"],
-    "grades": ["g", "1", "m", "2", "p", "2", "Enter"],
-    "describe": ["h", "i", "Control+Enter"],
-    "verify": ["1", "3", "1", "Enter"],
-}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_every_task_has_keys(task: Task, tmp_path: Path, open_page: Any) -> None:
-    """An item of each task is judged, and one is skipped with a reason and a note."""
-    folder = tmp_path / "study"
-    ratings = make_study(folder, task, count=4)
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
+        pictures = [own.get_attribute("src") for own in page.locator("img.picture").all()]
+        fetched += [request(server.addresses["a1"], name).body for name in pictures]
         press(page, *ANSWERS[task])
         if task != "describe":
             page.keyboard.press("n")
@@ -381,7 +365,14 @@ def test_every_task_has_keys(task: Task, tmp_path: Path, open_page: Any) -> None
         assert answer["ranking"] == [first, sorted(others)]
     assert (skipped["skip"], skipped["note"]) == ("broken image", "both images are black")
     assert len(read_votes(read_ratings(folder)).counted) == 2
-    assert ratings.study.kind == task
+    content = b"\n".join(fetched)
+    assert len(fetched) >= 5
+    secrets = {RED, BLUE, SAMPLE, "sources.jsonl", "toy", str(folder), *ratings.items}
+    secrets |= {source.option for source in ratings.sources} - {""}
+    secrets |= {path.stem for path in (folder / "images").iterdir()}
+    assert [name for name in secrets if name.encode() in content] == []
+    assert b"EXIF" not in content
+    assert b"XMP" not in content
 
 
 def test_a_description_is_counted_and_pasting_is_kept(tmp_path: Path, open_page: Any) -> None:

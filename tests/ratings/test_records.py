@@ -154,7 +154,9 @@ def test_even_ties_lean_to_either_side() -> None:
 
 
 def test_only_items_that_were_asked_count(tmp_path: Path) -> None:
-    """Neither repeats nor checks nor what was withdrawn; the last answer of each person does."""
+    """Neither repeats nor checks nor what was withdrawn; the last answer of each person does.
+    Captions are no battles of answers.
+    """
     ratings = make_study(tmp_path / "study", "pair", 4, attention=0.5)
     first, second, *_ = [item for item in ratings.items.values() if item.kind == "item"]
     check = next(item for item in ratings.items.values() if item.kind == "attention")
@@ -170,10 +172,7 @@ def test_only_items_that_were_asked_count(tmp_path: Path) -> None:
     judged = battle_votes(ratings, read_votes(ratings))
     assert {item: dict(own.winners) for item, own in judged.items()} == {first.item: {"a1": "A"}}
 
-
-def test_other_kinds_have_no_battles(tmp_path: Path) -> None:
-    """Captions are no battles of answers."""
-    ratings = make_study(tmp_path / "study", "caption", 2)
+    ratings = make_study(tmp_path / "captions", "caption", 2)
     with pytest.raises(DatasetError, match="'caption', and 'pair' is expected here"):
         battle_votes(ratings, read_votes(ratings))
 

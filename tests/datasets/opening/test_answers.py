@@ -61,22 +61,13 @@ def test_either_ending(tmp_path: Path, ending: str) -> None:
     answers.check([sample(), sample("0101001")])
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        f"{UID}-o-0.jpg",
-        f"./Show-o_output/{UID}-o-0.jpg",
-        f"/mnt/workspace/anole_output/{UID}-o-0.jpg",
-        f"..\\anole_output\\{UID}-o-0.jpg",
-    ],
-)
-def test_images_are_found_by_name(tmp_path: Path, written: str) -> None:
+def test_images_are_found_by_name(tmp_path: Path) -> None:
     """The folders before it are another machine's."""
     folder = model_folder(tmp_path)
-    put_answer(folder, UID, [{"text": "", "image": written}])
     (folder / f"{UID}-o-0.jpg").write_bytes(png(9))
-
-    assert content(read_answers(folder)) == [("", 9)]
+    for before in ("", "./Show-o_output/", "/mnt/workspace/anole_output/", "..\\anole_output\\"):
+        put_answer(folder, UID, [{"text": "", "image": f"{before}{UID}-o-0.jpg"}])
+        assert content(read_answers(folder)) == [("", 9)]
 
 
 def test_failures_are_counted_by_kind(tmp_path: Path) -> None:
@@ -106,10 +97,7 @@ def test_failures_are_counted_by_kind(tmp_path: Path) -> None:
 
 def test_forty_steps_are_cut_to_ten(tmp_path: Path) -> None:
     """And how many were cut is kept; empty ones before them do not count."""
-    steps: list[Step] = [
-        {"text": "", "image": None},
-        *({"text": f"{k}", "image": None} for k in range(40)),
-    ]
+    steps: list[Step] = [{"text": text, "image": None} for text in ("", *map(str, range(40)))]
     put_answer(model_folder(tmp_path), UID, steps)
     answer = read_answers(tmp_path / "SEED-X_output").answer(sample())
 
@@ -149,18 +137,12 @@ def test_two_files_for_one_question(tmp_path: Path) -> None:
     ("steps", "more", "message"),
     [
         ([], {"model": "SEED-X"}, "unknown field `model`"),
-        ([], {"data_id": None}, "missing required field `data_id`"),
-        ([], {"data_id": "95"}, "total_uid is '0301096', and its ids give '0301095'"),
         (
             [],
             {"data_id": "95", "total_uid": "0301095"},
             "the record is of question '0301095', and the file's name says another",
         ),
         ([{"text": "x"}], {}, r"\[1\]\.output\[0\]: .* missing required field `image`"),
-        ([{"text": "x", "image": None, "score": 1}], {}, r"output\[0\]: .* unknown field `score`"),
-        ([{"text": None, "image": None}], {}, r"output\[0\]\.text: Expected `str`, got `null`"),
-        ([{"text": "x", "image": 3}], {}, r"output\[0\]\.image: Expected `str .*, got `int`"),
-        (["x"], {}, r"output\[0\]: Expected `object`, got `str`"),
         ([{"text": "", "image": ".."}], {}, r"image '\.\.' leads out of the folder"),
         ([{"text": "", "image": "x/"}], {}, "image '' is no file name"),
         ([{"text": "", "image": "a\0.jpg"}], {}, r"image 'a\\x00\.jpg' is no file name"),
@@ -194,20 +176,12 @@ def test_links_out_of_the_folder(tmp_path: Path) -> None:
         read_answers(folder)
 
 
-@pytest.mark.parametrize(
-    ("folder", "model"),
-    [
-        ("GPT-4o+DALL-E3_output", "GPT-4o+DALL-E3"),
-        ("gill_Output", "gill"),
-        ("gill", "gill"),
-        ("_output", "_output"),
-    ],
-)
-def test_the_model_is_named_by_its_folder(tmp_path: Path, folder: str, model: str) -> None:
+def test_the_model_is_named_by_its_folder(tmp_path: Path) -> None:
     """As it is spelt there."""
-    put_answer(tmp_path / folder, UID, [{"text": "x", "image": None}])
-
-    assert read_answers(tmp_path / folder).model == model
+    for folder in ("GPT-4o_output", "gill_Output", "gill", "_output"):
+        put_answer(tmp_path / folder, UID, [{"text": "x", "image": None}])
+        model = {"GPT-4o_output": "GPT-4o", "gill_Output": "gill"}.get(folder, folder)
+        assert read_answers(tmp_path / folder).model == model
 
 
 def test_identity_follows_from_what_the_files_hold(tmp_path: Path) -> None:
@@ -229,15 +203,8 @@ def test_identity_follows_from_what_the_files_hold(tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text())))
 
     assert first == compact == read_answers(tmp_path / "b_output").identity
-    assert {**first, "digest": ""} == {
-        "layout": "opening",
-        "version": "1",
-        "answers": 2,
-        "digest": "",
-    }
-    others = [
-        identity("c_output", text="y"),
-        identity("d_output", image=b"123456"),
-        identity("e_output", image=b""),
-    ]
-    assert len({first["digest"], *(other["digest"] for other in others)}) == 4
+    digest = first["digest"]
+    assert first == {"layout": "opening", "version": "1", "answers": 2, "digest": digest}
+    changes: list[dict[str, Any]] = [{"text": "y"}, {"image": b"123456"}, {"image": b""}]
+    others = [identity(f"{n}_output", **own)["digest"] for n, own in enumerate(changes)]
+    assert len({digest, *others}) == 4

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.shapes import Scene, SceneObject, features
-from pytest_cepbench.datasets.shapes.arena import TASKS, ArenaQuestion, ArenaStep
+from pytest_cepbench.datasets.shapes import Scene, SceneObject, features, parse_caption, render
+from pytest_cepbench.datasets.shapes.arena import (
+    TASKS,
+    ArenaQuestion,
+    ArenaStep,
+    Solution,
+    read_question,
+    solve,
+)
 from pytest_cepbench.datasets.shapes.arena.samples import FAMILIES
 from pytest_cepbench.datasets.shapes.arena.solver import Task
 from pytest_cepbench.datasets.shapes.samples import random_generator
@@ -52,6 +59,19 @@ def draw_question(task: Task, seed: int) -> ArenaQuestion:
 
 
 QUESTIONS = st.builds(draw_question, st.sampled_from(TASKS), SEEDS)
+
+
+RED, BLUE, GREEN = (
+    "small red circle top left",
+    "large blue cross middle center",
+    "small green square bottom right",
+)
+
+
+def solved(text: str, *pictures: str) -> Solution:
+    """The solution of a question whose images show what captions tell."""
+    images = [render(parse_caption(picture), seed=7) for picture in pictures]
+    return solve(read_question([*images, text]))
 
 
 def question_pieces(sample: Sample) -> list[str | ImageArtifact]:

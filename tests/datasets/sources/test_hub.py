@@ -124,21 +124,16 @@ def test_what_is_not_clear_is_one_line(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "# no metadata", "---\n: [\n---\n", "---\n- list\n---\n"])
-def test_a_card_that_cannot_be_read_tells_nothing(text: str) -> None:
-    """Names of files decide then."""
-    assert read_configs("d", text) == {}
-
-
 def test_names_in_a_card_are_what_is_written() -> None:
-    """Norwegian is no truth value, and a split may be a number."""
+    """Norwegian is no truth value, and a split may be a number. A card that cannot be read tells
+    nothing, so that names of files decide; an entry that cannot be read is refused, since without
+    it what it keeps apart would be read as one.
+    """
+    for text in ("", "# no metadata", "---\n: [\n---\n", "---\n- list\n---\n"):
+        assert read_configs("d", text) == {}
     entries = "- config_name: no\n  data_files: a\n- config_name: en\n  data_files: {1: b}\n"
     found = read_configs("d", f"---\nconfigs:\n{entries}---\n")
     assert found == {"no": {"train": ["a"]}, "en": {"1": ["b"]}}
-
-
-def test_an_entry_of_a_card_that_cannot_be_read_is_refused() -> None:
-    """Without it, what it keeps apart would be read as one."""
     entries = "- config_name: en\n  data_files: a\n- data_files: b\n"
     with pytest.raises(
         DatasetError, match=r"d: configs of README.md .* `config_name` - at `\$\[1\]"

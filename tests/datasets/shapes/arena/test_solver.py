@@ -7,16 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, render
+from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption
 from pytest_cepbench.datasets.shapes.arena import (
     TASKS,
     VOCABULARY,
     ArenaQuestion,
-    Solution,
     load_shapes_arena,
-    read_question,
     sample_scenes,
-    solve,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import (
     Request,
@@ -26,7 +23,7 @@ from pytest_cepbench.datasets.shapes.arena.solver import (
 )
 from pytest_cepbench.datasets.shapes.scene import COLORS, SIZES
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.shapes.strategies import QUESTIONS, scenes
+from tests.datasets.shapes.strategies import BLUE, GREEN, QUESTIONS, RED, scenes, solved
 
 RED_NAME, BLUE_NAME = "small red cross top left", "small blue cross top left"
 
@@ -60,9 +57,9 @@ def test_the_vocabulary_is_closed_and_has_no_idle_word() -> None:
     assert len(VOCABULARY) == len(set(VOCABULARY)) == 66
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_no_question_is_refused() -> None:
+    """The message quotes the text and says where the grammar is."""
+    for text in (
         "",
         "describe the image",
         "add one shape per step :",
@@ -70,12 +67,9 @@ def test_the_vocabulary_is_closed_and_has_no_idle_word() -> None:
         "make the small red circle top left pink",
         "swap the small red circle top left",
         "move the small red circle to top left",
-    ],
-)
-def test_what_is_no_question_is_refused(text: str) -> None:
-    """The message quotes the text and says where the grammar is."""
-    with pytest.raises(DatasetError, match="is no question of the arena of shapes: see docs/"):
-        parse_instruction(text)
+    ):
+        with pytest.raises(DatasetError, match="is no question of the arena of shapes: see docs/"):
+            parse_instruction(text)
 
 
 @pytest.mark.parametrize(
@@ -106,22 +100,10 @@ REQUESTS = st.builds(
 )
 
 
-def solved(text: str, *pictures: str) -> Solution:
-    """The solution of a question whose images show what captions tell."""
-    images = [render(parse_caption(picture), seed=7) for picture in pictures]
-    return solve(read_question([*images, text]))
-
-
 def right_captions(text: str, *pictures: str) -> list[str]:
     """What each step of the solution shows, objects in reading order."""
     return [caption(scene).partition(" : ")[2] for scene in solved(text, *pictures).scenes]
 
-
-RED, BLUE, GREEN = (
-    "small red circle top left",
-    "large blue cross middle center",
-    "small green square bottom right",
-)
 
 BUILD = (
     f"draw this step by step , one shape per step : two shapes : {RED} , {BLUE} ; "
@@ -136,20 +118,13 @@ RESTORE = (
 @pytest.mark.parametrize(
     ("text", "pictures", "expected"),
     [
-        (
-            BUILD,
-            [],
-            [BLUE, f"{RED} , {BLUE}"],
-        ),
+        (BUILD, [], [BLUE, f"{RED} , {BLUE}"]),
         (f"add one shape per step : {BLUE} , {GREEN}", [RED],
          [f"{RED} , {BLUE}", f"{RED} , {BLUE} , {GREEN}"]),
         (f"remove one shape per step : {BLUE} , {RED}", [f"{RED} , {BLUE} , {GREEN}"],
          [f"{RED} , {GREEN}", GREEN]),
-        (
-            RESTORE,
-            [f"{RED} , {BLUE} , {GREEN}"],
-            [f"{RED} , {GREEN}", GREEN, f"{BLUE} , {GREEN}"],
-        ),
+        (RESTORE, [f"{RED} , {BLUE} , {GREEN}"],
+         [f"{RED} , {GREEN}", GREEN, f"{BLUE} , {GREEN}"]),
         (f"describe , then move the {RED} to bottom left", [f"{RED} , {BLUE}"],
          [f"{RED} , {BLUE}", f"{BLUE} , small red circle bottom left"]),
         (f"make the {BLUE} cyan", [f"{RED} , {BLUE}"],

@@ -21,31 +21,16 @@ from pytest_cepbench.datasets.shapes.arena import (
     Truth,
     degraded_answer,
     load_shapes_arena,
-    read_question,
     score_answer,
     solve,
     solve_sample,
 )
-from tests.datasets.shapes.strategies import QUESTIONS, SEEDS
+from tests.datasets.shapes.strategies import BLUE, GREEN, QUESTIONS, RED, SEEDS, solved
 
-RED, BLUE, GREEN = (
-    "small red circle top left",
-    "large blue cross middle center",
-    "small green square bottom right",
-)
-TWO_STEPS = solve(
-    read_question(
-        [
-            render(parse_caption(f"{RED} , {BLUE} , {GREEN}"), 0),
-            f"remove one shape per step : {RED} , {BLUE}",
-        ]
-    )
-)
+TWO_STEPS = solved(f"remove one shape per step : {RED} , {BLUE}", f"{RED} , {BLUE} , {GREEN}")
 """Right are {BLUE, GREEN} and then {GREEN}."""
 
-OWN = solve(
-    read_question(["draw three shapes of your choice , then remove the one that comes first"])
-)
+OWN = solved("draw three shapes of your choice , then remove the one that comes first")
 
 PERFECT = dict.fromkeys(CRITERIA, 1.0)
 
@@ -134,14 +119,7 @@ def test_what_faults_cost(steps: list[ArenaStep], lost: dict[str, float]) -> Non
 @pytest.mark.parametrize("level", [0, 255])
 def test_what_says_and_shows_nothing_is_no_empty_scene(text: str, level: int) -> None:
     """Where no shape is left, the caption and the drawing of that are right, and garbage is not."""
-    last = solve(
-        read_question(
-            [
-                render(parse_caption(RED), 0),
-                "take one shape away per step , top left first , until none is left",
-            ]
-        )
-    )
+    last = solved("take one shape away per step , top left first , until none is left", RED)
     garbage = ImageArtifact(np.full((64, 64, 3), level, np.uint8))
     assert score_answer(last, [("no shapes", render(Scene(), 0))]).total == pytest.approx(1.0)
     truth = score_answer(last, [(text, garbage)])
@@ -191,10 +169,8 @@ FOUR = (
     "small green square middle center , large cyan triangle bottom right"
 )
 
-BUILD = solve(
-    read_question(
-        [f"draw this step by step , one shape per step : four shapes : {FOUR} ; order : {FOUR}"]
-    )
+BUILD = solved(
+    f"draw this step by step , one shape per step : four shapes : {FOUR} ; order : {FOUR}"
 )
 """Four steps, the last of which shows four objects."""
 
