@@ -16,6 +16,7 @@ from pytest_cepbench.chains import ChainPlan, RoleRunner, Step, Trace
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.errors import ModelError, RoleError
+from pytest_cepbench.models.protocols import Reply
 from pytest_cepbench.store import Result, Store
 from tests.chains.roles import (
     PLAN,
@@ -154,9 +155,14 @@ def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
 
 
 def test_a_failure_is_remembered_and_an_exception_is_not(store: Store) -> None:
-    """An empty answer is the model's answer; an exception may have been the machine's."""
-    for answer, asked_again in [(lambda *_: "", 0), (explode, 1)]:
-        weights: Any = {"describer": {"fingerprint": f"weights with {asked_again}"}}
+    """An empty answer or a refusal is the model's; an exception may have been the machine's."""
+    refusal = Failure("exception", "for good")
+    answers: list[tuple[Callable[..., Any], int]] = [
+        (lambda *_: "", 0), (lambda *_: Reply(refusal), 0),
+        (explode, 1), (lambda *_: Reply(refusal, passing=True), 1),
+    ]  # fmt: skip
+    for number, (answer, asked_again) in enumerate(answers):
+        weights: Any = {"describer": {"fingerprint": f"weights {number}"}}
         victim = samples(4)[1]
         digest = victim.image.load().digest  # type: ignore[union-attr] # it has an image
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner
 from pytest_cepbench.chains.chain import derive_seed
-from pytest_cepbench.chains.growth import ChainGroup, PendingChain, look_ahead, start_chains
+from pytest_cepbench.chains.growth import ChainGroup, look_ahead, start_chains
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
@@ -303,59 +302,33 @@ def test_a_lost_image_of_a_remembered_model_is_missed(store: Store) -> None:
     assert (inputs_of(generator), inputs_of(fresh)) == (2 * COUNT, 0)
 
 
-PLANS = pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
-
-
 def _refuse() -> Model:
     pytest.fail("a model is loaded")
 
 
-def _models(store: Store, describe: Callable[..., Any] | None = None) -> ChainModels:
-    describer = (
-        SmallDescriber(seeded=True) if describe is None else SmallDescriber(describe, seeded=True)
-    )
+def _models(store: Store, **changes: Any) -> ChainModels:
     return ChainModels(
-        RoleRunner(bound("describer", describer), store),
-        RoleRunner(bound("generator", SmallGenerator()), store),
+        RoleRunner(bound("describer", SmallDescriber(seeded=True), **changes), store),
+        RoleRunner(bound("generator", SmallGenerator(), **changes), store),
         store,
     )
 
 
-def _unloadable(store: Store) -> ChainModels:
-    """The same models, which may not be loaded."""
-    return ChainModels(
-        RoleRunner(bound("describer", SmallDescriber(seeded=True), load=_refuse), store),
-        RoleRunner(bound("generator", SmallGenerator(), load=_refuse), store),
-        store,
-    )
-
-
-def _store_steps(plan: ChainPlan, generations: int, count: int, models: ChainModels) -> None:
-    """Have so many generations in the store."""
-    chains = ChainGroup(replace(plan, generations=generations), samples(count), models).chains
-    assert len(chains) == count
-
-
-def _keys(pending: PendingChain) -> tuple[list[str], list[str]]:
-    return [key for _, key in pending.stored], [key for _, key in pending.missing]
-
-
-@PLANS
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
 @pytest.mark.parametrize("grown", range(5))
 def test_steps_in_the_store_are_found_to_the_last_generation(
     plan: ChainPlan, grown: int, store: Store
 ) -> None:
     """Neither more nor fewer, wherever the run before stopped; their runners are their roles'."""
-    _store_steps(plan, grown, COUNT, _models(store))
-    models = _unloadable(store)
+    ChainGroup(replace(plan, generations=grown), samples(COUNT), _models(store)).grow(grown)
+    models = _models(store, load=_refuse)
 
     pending = look_ahead(plan, samples(COUNT), models, None)
 
     actual = [(link.digest, link.key) for p in pending for link in p.chain.links]
     for chain in pending:
-        stored, missing = _keys(chain)
-        assert (len(stored), len(missing)) == (grown, plan.generations - grown)
-        assert stored == [link.key for link in chain.chain.links[1:]]
+        assert (len(chain.stored), len(chain.missing)) == (grown, plan.generations - grown)
+        assert [key for _, key in chain.stored] == [link.key for link in chain.chain.links[1:]]
         assert len(chain.digests) == plan.generations + 1
         assert list(chain.digests[: grown + 1]) == [link.digest for link in chain.chain.links]
         roles = [runner for runner, _ in (*chain.stored, *chain.missing)]

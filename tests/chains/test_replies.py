@@ -72,31 +72,6 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
     assert servers.count(None) == 6
 
 
-def test_a_passing_failure_counts_and_is_asked_again(tmp_path: Path) -> None:
-    """It is no answer: the next run may get one. A refusal is an answer, and stays."""
-    fails = [True]
-
-    def describe(image: Any, prompt: str, seed: int | None) -> Reply:
-        failure = Failure("exception", "the server did not answer")
-        return Reply(failure, passing=True) if fails[0] else _replying(image, prompt, seed)
-
-    def refuse(*_: object) -> Reply:
-        return Reply(Failure("exception", "refused for good"))
-
-    with Store(tmp_path) as store:
-        chains = ChainGroup(PLAN, samples(2), _models(store, describe)[2]).chains
-        assert [(chain.failed_at, chain.failure is not None) for chain in chains] == [(1, True)] * 2
-        assert len(store) == 0
-        fails[0] = False
-        assert all(
-            chain.failure is None
-            for chain in ChainGroup(PLAN, samples(2), _models(store, describe)[2]).chains
-        )
-    with Store(tmp_path / "refused") as store:
-        ChainGroup(PLAN, samples(2), _models(store, refuse)[2]).chains  # noqa: B018 - this grows it
-        assert len(store) == 2
-
-
 def _thinking(image: Any, prompt: str, seed: int | None) -> str:
     return f"<think>\nblue?\n</think>\n\n{describe_image(image, prompt, seed)}"
 

@@ -224,25 +224,21 @@ def describe(role: RoleRunner, count: int = 4) -> None:
 
 
 def test_what_is_written_during_the_first_answers_is_refused(weights: Path, store: Store) -> None:
-    """Either of the two may have been read, so nothing is stored."""
-    role = runner(weights, store, lambda: weights.write_text("B"))
-    with pytest.raises(IdentityError, match="while the first answers were made"):
-        describe(role)
-    assert len(store) == 0
-    with pytest.raises(IdentityError, match="before the first answers were made"):
-        describe(role)
-    assert len(store) == 0
-
-
-def test_an_exception_of_half_a_file_is_told_as_what_it_is(weights: Path, store: Store) -> None:
-    """It would be counted as a failure of the model otherwise."""
+    """Either of the two may have been read, so nothing is stored; an exception of half a file would
+    be counted as a failure of the model otherwise.
+    """
 
     def fail() -> None:
         weights.write_text("")
         raise OSError("unexpected end of file")
 
-    with pytest.raises(IdentityError, match="while the first answers were made"):
-        describe(runner(weights, store, fail))
+    for does in (lambda: weights.write_text("B"), fail):
+        weights.write_text("A")
+        role = runner(weights, store, does)
+        for when in ("while", "before"):
+            with pytest.raises(IdentityError, match=f"{when} the first answers were made"):
+                describe(role)
+    assert len(store) == 0
 
 
 def test_a_model_that_has_answered_is_left_alone(weights: Path, store: Store) -> None:

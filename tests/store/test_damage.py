@@ -68,6 +68,13 @@ def flip(path: Path, offset: int) -> None:
     path.write_bytes(data)
 
 
+def destroy(index: Path, text: bytes) -> None:
+    """Destroy the page on which a text begins."""
+    with index.open("r+b") as stream:
+        stream.seek(index.read_bytes().index(text) // PAGE * PAGE)
+        stream.write(b"\xff" * PAGE)
+
+
 def check_and_repair(store: Store, lost: set[str] | None) -> None:
     """No result is another one, and putting all again gives all back.
 
@@ -129,9 +136,7 @@ def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> No
     on_page = {
         k for k, v in RESULTS.items() if bytes.fromhex(k) in text[page * PAGE : (page + 1) * PAGE]
     }
-    with index.open("r+b") as stream:
-        stream.seek(page * PAGE)
-        stream.write(b"\xff" * PAGE)
+    destroy(index, b"text number 0")
     with Store(root) as store:
         stored = store.get(RESULTS)
         assert FIRST not in stored
@@ -205,10 +210,7 @@ def test_a_destroyed_page_of_provenances_costs_no_result(root: Path, index: Path
     """They say how results came about, not what they are; others keep theirs."""
     with Store(root) as store:
         store.put([StoredResult(f"late {i}", "x", {"note": f"{i} " * 500}) for i in range(9)])
-    page = index.read_bytes().index(b"0 0 0 0 0") // PAGE
-    with index.open("r+b") as stream:
-        stream.seek(page * PAGE)
-        stream.write(b"\xff" * PAGE)
+    destroy(index, b"0 0 0 0 0")
     keys = [*RESULTS, *(f"late {i}" for i in range(9))]
     with Store(root) as store:
         noted = store.provenance(keys)
@@ -274,10 +276,7 @@ def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, ind
     """A process that still has the damaged file open writes what it confirms to the mended one."""
     with Store(root) as bystander, Store(root) as finder:
         bystander.get(RESULTS)
-        page = index.read_bytes().index(b"text number 0") // PAGE
-        with index.open("r+b") as stream:
-            stream.seek(page * PAGE)
-            stream.write(b"\xff" * PAGE)
+        destroy(index, b"text number 0")
         finder.index.read("PRAGMA shrink_memory")
         finder.get(RESULTS)
         assert finder.damage
@@ -362,9 +361,7 @@ def test_an_image_that_cannot_be_read_is_not_damaged(tmp_path: Path) -> None:
 
 def test_without_file_handles_no_index_is_repaired(root: Path, index: Path) -> None:
     """A damaged index whose rows cannot be read either stays where it is, with all of them."""
-    with index.open("r+b") as stream:
-        stream.seek(index.read_bytes().index(b"text number 0") // PAGE * PAGE)
-        stream.write(b"\xff" * PAGE)
+    destroy(index, b"text number 0")
     whole = root.with_name("copy")
     shutil.copytree(root, whole)
     with Store(whole) as store:

@@ -12,7 +12,7 @@ from subprocess import PIPE
 import pytest
 
 from pytest_cepbench.errors import StoreFullError
-from pytest_cepbench.store.locks import WorkLocks
+from pytest_cepbench.store.locks import WorkLock, WorkLocks
 
 PATIENCE = 10.0
 
@@ -23,28 +23,29 @@ def locks(tmp_path: Path) -> WorkLocks:
     return WorkLocks(tmp_path / "claims")
 
 
+def held(locks: WorkLocks, name: str, run: str) -> WorkLock:
+    """Work that is free."""
+    lock = locks.acquire(name, run)
+    assert lock is not None
+    return lock
+
+
 def die_with(locks: WorkLocks, name: str, run: str) -> None:
     """Have a process take some work and die over it."""
     child = os.fork()
     if child == 0:
-        held = locks.acquire(name, run)
-        os._exit(0 if held else 1)
+        own = locks.acquire(name, run)
+        os._exit(0 if own else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_one_has_the_others_do_not_get(locks: WorkLocks, tmp_path: Path) -> None:
     """Until it is given back; other work is free meanwhile."""
-    mine = locks.acquire("a", "run")
-    assert mine is not None
-    with mine:
+    with held(locks, "a", "run"):
         assert locks.acquire("a", "run") is None
-        other = locks.acquire("b", "run")
-        assert other is not None
-        with other:
+        with held(locks, "b", "run"):
             pass
-    again = locks.acquire("a", "run")
-    assert again is not None
-    with again:
+    with held(locks, "a", "run") as again:
         assert again.crashes == 0
     assert not list((tmp_path / "claims").glob("*.lock"))
 
@@ -53,19 +54,13 @@ def test_a_claim_ends_with_its_process_and_its_death_is_known(locks: WorkLocks) 
     """To the same run; the next one begins without a word of it."""
     die_with(locks, "a", "run")
     die_with(locks, "a", "run")
-    third = locks.acquire("a", "run")
-    assert third is not None
-    with third:
+    with held(locks, "a", "run") as third:
         assert third.crashes == 2
         third.keep = True  # a process that leaves such work alone leaves its history too
-    fourth = locks.acquire("a", "run")
-    assert fourth is not None
-    with fourth:
+    with held(locks, "a", "run") as fourth:
         assert fourth.crashes == 2
     die_with(locks, "a", "run")
-    later = locks.acquire("a", "another")
-    assert later is not None
-    with later:
+    with held(locks, "a", "another") as later:
         assert later.crashes == 0
 
 
@@ -110,19 +105,17 @@ def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(locks: Work
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        held = locks.acquire("a", "run")
+        own = locks.acquire("a", "run")
         grandchild = os.fork()
         if grandchild == 0:
             os.close(writing)
             os.read(reading, 1)  # until the test is over
             os._exit(0)
-        os._exit(0 if held else 1)
+        os._exit(0 if own else 1)
     assert os.waitpid(child, 0)[1] == 0
     os.close(reading)
     try:
-        mine = locks.acquire("a", "run")
-        assert mine is not None
-        with mine:
+        with held(locks, "a", "run") as mine:
             assert mine.crashes == 1
             assert locks.acquire("a", "run") is None
     finally:
@@ -133,18 +126,14 @@ def test_what_was_given_back_is_free_although_a_child_lives(locks: WorkLocks) ->
     """A process that was forked meanwhile has the files open still, and no lock."""
     reading, writing = os.pipe()
     for keep in (True, False):
-        mine = locks.acquire("a", "run")
-        assert mine is not None
-        with mine:
+        with held(locks, "a", "run") as mine:
             mine.keep = keep
             child = os.fork()
             if child == 0:
                 os.close(writing)
                 os.read(reading, 1)
                 os._exit(0)
-        again = locks.acquire("a", "run")
-        assert again is not None
-        with again:
+        with held(locks, "a", "run"):
             pass
     os.close(reading)
     os.close(writing)
@@ -165,7 +154,5 @@ def test_a_full_disk_does_not_take_crashes_back(
             with pytest.raises(StoreFullError):
                 locks.acquire(name, "run")
     assert [path.stem for path in (tmp_path / "claims").iterdir()] == ["a"]  # no empty file
-    lock = locks.acquire("a", "run")
-    assert lock is not None
-    with lock:
+    with held(locks, "a", "run") as lock:
         assert lock.crashes == 1

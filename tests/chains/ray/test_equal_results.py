@@ -45,30 +45,24 @@ WIDE, NARROW, BLACK = (
 
 ASKED = (VqaQuestion("is it red?", ("yes",)),)
 
-INPUTS: dict[RoleName, list[Any]] = {
-    "describer": [WIDE, BLACK],
-    "generator": ["gray", "nan", "raise"],
-    "encoder": ["one", "two words", "and more than three"],
-    "detector": [(WIDE, ("a", "b")), (BLACK, ("a",))],
-    "judge": [Battle(["q", WIDE], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])],
-    "writer": [["what", WIDE], ["what"]],
-    "editor": [(WIDE, "turn"), (NARROW, "turn")],
-    "interleaver": [(["what"], StepLimit(2)), (["no"], StepLimit()), (["nan"], StepLimit())],
-    "vqa": [(WIDE, ASKED * 2), ("a text", ASKED), ("odd", ASKED)],
+CALLS: dict[RoleName, tuple[list[Any], tuple[str, ...]]] = {
+    "describer": ([WIDE, BLACK], ("describe", "say")),
+    "generator": (["gray", "nan", "raise"], ("generate",)),
+    "encoder": (["one", "two words", "and more than three"], ("encode_texts",)),
+    "detector": ([(WIDE, ("a", "b")), (BLACK, ("a",))], ("detect",)),
+    "judge": (
+        [Battle(["q", WIDE], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])],
+        ("judge",),
+    ),
+    "writer": ([["what", WIDE], ["what"]], ("write", "say")),
+    "editor": ([(WIDE, "turn"), (NARROW, "turn")], ("edit",)),
+    "interleaver": (
+        [(["what"], StepLimit(2)), (["no"], StepLimit()), (["nan"], StepLimit())],
+        ("interleave",),
+    ),
+    "vqa": ([(WIDE, ASKED * 2), ("a text", ASKED), ("odd", ASKED)], ("answer",)),
 }
-
-CALLS: dict[RoleName, tuple[str, ...]] = {
-    "describer": ("describe", "say"),
-    "generator": ("generate",),
-    "encoder": ("encode_texts",),
-    "detector": ("detect",),
-    "judge": ("judge",),
-    "writer": ("write", "say"),
-    "editor": ("edit",),
-    "interleaver": ("interleave",),
-    "vqa": ("answer",),
-}
-"""The method of each role, and its other arguments."""
+"""The inputs of each role, and its method with other arguments."""
 
 
 def _in_actor(role: RoleName, spec: str) -> RemoteModel:
@@ -118,8 +112,8 @@ def _in_both(
 @pytest.mark.parametrize("role", ROLES)
 def test_results_and_failures_are_those_of_one_process(role: RoleName, tmp_path: Path) -> None:
     """Some inputs fail in four of the roles."""
-    method, *shared = CALLS[role]
-    results = _in_both(tmp_path, role, method, INPUTS[role], *shared)
+    inputs, (method, *shared) = CALLS[role]
+    results = _in_both(tmp_path, role, method, inputs, *shared)
 
     failures = [result for result in results if isinstance(result, Failure)]
     assert bool(failures) == (role in ("describer", "generator", "interleaver", "vqa"))
