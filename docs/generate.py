@@ -173,13 +173,15 @@ def metric_settings() -> Iterator[str]:
 
 def loader_options() -> Iterator[str]:
     """The options of the loaders."""
+    from pytest_cepbench.datasets.shapes.samples import build_dataset
     from pytest_cepbench.suites.data import LOADERS, named_loader
 
     rows: dict[tuple[str, str, str], list[str]] = {}
     for loader in LOADERS:
         function = named_loader(loader)
         known = inspect.signature(function).parameters
-        notes = _named_texts(function.__doc__ or "", known)
+        several, own = build_dataset.__doc__ or "", function.__doc__ or ""
+        notes = _named_texts(several) | _named_texts(own, known)
         for name, parameter in known.items():
             if name != "path":
                 row = (name, _default(parameter.default), notes.get(name, ""))

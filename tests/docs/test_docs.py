@@ -94,18 +94,13 @@ GENERATE = _script("generate")
 
 @pytest.mark.parametrize("name", GENERATE.PAGES)
 def test_tables_are_those_of_the_package(name: str) -> None:
-    """Writing them again changes nothing: `python docs/generate.py` writes what differs."""
+    """Writing them again changes nothing: `python docs/generate.py` writes what differs. No row of
+    a table lacks its meaning.
+    """
     page = (DOCS / name).read_text(encoding="utf-8")
-
     assert GENERATE.filled(page) == page
-
-
-def test_every_parameter_and_key_has_a_text() -> None:
-    """No row of a generated table lacks its meaning."""
-    for name in GENERATE.PAGES:
-        text = (DOCS / name).read_text(encoding="utf-8")
-        for table in re.findall(r"<!-- generated: .*?<!-- end -->", text, re.DOTALL):
-            assert re.findall(r"^\|.*\|\s*\|$", table, re.MULTILINE) == []
+    for table in re.findall(r"<!-- generated: .*?<!-- end -->", page, re.DOTALL):
+        assert re.findall(r"^\|.*\|\s*\|$", table, re.MULTILINE) == []
 
 
 def test_schemes_of_specs_are_documented() -> None:
@@ -121,43 +116,35 @@ def _of_commands() -> set[str]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
-def test_every_name_of_a_setting_exists(page: Path) -> None:
-    """No page names an option, ini key or environment name that is not there."""
+def test_every_name_exists(page: Path) -> None:
+    """Options, their ini keys and variables, commands, parameters of specs; and every relative link
+    leads to a file, for the site has no folders, and a heading.
+    """
     text = page.read_text(encoding="utf-8")
+    commands = (DOCS / "commands.md").read_text(encoding="utf-8")
     options = {option.flag for option in OPTIONS} | {f"--{o.name}" for o in OPTIONS if o.short}
+    options |= {flag for engine in ENGINES.values() for flag in engine.flags.values()}
+    options |= set(re.findall(r"`(--[a-z][a-z-]*)", commands)) | _FOREIGN_OPTIONS
+    fields = (dataclasses.fields(kind) for kind in GENERATE.parameter_classes())
+    parameters = {field.name for own in fields for field in own} | set(LOCATION_PARAMETERS)
+    parameters |= _EXAMPLE_PARAMETERS | _SCHEME_PARAMETERS
+    known = set(re.findall(r"^### `cepbench ([a-z-]+)", commands, re.MULTILINE))
 
-    named = set(re.findall(r"(?<![\w-])--(?!-)[a-z][a-z-]*[a-z]", text))
-
-    engines = {flag for engine in ENGINES.values() for flag in engine.flags.values()}
-    assert named - _FOREIGN_OPTIONS - engines - _of_commands() <= options
+    assert set(re.findall(r"(?<![\w-])--(?!-)[a-z][a-z-]*[a-z]", text)) <= options
     assert set(re.findall(r"\bcepbench_[a-z_]+", text)) <= {option.ini for option in OPTIONS}
     assert set(re.findall(r"\bCEPBENCH_[A-Z_]+", text)) <= {option.env for option in OPTIONS}
+    assert set(re.findall(r"[?&]([a-z_]+)=", text)) <= parameters
+    if page in PAGES:
+        called = re.findall(r"(?:`|^ +|\$ )cepbench\s+([a-z][a-z-]+)", text, re.MULTILINE)
+        assert set(called) <= known
+        links = re.findall(r"\]\(([^)\s]+)\)", text)
+        assert [li for li in links if "://" not in li and not _leads_somewhere(page, li)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_exists(page: Path) -> None:
-    """A page names only commands of `cepbench` that there are."""
-    listed = (DOCS / "commands.md").read_text(encoding="utf-8")
-    known = {
-        words.split()[0] for words in re.findall(r"^### `cepbench (.+)`$", listed, re.MULTILINE)
-    }
-
-    text = page.read_text(encoding="utf-8")
-    named = set(re.findall(r"(?:`|^ +|\$ )cepbench\s+([a-z][a-z-]+)", text, re.MULTILINE))
-
-    assert named <= known
-
-
-@pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
-def test_every_parameter_in_a_spec_exists(page: Path) -> None:
-    """Specs that a page shows have parameters and knobs that an adapter knows."""
-    known = {
-        field.name for kind in GENERATE.parameter_classes() for field in dataclasses.fields(kind)
-    }
-
-    named = set(re.findall(r"[?&]([a-z_]+)=", page.read_text(encoding="utf-8")))
-
-    assert named <= known | _EXAMPLE_PARAMETERS | _SCHEME_PARAMETERS | set(LOCATION_PARAMETERS)
+def _leads_somewhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return target.is_file() and (not anchor or anchor in anchors(target))
 
 
 def test_prompts_of_judges_are_documented() -> None:
@@ -287,28 +274,11 @@ def test_fields_of_ratings_are_documented() -> None:
     assert {field.name for field in msgspec.structs.fields(Vote)} <= named
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link of a page leads to a file, for the site has no folders, and a heading."""
-    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
-
-    lost = [link for link in links if "://" not in link and not _leads_somewhere(page, link)]
-
-    assert not lost
-
-
-def _leads_somewhere(page: Path, link: str) -> bool:
-    path, _, anchor = link.partition("#")
-    target = page.parent / path if path else page
-    return target.is_file() and (not anchor or anchor in anchors(target))
-
-
-@pytest.mark.parametrize(
-    ("page", "text"),
-    [(page.name, block.text) for page in PAGES for block in blocks(page) if block.kind == "python"],
-)
-def test_python_blocks_are_python(page: str, text: str) -> None:
+def test_python_blocks_are_python() -> None:
     """Every Python block is Python with at least one statement; a mistake raises SyntaxError."""
-    tree = ast.parse(text, page)
-    compile(tree, page, "exec")  # finds what parsing alone does not, as a return outside a function
-    assert tree.body
+    for page in PAGES:
+        for block in blocks(page):
+            if block.kind == "python":
+                tree = ast.parse(block.text, page)
+                compile(tree, page, "exec")  # finds a return outside a function
+                assert tree.body
