@@ -13,6 +13,7 @@ from types import ModuleType
 
 import msgspec
 import pytest
+from PIL import Image
 
 import pytest_cepbench
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
@@ -79,8 +80,8 @@ _DECLARED = [
 ]
 
 
-def _script(name: str) -> ModuleType:
-    spec = util.spec_from_file_location(f"{name}_docs", DOCS / f"{name}.py")
+def _script(path: Path) -> ModuleType:
+    spec = util.spec_from_file_location(f"{path.stem}_docs", path)
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
@@ -89,7 +90,7 @@ def _script(name: str) -> ModuleType:
     return module
 
 
-GENERATE = _script("generate")
+GENERATE = _script(DOCS / "generate.py")
 
 
 @pytest.mark.parametrize("name", GENERATE.PAGES)
@@ -282,3 +283,65 @@ def test_python_blocks_are_python() -> None:
                 tree = ast.parse(block.text, page)
                 compile(tree, page, "exec")  # finds a return outside a function
                 assert tree.body
+
+
+# -- tests that pages name -------------------------------------------------------------------------
+
+THREATS = DOCS / "threat-model.md"
+
+_TEST = re.compile(r"`(?P<path>tests/[\w/]+\.py)(?:::(?P<name>\w+))?`")
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    """No defence of the threat model is claimed without a test, nor a figure of a paper."""
+    functions: dict[str, set[str]] = {}
+    for match in _TEST.finditer(THREATS.read_text(encoding="utf-8")):
+        if match["path"] not in functions:
+            tree = ast.parse((ROOT / match["path"]).read_text(encoding="utf-8"))
+            found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+            functions[match["path"]] = {node.name for node in found}
+        assert match["name"] in {None, *functions[match["path"]]}, match[0]
+    published = ROOT / "tests" / "metrics" / "published"
+    sources = "".join(path.read_text() for path in published.glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "papers.md").read_text(encoding="utf-8")))
+    assert named
+    assert named <= set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
+
+
+def test_every_defence_names_its_test() -> None:
+    """No row of a table of defences stands without a test."""
+    defended = THREATS.read_text(encoding="utf-8").split("## What it does not defend against")[0]
+    rows = re.findall(r"^\|(?!\s*-)(.+)\|$", defended, re.MULTILINE)
+    rows = [cells for cells in rows if not cells.endswith("| test ")]
+    assert rows
+    assert [cells for cells in rows if not _TEST.search(cells)] == []
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+IMAGES = DOCS / "images"
+
+
+def test_every_picture_is_drawn_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one script, on a page, with a text for those who do not see it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))  # one of them imports the other
+    scripts = (_script(IMAGES / f"{name}.py") for name in ("make", "make_rating"))
+    drawn = {IMAGES / name for script in scripts for name in script.PICTURES}
+    assert drawn == {path for path in IMAGES.iterdir() if path.suffix in (".png", ".svg")}
+    used = {
+        (page.parent / path).resolve(): alt
+        for page in PAGES
+        for alt, path in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", page.read_text("utf-8"))
+    }
+    assert drawn <= used.keys()
+    assert all(len(used[path].split()) > 5 for path in drawn)
+
+
+def test_pictures_are_small() -> None:
+    """At most 250 kB and 1,440 pixels wide each, 1.5 MB together: a clone has them all."""
+    sizes = [path.stat().st_size for path in IMAGES.iterdir()]
+    assert max(sizes) < 250_000
+    assert sum(sizes) < 1_500_000
+    for path in IMAGES.glob("*.png"):
+        with Image.open(path) as image:
+            assert image.width <= 1440, path.name

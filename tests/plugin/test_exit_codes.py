@@ -1,7 +1,7 @@
 """Exit code and verdict of runs of every kind: what CI acts on.
 
 One run of each kind; what else is tried against the exit code is listed in docs/threat-model.md,
-each with the test that pins it, and `tests/docs/test_threat_model.py` checks that these exist. What
+each with the test that pins it, and `tests/docs/test_docs.py` checks that these exist. What
 becomes of a fault in each model is the table of `tests/plugin/test_fail_closed_matrix.py`.
 """
 
