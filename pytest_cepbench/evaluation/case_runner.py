@@ -4,43 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec.structs import replace as replace_fields
 
-from pytest_cepbench.errors import CepError
-from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase, evaluate_case
-from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_chains
-from pytest_cepbench.files import parse_json
-from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict
-from pytest_cepbench.gate.baseline import answers_digest, baseline_path
+from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
+from pytest_cepbench.evaluation.evaluator import AssignedCase, EvaluatedCase, Evaluator
+from pytest_cepbench.evaluation.shown_samples import shown_of_case
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict, judge
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import policy_beside
+from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.sensitivity import (
     design_of,
     power_remark,
     remarks_on_accepting,
     why_not_accepted,
 )
-from pytest_cepbench.gate.statistics import holm
+from pytest_cepbench.gate.series import Entry
+from pytest_cepbench.gate.statistics import holm, look_shares, look_sizes
+from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.measures.cases import PooledCase
-from pytest_cepbench.report import (
-    BaselineModel,
-    CaseResult,
-    HopShown,
-    ModelShown,
-    SeriesShown,
-    Shown,
-)
+from pytest_cepbench.report import CaseResult, SeriesShown
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
-from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.stored_chains import attribute
-from pytest_cepbench.suites.suite_run import SuiteRun
+from pytest_cepbench.suites.shards import WorkQueue
 
 Acceptance = Literal["none", "new", "all"]
 """Measurements that are to become baselines: none, those of cases without one, or all."""
@@ -133,7 +123,7 @@ def _result(
             statements=(*judgement.statements, *_notes(evaluated)),
             warnings=(*judgement.warnings, *remarks),
         ),
-        shown=_shown(evaluator, run, evaluated, accepting=accepting, accepted=accepted),
+        shown=shown_of_case(evaluator, run, evaluated, accepting=accepting, accepted=accepted),
         looks=list(evaluated.looks),
         partial=evaluated.partial,
         accepted=accepted,
@@ -152,61 +142,6 @@ def _result(
     )
 
 
-def _shown(
-    evaluator: Evaluator,
-    run: SuiteRun,
-    evaluated: EvaluatedCase,
-    *,
-    accepting: bool,
-    accepted: bool,
-) -> Shown:
-    """What reports show of a case beside its numbers.
-
-    Of a regressed case of chains the hops at which it lost its score, too.
-    """
-    measurement, settings, case = evaluated.measurement, evaluator.settings, evaluated.case
-    reference, messages = evaluated.reference, evaluator.drain_messages()
-    if isinstance(run, ChainRun):
-        shown = shown_chains(run, evaluated, evaluator.store, settings.show)
-    else:
-        answers = shown_answers(
-            run, evaluated, evaluator.store, accepted=accepted, requested=settings.show
-        )
-        shown = Shown(answers=answers)
-    most, attribution, hops = settings.attribute, "", []
-    regressed = evaluated.judgement.verdict is Verdict.REGRESSED and evaluated.policy.primary
-    if regressed and most and not accepting and reference and isinstance(run, ChainRun):
-        whole = run.samples(case)
-        if not run.per_sample(case) and whole > most:
-            attribution = (
-                f"sets are followed through the chain whole: --cep-attribute={whole} does that"
-            )
-        else:
-            losers = dict.fromkeys(loser.sample for loser in evaluated.losers)
-            samples = list(losers)[:most] if run.per_sample(case) else []
-            found = attribute(run, case, reference.model.get("step", ""), samples)
-            attribution = found.said
-            hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in found.hops]
-    compared = reference is not None and evaluated.differences
-    return replace_fields(
-        shown,
-        notes=[*messages, *measurement.notes],
-        warnings=[*measurement.warnings, *run.warnings(measurement)],
-        curve=list(measurement.curve),
-        judge=measurement.judge,
-        models=[
-            ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
-            for role, bound in run.models(measurement).items()
-        ],
-        baseline_model=_baseline_model(evaluated.baseline),
-        attribution=attribution,
-        hops=hops,
-        differences=evaluated.differences,
-        opponents=answers_digest(reference) if reference is not None and compared else "",
-        facts=measurement.facts,
-    )
-
-
 def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
     """What the calibration of the baseline's model says of the tolerance, and of a part judged."""
     baseline, units = evaluated.baseline, evaluated.judgement.units
@@ -219,23 +154,159 @@ def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
         yield f"judged on the first {evaluated.looks[-1]} samples: see --cep-inconclusive=more"
 
 
-def _baseline_model(baseline: Measurement | None) -> BaselineModel | None:
-    if baseline is None:
-        return None
-    model, fingerprints = baseline.model, []
-    with suppress(ValueError):  # a baseline by hand has no record of its steps
-        steps = parse_json(model.get("step", ""))
-        for record in steps if isinstance(steps, list) else [steps]:
-            fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
-            if isinstance(fingerprint, str):
-                fingerprints.append(fingerprint)
-    return BaselineModel(
-        role=model.get("role", ""),
-        spec=model.get("spec", ""),
-        identity=model.get("identity", ""),
-        fingerprint=" + ".join(fingerprints),
-        reason=baseline.accepted.get("reason", ""),
+# -- measured as far as the verdict needs, and judged ----------------------------------------------
+
+
+def read_references(
+    evaluator: Evaluator, case: Case
+) -> tuple[Measurement | None, Measurement | None]:
+    """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
+    root = evaluator.settings.baselines
+    return (
+        read_baseline(baseline_path(root, case.key), case.key),
+        read_baseline(anchor_path(root, case.key), case.key),
     )
+
+
+def evaluate_case(
+    evaluator: Evaluator,
+    own: AssignedCase,
+    *,
+    accepting: bool = False,
+) -> EvaluatedCase:
+    """Measure and judge a case, which is entered in the series of the run first.
+
+    accepting: whether the measurement is to become the baseline: it is measured whole then, and
+    files that are about to be replaced need not be readable.
+    Raises what reading baselines, measuring and the record of the series raise;
+    CheckpointError where the model under test is its base: nothing would be gated.
+    """
+    case, policy, place = own.case, own.policy, None
+    baseline = anchor = None
+    try:
+        baseline, anchor = read_references(evaluator, case)
+    except BaselineError:
+        if not accepting:
+            raise
+    check_policy = evaluator.suites.check_policy
+    if not accepting:
+        check_policy(own.suite_file, case.key, policy, baseline, anchor)
+    run, file = evaluator.suite_run(own.suite_file), evaluator.series
+    # A case that cannot fail the run, or is judged without statistics, has no part in a series.
+    if file is not None and policy.primary and policy.statistical:
+        record = run.model_record()
+        first, model = (
+            None if accepted is None else accepted.model.get("identity")
+            for accepted in (anchor, baseline)
+        )
+        place = file.enter(
+            Entry(
+                look=0,
+                run=evaluator.context.run_id,
+                case=str(case.key),
+                model=record["identity"],
+                spec=record.get("spec", ""),
+                alpha=policy.alpha,
+                reference=model or "",
+            ),
+            first,
+        )
+        policy = replace(policy, alpha=place.alpha, series=place.shares)
+    # As the first baseline of a training an idle model is right, and accepted with a warning.
+    gated = () if accepting or run.assignments.replay is not None else run.assignments.gated
+    found = [run.runner(role).bound.idle() for role in gated]
+    if found and all(idle.whole for idle in found):
+        raise CheckpointError(
+            f"nothing is gated: {'; '.join(dict.fromkeys(r for i in found for r in i.remarks))}"
+            ". Give a checkpoint from after its training began; --snapshot-update accepts this "
+            "one as the first baseline"
+        )
+    evaluated = _look(evaluator, replace(own, policy=policy), baseline, anchor, accepting=accepting)
+    if accepting:
+        check_policy(own.suite_file, case.key, policy, evaluated.measurement)
+    return replace(evaluated, place=place)
+
+
+def _look(
+    evaluator: Evaluator,
+    own: AssignedCase,
+    baseline: Measurement | None,
+    anchor: Measurement | None,
+    *,
+    accepting: bool,
+) -> EvaluatedCase:
+    """Measure a case and judge it, looking at more samples while it is undecided."""
+    case, policy, settings = own.case, own.policy, evaluator.settings
+    run, shards = evaluator.suite_run(own.suite_file), prepared_shards(evaluator)
+    pairing = cast("Pairing", settings.pairing)
+    sizes = [run.samples(case)] if accepting else planned_looks(evaluator, own)
+    looks: list[int] = []
+    evaluated: EvaluatedCase | None = None
+    unscored: UnscoredError | None = None
+    for number, (size, share) in enumerate(zip(sizes, look_shares(len(sizes)), strict=True)):
+        seconds = settings.budget.seconds
+        if number and seconds is not None and time.time() - evaluator.context.started > seconds:
+            break
+        depth = run.depth(case, size)
+        evaluator.offer(own.suite_file, case, depth)
+        shards.compute(own.suite_file, case, depth)
+        try:
+            measurement = run.measure(case, depth)
+        except UnscoredError as error:
+            # One of the few samples of an early look is a large share, of all maybe a small one.
+            if error.samples > MOST_UNSCORED * run.samples(case):
+                raise
+            unscored = error
+            continue
+        unscored, partial = None, depth is not None
+        looks.append(measurement.n)
+        judgement = judge(
+            measurement,
+            baseline,
+            replace(policy, alpha=policy.alpha * share),
+            anchor=anchor,
+            pairing=pairing,
+            partial=partial,
+        )
+        evaluated = EvaluatedCase(
+            case, policy, measurement, judgement, baseline, anchor, pairing, tuple(looks), partial,
+            share,
+        )  # fmt: skip
+        if judgement.verdict is not Verdict.INCONCLUSIVE:
+            break
+    if unscored is not None:
+        raise unscored
+    assert evaluated is not None  # the first look is always taken
+    return evaluated
+
+
+def prepared_shards(evaluator: Evaluator) -> WorkQueue:
+    """The shards of the run, with those of every collected case."""
+    shards = evaluator.shards
+    if not shards.cases:
+        for own in evaluator.assigned.values():
+            first = planned_looks(evaluator, own)[0]
+            depth = evaluator.suite_run(own.suite_file).depth(own.case, first)
+            shards.add(own.suite_file, own.case, depth)
+            evaluator.offer(own.suite_file, own.case, depth)
+    return shards
+
+
+def planned_looks(evaluator: Evaluator, own: AssignedCase) -> list[int]:
+    """Samples at each look that a case may take; categories add to them alike.
+
+    More than one look is for what is decided by statistics and can fail the run. What can fail it
+    otherwise is measured whole: by a few samples a threshold would be decided by chance. So is what
+    has a score of a whole set.
+    """
+    run, policy = evaluator.suite_run(own.suite_file), own.policy
+    every, budget = run.samples(own.case), evaluator.settings.budget.samples
+    if evaluator.settings.inconclusive != "more" or not run.per_sample(own.case):
+        return [every]
+    most = every if budget is None else min(every, budget)
+    if not policy.primary:
+        return [look_sizes(most)[0]]
+    return list(look_sizes(most)) if policy.statistical else [most]
 
 
 # -- the verdict of a suite ------------------------------------------------------------------------

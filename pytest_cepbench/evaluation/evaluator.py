@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,8 +19,11 @@ from pytest_cepbench.errors import CepError, StoreError, UnreadError
 from pytest_cepbench.evaluation.run_context import RunContext, stop_flag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.series import SeriesFile
+from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.compare import Loser, losers_of
+from pytest_cepbench.gate.measurement import Scores, rounded
+from pytest_cepbench.gate.policy import Pairing
+from pytest_cepbench.gate.series import Place, SeriesFile
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
 from pytest_cepbench.models.protocols import Model, RoleName
@@ -31,6 +34,7 @@ from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
 from pytest_cepbench.suites.role_assignment import RoleAssignment, possible_roles
 from pytest_cepbench.suites.shards import WorkQueue
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.ray_engine import RayEngine
@@ -46,6 +50,87 @@ class AssignedCase:
     suite_file: Path
     case: Case
     policy: Policy
+
+
+@dataclass(frozen=True)
+class EvaluatedCase:
+    """A case, measured and judged.
+
+    policy: how it is judged, with its own share of alpha.
+    baseline, anchor: what it was compared with; None where there is none.
+    pairing: the samples by which they were compared.
+    looks: samples at each look.
+    partial: whether there are more samples.
+    share: of alpha, at the last look.
+    place: in the series of the run; None where it has none.
+    """
+
+    case: Case
+    policy: Policy
+    measurement: CaseMeasurement
+    judgement: Judgement
+    baseline: Measurement | None
+    anchor: Measurement | None
+    pairing: Pairing
+    looks: tuple[int, ...]
+    partial: bool
+    share: float
+    place: Place | None = None
+
+    @property
+    def lost_since_anchor(self) -> bool:
+        """True where the samples that got worse are those that did so since the anchor."""
+        return self.judgement.reference == "anchor"
+
+    @property
+    def reference(self) -> Measurement | None:
+        """What the samples that got worse are compared with: the baseline, or the anchor."""
+        return self.anchor if self.lost_since_anchor else self.baseline
+
+    @property
+    def paired_scores(self) -> Scores:
+        """The scores that are compared with the reference's; of battles those against it."""
+        measurement = self.measurement
+        battled = self.lost_since_anchor and measurement.answers
+        return measurement.anchor_scores if battled else measurement.scores
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """Sample id -> its paired difference to the reference, turned so that positive is better.
+
+        Empty where nothing was compared, and where a score is that of a whole set.
+        """
+        measurement, reference = self.measurement, self.reference
+        compared = self.judgement.difference is not None and not measurement.sizes
+        if reference is None or not compared:
+            return {}
+        sign = 1.0 if measurement.higher_is_better else -1.0
+        return {
+            sample: rounded(sign * (score - reference.scores[category][sample]))
+            for category, part in self.paired_scores.items()
+            for sample, score in part.items()
+            if sample in reference.scores.get(category, {})
+        }
+
+    @property
+    def losers(self) -> tuple[Loser, ...]:
+        """The samples that got worse since the reference, most first; empty if not compared."""
+        judgement, reference = self.judgement, self.reference
+        incomparable = judgement.verdict is Verdict.INCOMPARABLE
+        if reference is None or judgement.difference is None or incomparable:
+            return ()
+        return losers_of(self.paired_scores, reference)
+
+    def judge_at(self, alpha: float) -> Judgement:
+        """The measurement judged at another alpha, of which the last look has its share."""
+        return judge(
+            self.measurement,
+            self.baseline,
+            replace(self.policy, alpha=min(0.5, alpha * self.share)),
+            anchor=self.anchor,
+            pairing=self.pairing,
+            partial=self.partial,
+        )
 
 
 class _opened_once(Generic[T]):  # noqa: N801 - used as `property` is
@@ -80,7 +165,7 @@ class Evaluator:
         another one under its name.
     assigned: node id -> how the case is judged, for every case that was collected; known when
         collection ends.
-    judged: node id -> the `EvaluatedCase` that this process judged, for the verdict of its suite.
+    judged: node id -> what this process judged, for the verdict of its suite.
     progress: how far the running case is.
     say: shows a sentence to the engineer while the run goes on; None for standard error.
     opened, errors: the resources that were opened so far, and why others could not be, by name.
@@ -92,7 +177,7 @@ class Evaluator:
         self.context = context
         self.settings = context.settings
         self.assigned: dict[str, AssignedCase] = {}
-        self.judged: dict[str, Any] = {}
+        self.judged: dict[str, EvaluatedCase] = {}
         self.progress = Progress()
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)

@@ -267,6 +267,7 @@ def _suite_files(places: Iterable[str | Path]) -> Iterator[Path]:
 
 
 def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: bool) -> GateResult:
+    """What pytest does in a run: options, cases, verdicts, baselines, reports."""
     settings = evaluator.settings
     # A mistake in an option is to cost a second, not a night.
     for name, assignment in evaluator.suites.choices.assigned.items():
@@ -275,20 +276,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     if evaluator.series is not None:
         evaluator.series.read()
     recovered = recover(settings.baselines) if settings.baselines.is_dir() else None
-    cases: dict[str, tuple[Path, Case | PooledCase]] = {}
-    skipped: dict[str, str] = {}
-    problems: list[str] = []
-    for path in dict.fromkeys(files):
-        try:
-            own = evaluator.suites.cases(path, pooled=not update)
-        except SuiteNotApplicableError as reason:
-            skipped[str(shown_path(path))] = str(reason)
-        except DataAbsentError as absence:
-            skipped[str(shown_path(path))] = str(absence)
-            problems.append(f"{shown_path(path)} was not measured: its data set is not here")
-        else:
-            cases.update({f"{shown_path(path)}::{case.id}": (path, case) for case in own})
-    evaluator.suites.check_names()
+    cases, skipped, problems = _collect(evaluator, files, pooled=not update)
     evaluator.assign(
         {
             name: (path, case, Overrides())
@@ -305,18 +293,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     evaluator.leave_cluster()
     remarks = [*([] if recovered is None else [recovered]), *evaluator.publish(None, None)]
     problems += two_identities(results, ", ".join)
-    changed: list[Path] = []
-    if update:
-        accepts = not problems and all(result.passes for result in results)
-        try:
-            changes = accept_baselines(results, settings.baselines) if accepts else []
-        except WriteError as error:
-            accepts = False
-            problems.append(f"nothing was accepted: {error}")
-        else:
-            changed = [baseline_path(settings.baselines, change.key) for change in changes]
-        if not accepts:
-            results = [replace(result, accepted=False) for result in results]
+    changed = _accept(results, problems, settings.baselines) if update else []
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
     written: list[Path] = []
     if report and results:
@@ -336,5 +313,41 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         infrastructure=tuple(infrastructure),
         reports=tuple(written),
         changed=tuple(changed),
-        unshown=tuple(unshown_lines(results, evaluator.settings.show, option="show")),
+        unshown=tuple(unshown_lines(results, settings.show, option="show")),
     )
+
+
+def _collect(
+    evaluator: Evaluator, files: Iterable[Path], *, pooled: bool
+) -> tuple[dict[str, tuple[Path, Case | PooledCase]], dict[str, str], list[str]]:
+    """The cases of suites by name, the suites without any and why, and what is not here at all."""
+    cases: dict[str, tuple[Path, Case | PooledCase]] = {}
+    skipped: dict[str, str] = {}
+    problems: list[str] = []
+    for path in dict.fromkeys(files):
+        shown = str(shown_path(path))
+        try:
+            own = evaluator.suites.cases(path, pooled=pooled)
+        except SuiteNotApplicableError as reason:
+            skipped[shown] = str(reason)
+        except DataAbsentError as absence:
+            skipped[shown] = str(absence)
+            problems.append(f"{shown} was not measured: its data set is not here")
+        else:
+            cases.update({f"{shown}::{case.id}": (path, case) for case in own})
+    evaluator.suites.check_names()
+    return cases, skipped, problems
+
+
+def _accept(results: list[CaseResult], problems: list[str], root: Path) -> list[Path]:
+    """Make the results the baselines, if the run is complete and all pass; the written files.
+
+    Where nothing is accepted no result says that it was, and problems say why it could not be.
+    """
+    if not problems and all(result.passes for result in results):
+        try:
+            return [baseline_path(root, change.key) for change in accept_baselines(results, root)]
+        except WriteError as error:
+            problems.append(f"nothing was accepted: {error}")
+    results[:] = [replace(result, accepted=False) for result in results]
+    return []

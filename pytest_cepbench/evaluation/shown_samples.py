@@ -1,10 +1,13 @@
-"""Chains and interleaved answers of a measured case, as reports show them."""
+"""What reports show of a measured case beside its numbers: models, chains, interleaved answers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import EVEN
@@ -12,8 +15,10 @@ from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
 from pytest_cepbench.datasets.sample import Dataset, Seed
 from pytest_cepbench.errors import ArtifactError, CepError
-from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.evaluation.evaluator import EvaluatedCase, Evaluator
+from pytest_cepbench.files import parse_json
+from pytest_cepbench.gate import Measurement, Verdict
+from pytest_cepbench.gate.baseline import answers_digest
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.measures import ChainExcerpt
@@ -21,18 +26,24 @@ from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, Opp
 from pytest_cepbench.measures.chain_data import first_difference
 from pytest_cepbench.report import (
     AnswerShown,
+    BaselineModel,
     ChainShown,
     CurveShown,
+    HopShown,
     LinkShown,
+    ModelShown,
     Shown,
     StepShown,
 )
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
+from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.stored_chains import (
     SimilarityCurve,
     StoredChains,
+    attribute,
     is_model_of,
     similarity_curve,
     stored_chains,
@@ -44,6 +55,80 @@ MOST_SAMPLES = 5
 
 SHOWN_WHOLE = 3
 """The first of them, which are shown with their artifacts."""
+
+
+def shown_of_case(
+    evaluator: Evaluator,
+    run: SuiteRun,
+    evaluated: EvaluatedCase,
+    *,
+    accepting: bool,
+    accepted: bool,
+) -> Shown:
+    """What reports show of a case beside its numbers.
+
+    Of a regressed case of chains the hops at which it lost its score, too.
+    """
+    measurement, settings, case = evaluated.measurement, evaluator.settings, evaluated.case
+    reference, messages = evaluated.reference, evaluator.drain_messages()
+    if isinstance(run, ChainRun):
+        shown = shown_chains(run, evaluated, evaluator.store, settings.show)
+    else:
+        answers = shown_answers(
+            run, evaluated, evaluator.store, accepted=accepted, requested=settings.show
+        )
+        shown = Shown(answers=answers)
+    most, attribution, hops = settings.attribute, "", []
+    regressed = evaluated.judgement.verdict is Verdict.REGRESSED and evaluated.policy.primary
+    if regressed and most and not accepting and reference and isinstance(run, ChainRun):
+        whole = run.samples(case)
+        if not run.per_sample(case) and whole > most:
+            attribution = (
+                f"sets are followed through the chain whole: --cep-attribute={whole} does that"
+            )
+        else:
+            losers = dict.fromkeys(loser.sample for loser in evaluated.losers)
+            samples = list(losers)[:most] if run.per_sample(case) else []
+            found = attribute(run, case, reference.model.get("step", ""), samples)
+            attribution = found.said
+            hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in found.hops]
+    compared = reference is not None and evaluated.differences
+    return replace(
+        shown,
+        notes=[*messages, *measurement.notes],
+        warnings=[*measurement.warnings, *run.warnings(measurement)],
+        curve=list(measurement.curve),
+        judge=measurement.judge,
+        models=[
+            ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
+            for role, bound in run.models(measurement).items()
+        ],
+        baseline_model=_baseline_model(evaluated.baseline),
+        attribution=attribution,
+        hops=hops,
+        differences=evaluated.differences,
+        opponents=answers_digest(reference) if reference is not None and compared else "",
+        facts=measurement.facts,
+    )
+
+
+def _baseline_model(baseline: Measurement | None) -> BaselineModel | None:
+    if baseline is None:
+        return None
+    model, fingerprints = baseline.model, []
+    with suppress(ValueError):  # a baseline by hand has no record of its steps
+        steps = parse_json(model.get("step", ""))
+        for record in steps if isinstance(steps, list) else [steps]:
+            fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
+            if isinstance(fingerprint, str):
+                fingerprints.append(fingerprint)
+    return BaselineModel(
+        role=model.get("role", ""),
+        spec=model.get("spec", ""),
+        identity=model.get("identity", ""),
+        fingerprint=" + ".join(fingerprints),
+        reason=baseline.accepted.get("reason", ""),
+    )
 
 
 def scores_of(evaluated: EvaluatedCase, sample: str) -> tuple[float, float | None] | None:
@@ -78,44 +163,18 @@ def shown_chains(
 
     requested: further samples whose chains are shown.
     """
-    case, measurement = evaluated.case, evaluated.measurement
-    reference, differences = evaluated.reference, evaluated.differences
-    name = evaluated.judgement.reference
-    scored: set[str] = set()
-    if not measurement.sizes:  # else one score of a set
-        scored = {sample for part in measurement.scores.values() for sample in part}
+    case, measurement, differences = evaluated.case, evaluated.measurement, evaluated.differences
+    parts = () if measurement.sizes else measurement.scores.values()  # else one score of a set
+    scored = {sample for part in parts for sample in part}
     units = {s.id: s.unit for s in run.chain_data.dataset.samples if s.id in scored}
-    stored: StoredChains | None = None
-    known: frozenset[str] = frozenset()
     curve_now = similarity_curve(lambda sample: run.show(case, sample), units)
-    curve, missing, same = None, "", False
-    if reference is not None and differences:
-        step = reference.model.get("step", "")
-        try:
-            if step and run.assignments.replay is None:
-                stored = stored_chains(run, step)
-                known = frozenset(stored.known(case, differences))
-                same = is_model_of(run, case, step)
-                if known and known == scored:
-                    curve = curve_now
-                    if not same:
-                        curve = similarity_curve(stored.scored(case, scored).get, units)
-        except CepError as error:  # the verdict stands without them
-            known, missing = frozenset(), f"The {name}'s chains cannot be shown: {error}"
-        else:
-            if len(known) < len(differences):
-                missing = _why_missing(name, run, reference, len(known), len(differences))
+    reference = _reference_chains(run, evaluated, units, curve_now)
 
     def chain(sample: str, *, whole: bool = True) -> ChainShown | None:
         scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
         if scores is None or excerpt is None:
             return None
-        before = None
-        if whole and same and sample in known:
-            before = excerpt
-        elif whole and stored is not None and sample in known:
-            with suppress(CepError):  # the verdict stands without it
-                before = stored.excerpt(case, sample, excerpt.chain.links[0].kind)
+        before = reference.excerpt(case, sample, excerpt) if whole else None
         return ChainShown(
             sample=sample,
             score=scores[0],
@@ -136,17 +195,69 @@ def shown_chains(
     ordered = sorted(differences, key=lambda sample: (differences[sample], sample))
     # The sample in the middle; of two the one that lost more.
     middle = ordered[(len(ordered) - 1) // 2] if ordered else None
-    median = None if middle is None else chain(middle)
     drawn = {lost.sample for lost in shown if lost.links} | {middle}
     named = [sample for sample in dict.fromkeys(requested) if sample not in drawn]
     return Shown(
         chains=shown,
-        median=median,
+        median=None if middle is None else chain(middle),
         requested=[found for sample in named if (found := chain(sample)) is not None],
-        reference_chains=missing,
+        reference_chains=reference.missing,
         curve_now=_curve(curve_now),
-        curve_reference=_curve(curve),
+        curve_reference=_curve(reference.curve),
     )
+
+
+@dataclass(frozen=True)
+class _ReferenceChains:
+    """The chains of the reference's model, as far as stores have them.
+
+    known: the samples that have one.
+    missing: why others have none, and how to have them.
+    stored: reads them; None where they are those of the measured model, which is the same.
+    curve: their similarities; None unless all are there.
+    """
+
+    known: frozenset[str] = frozenset()
+    missing: str = ""
+    stored: StoredChains | None = None
+    curve: SimilarityCurve | None = None
+
+    def excerpt(self, case: Case, sample: str, now: ChainExcerpt) -> ChainExcerpt | None:
+        """That of a sample, beside what was measured now."""
+        if sample not in self.known or self.stored is None:
+            return now if sample in self.known else None
+        with suppress(CepError):  # the verdict stands without it
+            return self.stored.excerpt(case, sample, now.chain.links[0].kind)
+        return None
+
+
+def _reference_chains(
+    run: ChainRun,
+    evaluated: EvaluatedCase,
+    units: Mapping[str, str],
+    curve_now: SimilarityCurve | None,
+) -> _ReferenceChains:
+    """Those of the baseline's or the anchor's model. units: of the samples with a score."""
+    case, reference, differences = evaluated.case, evaluated.reference, evaluated.differences
+    if reference is None or not differences:
+        return _ReferenceChains()
+    name, step = evaluated.judgement.reference, reference.model.get("step", "")
+    if not step or run.assignments.replay is not None:
+        return _ReferenceChains(missing=_why_missing(name, run, reference, 0, len(differences)))
+    try:
+        stored = stored_chains(run, step)
+        known = frozenset(stored.known(case, differences))
+        same, curve = is_model_of(run, case, step), None
+        if known and known == units.keys():
+            curve = curve_now
+            if not same:
+                curve = similarity_curve(stored.scored(case, known).get, units)
+    except CepError as error:  # the verdict stands without them
+        return _ReferenceChains(missing=f"The {name}'s chains cannot be shown: {error}")
+    missing = ""
+    if len(known) < len(differences):
+        missing = _why_missing(name, run, reference, len(known), len(differences))
+    return _ReferenceChains(known, missing, None if same else stored, curve)
 
 
 def _why_missing(name: str, run: ChainRun, reference: Measurement, known: int, samples: int) -> str:
@@ -247,11 +358,33 @@ def shown_answers(
             samples[sample] = scored
     anchor = not replacing and evaluated.lost_since_anchor
     answers: list[AnswerShown] = []
-    for sample, scored in samples.items():
+    for sample, (score, baseline) in samples.items():
         excerpt = run.show(evaluated.case, sample, anchor=anchor)
-        if excerpt is not None:
-            whole = len(answers) < SHOWN_WHOLE or sample in named
-            answers.append(_answer(sample, scored, excerpt, store, whole=whole))
+        if excerpt is None:
+            continue
+        whole = len(answers) < SHOWN_WHOLE or sample in named
+        question, steps, opposing = (
+            _steps(part, store) if whole else []
+            for part in (excerpt.question, excerpt.steps, excerpt.opposing)
+        )
+        failure, remark = excerpt.failure, excerpt.remark
+        opponent = "" if excerpt.opponent is None else _OPPONENTS[excerpt.opponent]
+        if opponent and excerpt.opposing_lost:
+            remark = f"the {opponent} is not in the store"
+        answers.append(
+            AnswerShown(
+                sample=sample,
+                score=score,
+                baseline=baseline,
+                question=question,
+                steps=steps,
+                opponent=opponent,
+                opposing=opposing,
+                verdicts=_verdicts(excerpt),
+                failure=f"{failure.kind}: {failure.detail}" if failure else None,
+                remark=remark,
+            )
+        )
     return answers
 
 
@@ -285,35 +418,6 @@ def _changed(evaluated: EvaluatedCase) -> list[Loser]:
         if baseline.answers.get(sample, digest) != digest and sample in scores
     ]
     return sorted(changed, key=lambda loser: (loser.difference, loser.sample))
-
-
-def _answer(
-    sample: str,
-    scores: tuple[float, float | None],
-    excerpt: AnswerExcerpt,
-    store: Store,
-    *,
-    whole: bool,
-) -> AnswerShown:
-    failure, remark = excerpt.failure, excerpt.remark
-    if excerpt.opponent is not None and excerpt.opposing_lost:
-        remark = f"the {_OPPONENTS[excerpt.opponent]} is not in the store"
-    question, steps, opposing = (
-        _steps(part, store) if whole else []
-        for part in (excerpt.question, excerpt.steps, excerpt.opposing)
-    )
-    return AnswerShown(
-        sample=sample,
-        score=scores[0],
-        baseline=scores[1],
-        question=question,
-        steps=steps,
-        opponent="" if excerpt.opponent is None else _OPPONENTS[excerpt.opponent],
-        opposing=opposing,
-        verdicts=_verdicts(excerpt),
-        failure=f"{failure.kind}: {failure.detail}" if failure else None,
-        remark=remark,
-    )
 
 
 def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from pytest_cepbench.evaluation.case_evaluation import prepared_shards
+from pytest_cepbench.evaluation.case_runner import prepared_shards
 from pytest_cepbench.evaluation.evaluator import Evaluator
 
 _INTERVAL = 0.2  # seconds

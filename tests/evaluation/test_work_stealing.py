@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation import work_stealing
-from pytest_cepbench.evaluation.case_evaluation import prepared_shards
+from pytest_cepbench.evaluation.case_runner import prepared_shards
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import STOP, RunContext, write_message
 from pytest_cepbench.evaluation.settings import read_settings

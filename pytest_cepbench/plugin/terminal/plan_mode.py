@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
-from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
+from pytest_cepbench.evaluation.case_runner import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import Power, design_of, power_of
