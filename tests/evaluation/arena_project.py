@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,10 @@ class ArenaProject:
         project = cls(path)
         assert project.gate(snapshot_update=True, accept_insensitive=True, **options).passed
         return project
+
+    def copy(self, path: Path) -> ArenaProject:
+        """The same project elsewhere, with baselines and store."""
+        return ArenaProject(Path(shutil.copytree(self.path, path)))
 
     def gate(self, **options: Any) -> GateResult:
         """Gate a model. options: of `gate_checkpoint`."""

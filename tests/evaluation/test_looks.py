@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench import CaseResult
+from pytest_cepbench import CaseResult, GateResult
 from pytest_cepbench.gate import CaseKey, FreshMeasurement, Policy, judge, load_baseline
 from tests.evaluation.gated_project import GatedProject
 from tests.gate.build import replace
 
 MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
+
+GC = "scored/overall/gc"
 
 VAGUE: dict[str, Any] = {"drop": 0.006, "spread": 0.05}
 """A drop of which two hundred samples of this spread do not tell whether it is tolerable."""
@@ -26,6 +28,18 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
         n=200,
         rest="[metrics.gc]\n[metrics.s]\n[gate]\nprimary = ['gc']\nalpha = 0.06\n",
     )
+
+
+@pytest.fixture(scope="module")
+def vague(accepted: GatedProject) -> GateResult:
+    """A run of which the samples decide nothing."""
+    return accepted.gate(MORE, **VAGUE)
+
+
+@pytest.fixture(scope="module")
+def threshold(accepted: GatedProject) -> GateResult:
+    """The same, judged without statistics."""
+    return accepted.gate(MORE | {"gate": "threshold"}, **VAGUE)
 
 
 def _bounds(case: CaseResult) -> list[float | str | None]:
@@ -72,9 +86,9 @@ def test_a_clear_drop_ends_at_the_first_look(
     assert len(calls.read_text()) == 200
 
 
-def test_what_stays_vague_is_looked_at_whole(accepted: GatedProject) -> None:
+def test_what_stays_vague_is_looked_at_whole(accepted: GatedProject, vague: GateResult) -> None:
     """25, 50, 100, 200; then inconclusive at half of alpha, as judge() says of the same scores."""
-    case = accepted.case(MORE, **VAGUE)
+    case = vague[GC]
 
     assert (case.looks, case.partial, case.n) == ([25, 50, 100, 200], False, 200)
     assert _bounds(case) == _judged_alone(accepted, case, 0.5)
@@ -103,19 +117,21 @@ def test_the_budget_in_seconds(accepted: GatedProject) -> None:
     assert plenty.looks == [25, 50, 100, 200]
 
 
-def test_a_case_that_decides_nothing_is_looked_at_once(accepted: GatedProject) -> None:
+def test_a_case_that_decides_nothing_is_looked_at_once(
+    vague: GateResult, threshold: GateResult
+) -> None:
     """An informational case has the first look; under threshold it says so."""
-    assert accepted.gate(MORE, **VAGUE)["scored/overall/s"].looks == [25]
-    plain = accepted.gate(MORE | {"gate": "threshold"}, **VAGUE)["scored/overall/s"]
+    assert vague["scored/overall/s"].looks == [25]
+    plain = threshold["scored/overall/s"]
     assert plain.looks == [25]
     assert any("judged on the first 25 samples" in note for note in plain.notes)
 
 
 def test_a_threshold_that_can_fail_the_run_is_judged_on_all_samples(
-    accepted: GatedProject,
+    accepted: GatedProject, threshold: GateResult
 ) -> None:
     """Its first samples would decide it by chance; a budget ends it earlier, and it says so."""
-    whole = accepted.case(MORE | {"gate": "threshold"}, **VAGUE)
+    whole = threshold[GC]
     assert (whole.looks, whole.partial) == ([200], False)
     assert not any("judged on the first" in note for note in whole.notes)
     limited = accepted.case(MORE | {"gate": "threshold", "budget": 80}, **VAGUE)

@@ -29,7 +29,7 @@ _DIFFER = ("nodeid", "effort", "origins", "chains")
 
 @pytest.fixture(scope="session")
 def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The instrument's suites with accepted baselines of a perfect generator; only to be copied."""
+    """The instrument's suites with baselines of a perfect generator; no test changes it."""
     root = tmp_path_factory.mktemp("instrument")
     shutil.copytree(SUITES / "instrument", root / "suites" / "instrument")
     (root / "pytest.ini").write_text("[pytest]\n")
@@ -112,12 +112,12 @@ def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> N
     assert not (project / ".cepbench" / "report.json").exists()
 
 
-def test_a_tolerance_that_nothing_exceeds_is_an_error(project: Path) -> None:
+def test_a_tolerance_that_nothing_exceeds_is_an_error(accepted_root: Path) -> None:
     """Before anything is measured, as under pytest."""
     with pytest.raises(SuiteError, match=r"was accepted at 1 and can lose 0\.\d+, .* exceeds it"):
-        gate_checkpoint(SUITE, tolerance=0.9, **GENERATOR)
+        gate_checkpoint(accepted_root / SUITE, root=accepted_root, tolerance=0.9, **GENERATOR)
     with pytest.raises(SpecError, match=r"gate_checkpoint\(alpha=\) '1e-300': no drop could be"):
-        gate_checkpoint(SUITE, alpha=1e-300, **GENERATOR)
+        gate_checkpoint(accepted_root / SUITE, root=accepted_root, alpha=1e-300, **GENERATOR)
 
 
 def test_a_regression_says_why(project: Path) -> None:
@@ -186,11 +186,11 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
     ids=["name", "plan", "number", "choice", "spec", "long model", "long folder", "long path"],
 )
 def test_a_wrong_option_is_said(
-    project: Path, options: Any, error: type[Exception], message: str
+    accepted_root: Path, options: Any, error: type[Exception], message: str
 ) -> None:
     """Before anything is measured, in the words of the command line."""
     with pytest.raises(error) as raised:
-        gate_checkpoint("suites/instrument", **options)
+        gate_checkpoint(accepted_root / "suites/instrument", root=accepted_root, **options)
     assert message in str(raised.value)
 
 

@@ -42,24 +42,25 @@ def _digest(steps: list[StepShown]) -> str:
     return Answer(tuple(StoredStep(step.text, step.image) for step in steps)).digest
 
 
-def _accepted(project: ArenaProject) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def first(project: ArenaProject) -> dict[str, str]:
     """The digests of the accepted answers, by measuring their model again."""
     measured = project.gate(model="shapes:")[WIN_RATE].measurement
     assert measured is not None
     return measured.answers
 
 
-def test_battles_show_both_answers(project: ArenaProject, battles: CaseResult) -> None:
+def test_battles_show_both_answers(first: dict[str, str], battles: CaseResult) -> None:
     """Five samples are named, three of them with the steps of both answers as they are stored."""
     assert battles.verdict == "regressed"
     assert len(battles.shown.answers) == 5
     assert len(_whole(battles)) == 3
-    accepted, measured = _accepted(project), battles.measurement
+    measured = battles.measurement
     assert measured is not None
     for answer in _whole(battles):
         assert (answer.score, answer.baseline) == (0.0, 0.5)
         assert _digest(answer.steps) == measured.answers[answer.sample]
-        assert _digest(answer.opposing) == accepted[answer.sample] != _digest(answer.steps)
+        assert _digest(answer.opposing) == first[answer.sample] != _digest(answer.steps)
         assert answer.opponent == "accepted answer"
 
 
@@ -92,29 +93,31 @@ def test_missing_answers_say_why(project: ArenaProject) -> None:
         assert answer.verdicts == ["the new answer is missing: no judge was asked"]
 
 
-def test_accepted_battles_show_what_was_replaced(tmp_path: Path) -> None:
+def test_accepted_battles_show_what_was_replaced(
+    project: ArenaProject, first: dict[str, str], tmp_path: Path
+) -> None:
     """After --snapshot-update the changed answers are shown beside the old ones; those that lost
     most come first, and an unchanged model shows none.
     """
-    project = ArenaProject.make(tmp_path / "replaced")
-    before = _accepted(project)
+    project = project.copy(tmp_path / "replaced")
     case = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
     assert case.accepted
     assert len(_whole(case)) == 3
     scores = [answer.score for answer in case.shown.answers]
     assert scores == sorted(scores)
     for answer in _whole(case):
-        assert _digest(answer.opposing) == before[answer.sample] != _digest(answer.steps)
+        assert _digest(answer.opposing) == first[answer.sample] != _digest(answer.steps)
     same = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
     assert (same.accepted, same.shown.answers) == (True, [])
 
 
-def test_a_drop_since_the_anchor_shows_the_anchors_answers(tmp_path: Path) -> None:
+def test_a_drop_since_the_anchor_shows_the_anchors_answers(
+    project: ArenaProject, first: dict[str, str], tmp_path: Path
+) -> None:
     """What holds against the last baseline and not against the anchor lost to the anchor's answers:
     these stand beside.
     """
-    project = ArenaProject.make(tmp_path / "anchored")
-    first = _accepted(project)
+    project = project.copy(tmp_path / "anchored")
     assert project.gate(model=WORSE, snapshot_update=True).changed
     case = project.gate(model=WORSE)[WIN_RATE]
     assert case.verdict == "regressed"
@@ -157,21 +160,16 @@ def carded(tmp_path_factory: pytest.TempPathFactory) -> ArenaProject:
     project = ArenaProject.make(tmp_path_factory.mktemp("carded"), judge=JUDGE)
     with inside(project.path):
         assert (
-            main(["agree", "judges", f"--judge={JUDGE}", "--on=shapes-arena", "--samples=120"]) == 0
+            main(["agree", "judges", f"--judge={JUDGE}", "--on=shapes-arena", "--samples=40"]) == 0
         )
     return project
-
-
-def win_rate(carded: ArenaProject, **options: str) -> CaseResult:
-    """The battles of a worse model, judged."""
-    return carded.gate(model=WORSE, **options)["small-arena/overall/win_rate"]
 
 
 @pytest.mark.slow
 def test_every_report_shows_the_card(carded: ArenaProject) -> None:
     """Agreement and date: terminal, JSON, JUnit, HTML and Markdown."""
     result = carded.gate(model=WORSE, judge=JUDGE, report=str(carded.path / "r.json"))
-    case = result["small-arena/overall/win_rate"]
+    case = result[WIN_RATE]
 
     assert case.shown.judge.startswith("agreement 0.")
     for part in ("with the truth of shapes-arena", "measured 20"):
@@ -192,16 +190,14 @@ def test_another_judge_has_no_card(carded: ArenaProject) -> None:
     """Other settings are another judge: its verdicts are not vouched for."""
     other = ArenaProject.make(carded.path.parent / "other", judge="shapes:?flip=0.2")
     (other.path / "baselines/judges").symlink_to(carded.path / "baselines/judges")
-    case = win_rate(other, judge="shapes:?flip=0.2")
+    case = other.gate(model=WORSE, judge="shapes:?flip=0.2")[WIN_RATE]
 
     assert UNKNOWN in case.shown.judge
 
 
-def test_without_a_card_reports_say_so(tmp_path: Path) -> None:
+def test_without_a_card_reports_say_so(project: ArenaProject, battles: CaseResult) -> None:
     """And where no verdict was used, nothing."""
-    plain = ArenaProject.make(tmp_path / "plain")
-
-    assert UNKNOWN in win_rate(plain).shown.judge
-    held = plain.gate()
-    assert not held["small-arena/overall/win_rate"].shown.judge
+    assert UNKNOWN in battles.shown.judge
+    held = project.gate()
+    assert not held[WIN_RATE].shown.judge
     assert "judge of" not in str(held)

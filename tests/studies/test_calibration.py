@@ -171,6 +171,12 @@ def test_noise_that_cannot_be_told(measurements: list[CaseMeasurement], message:
 # -- the suite -------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With one store, in which later calibrations find the chains of earlier ones."""
+    return tmp_path_factory.mktemp("calibration")
+
+
 def calibrated(folder: Path, text: str = GATED) -> dict[str, Calibrated]:
     """What is found of every case of a suite, by PART/METRIC."""
     suite, choices = write_suite(folder, text), RoleChoices("shapes:?miss=0.3")
@@ -180,13 +186,13 @@ def calibrated(folder: Path, text: str = GATED) -> dict[str, Calibrated]:
     return {f"{case.key.part}/{case.key.metric}": case for case in cases}
 
 
-def test_alpha_is_divided_as_in_a_run_of_the_suite(tmp_path: Path) -> None:
+def test_alpha_is_divided_as_in_a_run_of_the_suite(folder: Path) -> None:
     """By weight among the cases that share it; the others keep theirs."""
     primary = 'gate = "regression"\nalpha = 0.1\nprimary = ["gc", "failures"]'
     text = GATED.replace('gate = "regression"', primary)
     text = text.replace("tolerance = 0.0", 'tolerance = 0.0\ngate = "threshold"')
     text += '[metrics.s]\n[cases]\n"overall/gc" = { weight = 3.0 }\n"color/gc" = { alpha = 0.02 }\n'
-    actual = calibrated(tmp_path, text)
+    actual = calibrated(folder, text)
     alphas = {name: case.policy.alpha for name, case in actual.items() if name.endswith("/gc")}
     assert alphas.pop("color/gc") == 0.02
     assert alphas.pop("overall/gc") == pytest.approx(0.03)  # 3 of 10 weights: 7 categories and it
@@ -196,17 +202,16 @@ def test_alpha_is_divided_as_in_a_run_of_the_suite(tmp_path: Path) -> None:
     assert actual["overall/gc"].power is not None
 
 
-def test_a_case_holds_good_checkpoints_from_one_tolerance_on(tmp_path: Path) -> None:
+def test_a_case_holds_good_checkpoints_from_one_tolerance_on(folder: Path) -> None:
     """Just below it they are often undecided."""
-    noise = calibrated(tmp_path)["overall/gc"].noise
-    assert noise is not None
-    design = design_of(noise, noise.units)
+    case = calibrated(folder)["overall/gc"]
+    assert case.noise is not None
+    design = design_of(case.noise, case.noise.units)
     assert design is not None
-    alpha = calibrated(tmp_path)["overall/gc"].policy.alpha
     for factor, enough in ((0.99, False), (1.01, True)):
-        tolerance = factor * tolerance_that_holds(design, alpha)
+        tolerance = factor * tolerance_that_holds(design, case.policy.alpha)
         text = GATED.replace('gate = "regression"', f'gate = "regression"\ntolerance = {tolerance}')
-        power = calibrated(tmp_path, text)["overall/gc"].power
+        power = calibrated(folder, text)["overall/gc"].power
         assert power is not None
         assert power.enough is enough
 
@@ -239,9 +244,9 @@ def test_noise_knows_which_bounds_the_gate_makes(
     assert power.held == pytest.approx(known.held, abs=0.01)
 
 
-def test_distances_of_sets_are_calibrated_by_their_blocks(tmp_path: Path) -> None:
+def test_distances_of_sets_are_calibrated_by_their_blocks(folder: Path) -> None:
     """FID of 16 images has 8 blocks of two, and noise."""
-    case = calibrated(tmp_path, GATED + SET)["overall/fid"]
+    case = calibrated(folder, GATED + SET)["overall/fid"]
     assert case.measured is not None
     assert case.noise is not None
     assert case.noise.units == sum(len(part) for part in case.measured.blocks.values())

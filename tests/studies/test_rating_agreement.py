@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -363,72 +364,85 @@ def pairs_of(
     return made
 
 
-def test_pairs_are_the_answers_of_both_runs(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Answered:
+    """What two models answered, and their runs."""
+
+    store: Store
+    good: MeasuredSuite
+    runs: tuple[RatedRun, RatedRun]
+
+    @property
+    def dataset(self) -> Dataset:
+        """The questions."""
+        return self.good.run.dataset
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answered]:
+    """By a model that loses nothing, and by a worse one."""
+    folder = tmp_path_factory.mktemp("answered")
+    with Store(folder / "store") as store:
+        good, worse = prepare(folder, store), prepare(folder, store, model=WORSE)
+        yield Answered(store, good, (run_of(good, "good"), run_of(worse, "worse")))
+
+
+def test_pairs_are_the_answers_of_both_runs(answered: Answered) -> None:
     """Each item has the question, both answers with their images, and who made which."""
-    with Store(tmp_path / "store") as store:
-        good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
-        runs = run_of(good, "good"), run_of(worse, "worse")
-        dataset = good.run.dataset
-        rated = pairs_of(dataset, runs, store)
+    first, second = (run.record.answers for run in answered.runs)
+    rated = pairs_of(answered.dataset, answered.runs, answered.store)
 
-        equal = sum(runs[0].record.answers[n] == runs[1].record.answers[n] for n in good.answers())
-        assert rated.population == len(rated.items) == len(dataset.samples) - equal
-        assert rated.probability == 1.0
-        assert rated.remarks == [f"{equal} samples have equal answers and are left out"]
-        assert {source.model for source in rated.sources} == {"good", "worse"}
-        assert len({source.fingerprint for source in rated.sources}) == 2
-        named = {part.image for i in rated.items for o in i.options for part in o.parts}
-        assert named - {None} <= rated.images.keys()
-        assert all(image.digest == digest for digest, image in rated.images.items())
+    equal = sum(first[name] == second[name] for name in answered.good.answers())
+    assert rated.population == len(rated.items) == len(answered.dataset.samples) - equal
+    assert rated.probability == 1.0
+    assert rated.remarks == [f"{equal} samples have equal answers and are left out"]
+    assert {source.model for source in rated.sources} == {"good", "worse"}
+    assert len({source.fingerprint for source in rated.sources}) == 2
+    named = {part.image for i in rated.items for o in i.options for part in o.parts}
+    assert named - {None} <= rated.images.keys()
+    assert all(image.digest == digest for digest, image in rated.images.items())
 
 
-def test_a_draw_does_not_follow_the_verdicts(tmp_path: Path) -> None:
+def test_a_draw_does_not_follow_the_verdicts(answered: Answered) -> None:
     """It is of the seed and the ids alone, says its probability, and fewer are among more."""
-    with Store(tmp_path / "store") as store:
-        good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
-        runs = run_of(good, "good"), run_of(worse, "worse")
 
-        def drawn(most: int, seed: int = 0) -> set[str]:
-            made = pairs_of(good.run.dataset, runs, store, most, seed)
-            assert made.probability == most / made.population
-            assert {item.probability for item in made.items} == {made.probability}
-            return {item.item for item in made.items}
+    def drawn(most: int, seed: int = 0) -> set[str]:
+        made = pairs_of(answered.dataset, answered.runs, answered.store, most, seed)
+        assert made.probability == most / made.population
+        assert {item.probability for item in made.items} == {made.probability}
+        return {item.item for item in made.items}
 
-        assert len(drawn(6)) == 6
-        assert drawn(3) < drawn(6)
-        assert drawn(6, seed=1) != drawn(6)
+    assert len(drawn(6)) == 6
+    assert drawn(3) < drawn(6)
+    assert drawn(6, seed=1) != drawn(6)
 
 
-def test_answers_of_several_runs_are_graded_together(tmp_path: Path) -> None:
+def test_answers_of_several_runs_are_graded_together(answered: Answered, tmp_path: Path) -> None:
     """Equal answers of two models are one option with two sources."""
-    with Store(tmp_path / "store") as store:
-        models = {"good": None, "worse": WORSE, "again": "shapes:?recolor=0.2"}
-        suites = {name: prepare(tmp_path, store, model=model) for name, model in models.items()}
-        runs = [run_of(measured, name) for name, measured in suites.items()]
-        rated = RatedItems("grades", "arena")
-        answer_items(rated, suites["good"].run.dataset, runs, store)
+    again = prepare(tmp_path, answered.store, model="shapes:?recolor=0.2")
+    rated = RatedItems("grades", "arena")
+    answer_items(rated, answered.dataset, (*answered.runs, run_of(again, "again")), answered.store)
 
-        assert {len(item.options) for item in rated.items} == {2, 3}
-        assert len(rated.sources) == 3 * len(rated.items)
+    assert {len(item.options) for item in rated.items} == {2, 3}
+    assert len(rated.sources) == 3 * len(rated.items)
 
 
-def test_what_cannot_be_rated_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_rated_is_refused(answered: Answered, store: Store) -> None:
     """Equal runs, a run of other samples, one name twice, and answers that a store lacks."""
-    with Store(tmp_path / "store") as store, Store(tmp_path / "other") as other:
-        good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
-        first, second = run_of(good, "good"), run_of(worse, "worse")
-        dataset = good.run.dataset
-        with pytest.raises(DatasetError, match="nothing to rate: 20 samples have equal answers"):
-            pairs_of(dataset, (first, RatedRun("b", first.record)), store)
-        with pytest.raises(DatasetError, match="two runs are of 'good'"):
-            pairs_of(dataset, (first, first), store)
-        with pytest.raises(DatasetError, match="2 runs are compared here, got 1"):
-            pairs_of(dataset, (first,), store)
-        with pytest.raises(StoreError, match="answers of the runs are not in the store"):
-            pairs_of(dataset, (first, second), other)
-        less = dataset.limited(1)
-        with pytest.raises(DatasetError, match="are not those that the run of 'good' measured"):
-            pairs_of(less, (first, second), store)
+    first, second = answered.runs
+    same = RatedRun("b", first.record)
+    every, less = answered.dataset, answered.dataset.limited(1)
+    for dataset, runs, known, error, message in (
+        (every, (first, same), answered.store, DatasetError,
+         "nothing to rate: 20 samples have equal answers"),
+        (every, (first, first), answered.store, DatasetError, "two runs are of 'good'"),
+        (every, (first,), answered.store, DatasetError, "2 runs are compared here, got 1"),
+        (every, (first, second), store, StoreError, "answers of the runs are not in the store"),
+        (less, (first, second), answered.store, DatasetError,
+         "are not those that the run of 'good' measured"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            pairs_of(dataset, runs, known)
 
 
 def test_images_to_describe(tmp_path: Path) -> None:

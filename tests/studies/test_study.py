@@ -37,8 +37,14 @@ MOVING = Named("moving", "shapes:?move=0.3")
 DEAD = Named("dead", "shapes:?blank=1")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For studies and for gates that may find what earlier ones left, in a store of each kind."""
+    return tmp_path_factory.mktemp("studies")
+
+
 def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") -> float:
-    """GC of a suite's part as the gate measures it, on a store of its own."""
+    """GC of a suite's part as the gate measures it, on another store than studies have."""
     suite = load_suite(write_suite(folder, text))
     assignments, measures = assign_models(suite, choices)
     dataset = load_data(suite, {}).repeated(suite.table.chain.seeds)
@@ -49,23 +55,23 @@ def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") 
 
 
 @pytest.mark.slow
-def test_a_seed_is_the_suite_with_that_seed(tmp_path: Path) -> None:
+def test_a_seed_is_the_suite_with_that_seed(folder: Path) -> None:
     """Each column is what the gate would measure of a suite whose TOML names the seed."""
-    result = study(tmp_path, "seeds", [A, B], seeds(0, 7), parts=("crowded",))
+    result = study(folder, "seeds", [A, B], seeds(0, 7), parts=("crowded",))
     for part in ("overall", "crowded"):
         for i, seed in enumerate((0, 7)):
             text = TOY.replace("iterations = 2", f"iterations = 2\nseed = {seed}")
             for model in (A, B):
-                expected = gated(tmp_path, text, RoleChoices(model.spec), part)
+                expected = gated(folder, text, RoleChoices(model.spec), part)
                 assert values(result, part=part)[model.name][i] == expected
     assert values(result)["a"][0] != values(result)["a"][1]
 
 
-def test_a_generator_is_the_gates_option(tmp_path: Path) -> None:
+def test_a_generator_is_the_gates_option(folder: Path) -> None:
     """Each column is what the gate would measure with --generator."""
-    result = study(tmp_path, "generators", [A], [WORLD, MOVING])
+    result = study(folder, "generators", [A], [WORLD, MOVING])
     expected = [
-        gated(tmp_path, TOY, RoleChoices(A.spec, roles={"generator": generator.spec}))
+        gated(folder, TOY, RoleChoices(A.spec, roles={"generator": generator.spec}))
         for generator in (WORLD, MOVING)
     ]
     assert values(result)["a"] == expected
@@ -73,39 +79,39 @@ def test_a_generator_is_the_gates_option(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["encoder", "colors"])
-def test_an_encoder_is_exchanged_by_its_name(encoder: str, tmp_path: Path) -> None:
+def test_an_encoder_is_exchanged_by_its_name(encoder: str, folder: Path) -> None:
     """Only metrics that read the encoder are shown, and they change with it."""
     text = TOY + '[metrics.gc-colors]\nkind = "gc"\nencoder = "colors"\n'
     text += '[encoders]\ncolors = "shapes:"\n'
     result = study(
-        tmp_path, "encoders", [A], [WORLD, Named("c", COLORS)], text=text, encoder_name=encoder
+        folder, "encoders", [A], [WORLD, Named("c", COLORS)], text=text, encoder_name=encoder
     )
     metric = "gc" if encoder == "encoder" else "gc-colors"
     assert {g.metric for g in result.grids if g.metric != "failures"} == {metric}
     expected = [
-        gated(tmp_path, TOY, RoleChoices(A.spec, roles={"encoder": spec}))
+        gated(folder, TOY, RoleChoices(A.spec, roles={"encoder": spec}))
         for spec in ("shapes:", COLORS)
     ]
     assert values(result, metric)["a"] == expected
     assert expected[0] != expected[1]
 
 
-def test_a_generator_that_fails_everything_is_left_out(tmp_path: Path) -> None:
+def test_a_generator_that_fails_everything_is_left_out(folder: Path) -> None:
     """Its cells say why; the correlation of the others stands."""
-    result = study(tmp_path, "generators", [A, B, C], [WORLD, MOVING, DEAD], metrics=("gc",))
+    result = study(folder, "generators", [A, B, C], [WORLD, MOVING, DEAD], metrics=("gc",))
     (grid,) = result.grids
     assert [model for model, variant, _ in result.errors if variant == "dead"] == ["a", "b", "c"]
     assert all("blank-image" in why for _, _, why in result.errors)
     assert grid.complete == ("a", "b", "c")
     assert {agreement.variants for agreement in grid.agreements} == {("world", "moving")}
-    alone = study(tmp_path, "generators", [A, B, C], [WORLD, MOVING], metrics=("gc",))
+    alone = study(folder, "generators", [A, B, C], [WORLD, MOVING], metrics=("gc",))
     assert grid.agreements == alone.grids[0].agreements
 
 
-def test_a_model_that_fails_everything_is_left_out_of_correlations(tmp_path: Path) -> None:
+def test_a_model_that_fails_everything_is_left_out_of_correlations(folder: Path) -> None:
     """With it the rest are too few, which is said instead of a number."""
     mute = Named("mute", "python:tests.studies.toy:MuteDescriber")
-    result = study(tmp_path, "seeds", [A, B, mute], seeds(0, 1), metrics=("gc",))
+    result = study(folder, "seeds", [A, B, mute], seeds(0, 1), metrics=("gc",))
     (grid,) = result.grids
     assert grid.complete == ("a", "b")
     assert not grid.agreements
@@ -114,10 +120,10 @@ def test_a_model_that_fails_everything_is_left_out_of_correlations(tmp_path: Pat
     assert "no voice" in result.errors[0][2]
 
 
-def test_failures_are_counted_as_the_gate_does(tmp_path: Path) -> None:
+def test_failures_are_counted_as_the_gate_does(folder: Path) -> None:
     """Chains that stopped are in the cell, and in the suite's failure rate."""
     blank = Named("blank", "shapes:?blank=0.3")
-    result = study(tmp_path, "seeds", [blank], seeds(0, 1))
+    result = study(folder, "seeds", [blank], seeds(0, 1))
     rate, gc = values(result, "failures"), result.grids[0]
     for cell, share in zip(gc.cells, rate["blank"], strict=True):
         assert sum(cell.failures.values()) / 16 == pytest.approx(share)
@@ -154,12 +160,12 @@ def test_models_make_room_for_each_other(tmp_path: Path) -> None:
     assert result.effort.loads >= len(variants)
 
 
-def test_samples_have_as_many_seeds_as_in_the_gate(tmp_path: Path) -> None:
+def test_samples_have_as_many_seeds_as_in_the_gate(folder: Path) -> None:
     """`[chain] seeds` holds for a study too: its numbers are over all chains of each sample."""
     text = TOY.replace("iterations = 2", "iterations = 2\nseeds = 2")
-    result = study(tmp_path, "seeds", [A], seeds(0, 7), text=text, metrics=("gc",))
+    result = study(folder, "seeds", [A], seeds(0, 7), text=text, metrics=("gc",))
     assert [cell.n for cell in result.grids[0].cells] == [32, 32]
-    assert values(result)["a"][0] == gated(tmp_path, text, RoleChoices(A.spec))
+    assert values(result)["a"][0] == gated(folder, text, RoleChoices(A.spec))
 
 
 SHAPES = Named("world", "shapes:")

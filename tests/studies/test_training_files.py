@@ -61,19 +61,26 @@ def export(
     write_training(folder, battles, layout, prompt)
 
 
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Qwen2-VL."""
+    pytest.importorskip("transformers", reason="local judges need the [models] extra")
+    from tests.tiny.describers import build_qwen2_vl
+
+    folder = tmp_path_factory.mktemp("qwen")
+    build_qwen2_vl(folder, words=(*JUDGE_WORDS, "C", "D"))
+    (folder / "chat_template.jinja").write_text(QWEN, "utf-8")
+    return folder
+
+
 @pytest.mark.models
 @pytest.mark.parametrize("name", JUDGE_PROMPTS)
-def test_chats_are_what_the_judge_is_asked(tmp_path: Path, name: str) -> None:
+def test_chats_are_what_the_judge_is_asked(qwen: Path, tmp_path: Path, name: str) -> None:
     """Rendered by the template of Qwen2-VL, each row begins with the judge's own prompt.
 
     Where that shows texts one behind the other, an answer spreads no token over them.
     """
-    pytest.importorskip("transformers", reason="local judges need the [models] extra")
-    from tests.tiny.describers import build_qwen2_vl
-
-    folder = build_qwen2_vl(tmp_path / "m", words=(*JUDGE_WORDS, "C", "D"))
-    (folder / "chat_template.jinja").write_text(QWEN, "utf-8")
-    judge: Any = bind_text(f"{folder}?device=cpu&prompt={name}", "judge").load()
+    judge: Any = bind_text(f"{qwen}?device=cpu&prompt={name}", "judge").load()
     answer = ["one <|image_pad|> <eos> <|image_", "pad|>"]
     export(tmp_path / "chats", battle(answer), prompt=JUDGE_PROMPTS[name])
 
