@@ -111,8 +111,9 @@ def test_averages_of_mmgenbench() -> None:
 def test_panels_of_opening() -> None:
     """Win rates of people, and agreements as printed and corrected."""
     _, panel, agreements = tables(PAGE, "OpenING")
-    rows = [row for row in opening.TABLE_2.rows if row[0] == "human"]
-    forced = [float(opening.TABLE_2.rows[row][0]) for row in rows]
+    table = load("opening_2", words=2).rows
+    rows = [row for row in table if row[0] == "human"]
+    forced = [float(table[row][0]) for row in rows]
     assert [_numbers(row[1:]) for row in panel] == [forced, forced]
     head = next(line for line in PAGE.read_text().splitlines() if line.startswith("| | Human |"))
     assert [cell.strip() for cell in head.strip("|").split("|")][1:] == [row[1] for row in rows]
