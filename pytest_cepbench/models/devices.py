@@ -32,8 +32,6 @@ THREADS = "OMP_NUM_THREADS"
 DEVICE_VARIABLES = (CUDA, HIP)
 """The environment variables that restrict a process to some devices."""
 
-_FIELDS = "uuid,memory.free,memory.total,mig.mode.current,name"
-_MIB = 1 << 20
 _PATIENCE = 60.0  # seconds; with many sleeping devices nvidia-smi wakes them one by one
 
 _PARENT = re.compile(r"GPU \d+: (?P<name>.+) \(UUID: (?P<uuid>GPU-\S+)\)")
@@ -175,13 +173,14 @@ def _nvidia(tool: str | None) -> tuple[Device, ...]:
         return done.stdout.splitlines()
 
     devices: list[Device] = []
-    for line in ask(f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"):
+    fields = "uuid,memory.free,memory.total,mig.mode.current,name"
+    for line in ask(f"--query-gpu={fields}", "--format=csv,noheader,nounits"):
         values = [value.strip() for value in line.split(",", 4)]
         if len(values) != 5:
             continue
         uuid, free, total, mig, name = values
         if mig != "Enabled":
-            sizes = [int(size) * _MIB if size.isdecimal() else None for size in (free, total)]
+            sizes = [int(size) << 20 if size.isdecimal() else None for size in (free, total)]
             devices.append(Device(uuid, name, sizes[0], sizes[1]))
             continue
         parent = None

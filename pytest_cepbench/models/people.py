@@ -34,8 +34,6 @@ from pytest_cepbench.ratings.votes import (
 
 ADAPTER = "human/1"
 
-_BATCH = 64
-
 _ROLES: Mapping[Task, RoleName] = {"pair": "judge", "describe": "describer"}
 """What the answers of a kind of study can play."""
 
@@ -217,7 +215,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         adapter=ADAPTER,
         load=lambda: model,
         params=chosen,
-        resources=Resources(_BATCH, lasting=True),
+        resources=Resources(64, lasting=True),
         remarks=(*remarks, *votes.remarks.lines),
         # Accepted answers score one half against themselves whoever votes, and every candidate has
         # battles of its own, so that a baseline outlives the votes of one study.

@@ -65,8 +65,6 @@ ADAPTER = "python/1"
 _UNSEEDED = ("encoder", "detector", "vqa")
 """Roles whose answers are taken not to depend on the seed where the model does not say."""
 
-_DIGITS = 16
-
 
 class _Stated(msgspec.Struct):
     """What a model states of itself beside its fingerprint, see above."""
@@ -274,4 +272,4 @@ def source_of(*modules: str) -> str:
         if file.suffix == ".py" and file.is_file():
             root = file.parents[name.count(".") + (file.name == "__init__.py")]
             files[file.relative_to(root).as_posix()] = sha256(file.read_bytes()).hexdigest()
-    return f"{next(iter(files))} {digest_json(sorted(files.items()))[:_DIGITS]}" if files else ""
+    return f"{next(iter(files))} {digest_json(sorted(files.items()))[:16]}" if files else ""

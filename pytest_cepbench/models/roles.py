@@ -55,9 +55,6 @@ LONGEST_TEXT = 100_000
 """Characters of a text that are drawn, compared and shown, some 15,000 words: counting the words of
 megabytes takes minutes. Stores keep the whole text."""
 
-_DIGITS = 6
-"""Of a probability, as they are kept."""
-
 
 def in_reply(output: object, check: Callable[[object], object]) -> object:
     """Apply `check` to a bare result, or to the one in a reply, which stays around it.
@@ -127,7 +124,7 @@ def _probabilities(asked: Any, _: BoundRole, value: object) -> str | Failure:
     probabilities = [float(number) for number in numbers]
     if not all(0.0 <= probability <= 1.0 for probability in probabilities):
         return Failure("bad-answer", f"a probability is not in [0, 1]: {probabilities!r:.80}")
-    return canonical_json([round(probability, _DIGITS) for probability in probabilities])
+    return canonical_json([round(probability, 6) for probability in probabilities])
 
 
 def check_drawn(output: object, check: Callable[[object], object] = check_made) -> object:

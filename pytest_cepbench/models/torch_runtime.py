@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float16", "bfloat16")
 
-IMAGE_BACKENDS = ("pil", "torchvision")
-"""Backends of transformers' image processors; they differ by a grey level here and there."""
-
 _LOUD_LOGGERS = tuple(
     logging.getLogger(name)
     for name in ("accelerate", "bitsandbytes", "torchao", "torch.utils._pytree")
@@ -323,7 +320,7 @@ def generate_options(model: Any) -> dict[str, Any]:
 
 
 def backend_option(name: str) -> dict[str, Any]:
-    """One of `IMAGE_BACKENDS` as AutoImageProcessor's option, which transformers 5.4 renamed."""
+    """The backend pil or torchvision as AutoImageProcessor's option, renamed in 5.4."""
     return {"backend": name} if has("transformers", "5.4") else {"use_fast": name == "torchvision"}
 
 

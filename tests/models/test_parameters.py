@@ -257,6 +257,7 @@ def test_a_wrong_parameter_is_refused_by_name_at_binding(
     with pytest.raises(SpecError, match=words) as raised:
         bind_text(text.format(folders=folders), role)
     assert "\n" not in str(raised.value)
+    assert repr(text.format(folders=folders)) in str(raised.value)
 
 
 def _documented() -> dict[str, type[Any]]:

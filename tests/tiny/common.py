@@ -61,7 +61,7 @@ def built_once(
     made: dict[str, Path] = {}
 
     @wraps(build)
-    def copied(folder: Path, *args: P.args, **options: P.kwargs) -> Path:
+    def copied(folder: Path, /, *args: P.args, **options: P.kwargs) -> Path:
         asked = repr((args, sorted(options.items())))
         if asked not in made:
             made[asked] = build(_BUILT / build.__name__ / str(len(made)), *args, **options)

@@ -78,6 +78,7 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
 @built_once
 def build_mask2former(
     folder: Path,
+    /,
     *,
     classes: Sequence[str] = CLASSES,
     size: dict[str, int] | None = None,

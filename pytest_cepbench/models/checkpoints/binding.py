@@ -165,13 +165,16 @@ _ADAPTERS: Mapping[tuple[RoleName, str], str] = {
     ("encoder", "timm"): "encoders.library_encoders:TIMM",
     ("encoder", "sentence_transformers"): "encoders.library_encoders:SENTENCE_TRANSFORMERS",
     ("detector", "transformers"): "detectors.classes_detector:BOXES",
+    ("detector", "owlv2"): "detectors.transformers_detector:ADAPTER",
+    ("detector", "owlvit"): "detectors.transformers_detector:ADAPTER",
+    ("detector", "mask2former"): "detectors.classes_detector:MASKS",
     ("judge", "transformers"): "text_model.conversations:JUDGE",
     ("writer", "transformers"): "text_model.text_generation:WRITER",
     ("editor", "diffusers"): "pipelines.roles:EDITOR",
     ("vqa", "transformers"): "text_model.conversations:VQA",
 }
-"""The adapter of each role and kind of checkpoint. It is imported alone, so that a describer binds
-where diffusers is not installed."""
+"""The adapter of each role and kind of checkpoint, or model type that has one of its own. It is
+imported alone, so that a describer binds where diffusers is not installed."""
 
 _READS_IMAGES = "an image-text-to-text model of transformers"
 
@@ -184,18 +187,6 @@ _EXPECTED: Mapping[RoleName, str] = {
     "interleaver": "an Emu3 or a Janus, a writer and a generator, or a python: model",
 }
 """What can play each role, for people."""
-
-_DETECTORS = {
-    "owlv2": "detectors.transformers_detector:ADAPTER",
-    "owlvit": "detectors.transformers_detector:ADAPTER",
-    "mask2former": "detectors.classes_detector:MASKS",
-}
-"""The adapters of model types that have one of their own."""
-
-_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
-
-_FLOATS = {"F64", "F32", "F16", "BF16"}
-"""Types that loading converts to the model's precision; integers and eight-bit types stay."""
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
@@ -238,9 +229,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"{role}. Give {_EXPECTED[role]}"
         )
     else:
-        place = _ADAPTERS[role, checkpoint.kind]
-        if role == "detector":
-            place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)
+        model_type = str(checkpoint.config.get("model_type"))
+        place = _ADAPTERS.get((role, model_type), _ADAPTERS[role, checkpoint.kind])
     bind_role: Callable[..., BoundRole] = resolve_name(f"pytest_cepbench.models.{place}")
     return bind_role(role, spec, checkpoint, context)
 
@@ -256,15 +246,16 @@ def weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
     if device is None:
         device = resolve_device(spec.params.get("device", "auto"))
     dtype = resolve_dtype(spec.params.get("dtype", "auto"), device, stored_precision(checkpoint))
-    size = 0
+    size, width = 0, 4 if dtype == "float32" else 2
     for file in checkpoint.weight_files():
         if file.suffix != ".safetensors":
             size += file.stat().st_size
             continue
         for tensor in check_safetensors(file).values():
             begin, end = tensor["data_offsets"]
-            converted = tensor["dtype"] in _FLOATS
-            size += prod(tensor["shape"]) * _WIDTHS[dtype] if converted else end - begin
+            # Loading converts these to the model's precision; integers and eight-bit types stay.
+            converted = tensor["dtype"] in ("F64", "F32", "F16", "BF16")
+            size += prod(tensor["shape"]) * width if converted else end - begin
     return size or None
 
 

@@ -238,9 +238,6 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return {}
 
 
-_VERSION = 1
-
-
 def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]]) -> None:
     """Raise CheckpointError where a library would follow a name out of the checkpoint.
 
@@ -312,7 +309,7 @@ def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str
     """
     if checkpoint.kind == "weights_file":
         weights, code = hash_file(checkpoint.path), checkpoint.config["code"]
-        return digest_json({"version": _VERSION, "weights": weights, "code": code})
+        return digest_json({"version": 1, "weights": weights, "code": code})
     kind, config = identify(checkpoint.path)
     # It says which files are read. As text, in which NaN, which some have, equals NaN.
     now, before = (json.dumps(dict(c), sort_keys=True) for c in (config, checkpoint.config))
@@ -325,7 +322,7 @@ def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str
     added = [part for part in checkpoint.parts if not part.component]
     _refuse_elsewhere(checkpoint, [*own, *(file for part in added for file in part.paths())])
     files = [[name, hash_file(path)] for name, path in own]
-    content: dict[str, Any] = {"version": _VERSION, "kind": checkpoint.kind, "files": files}
+    content: dict[str, Any] = {"version": 1, "kind": checkpoint.kind, "files": files}
     if added:
         content["parts"] = [
             [

@@ -38,8 +38,6 @@ SHARD_SUFFIX = ".distcp"
 WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
 """How names of files of weights end that any loader reads."""
 
-_MOST_HEADER = 100_000_000
-
 _CONFIG_SUFFIXES = {
     ".json", ".txt", ".jinja", ".model", ".spm", ".tiktoken", ".vocab", ".bpe", ".codes",
     ".tokenizer",
@@ -305,7 +303,7 @@ def _read_header(stream: BinaryIO) -> dict[str, Any]:
     """
     size = os.fstat(stream.fileno()).st_size
     length = int.from_bytes(stream.read(8), "little")
-    if size < 8 or length > min(size - 8, _MOST_HEADER):
+    if size < 8 or length > min(size - 8, 100_000_000):
         raise ValueError(f"{size:,} bytes, and a header of {length:,}")
     header = dict(parse_json(stream.read(length).decode()))
     ends = (own["data_offsets"][1] for name, own in header.items() if name != "__metadata__")

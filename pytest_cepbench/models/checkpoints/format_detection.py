@@ -299,9 +299,6 @@ def modules_fault(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-MODULES_FILE = "modules.json"
-"""The file of a sentence-transformers model that lists its modules, each with type and folder."""
-
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
 
@@ -350,7 +347,7 @@ def _parse(path: Path) -> Any:
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
 """The files that say what a checkpoint is, in order of precedence."""
 
-INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
+INDEXES = (*_CONFIGURATIONS, "modules.json")
 """The files by which a folder is known as a checkpoint."""
 
 
@@ -360,7 +357,7 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
     Raises CheckpointError where it is none.
     """
     index = next((name for name in _CONFIGURATIONS if (folder / name).is_file()), None)
-    listed = (folder / MODULES_FILE).is_file()
+    listed = (folder / "modules.json").is_file()
     if index is None and not listed:
         names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
         inner = [name for name in names if holds_model(folder / name)]
@@ -390,7 +387,7 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
         # Dual encoders that also carry modules.json read images only the other way.
         if not listed or detect_roles(kind, config)[1]:
             return kind, config
-    return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
+    return "sentence_transformers", {"modules": read_modules(folder / "modules.json")}
 
 
 _PICKLED = re.compile(r"(pytorch_|open_clip_)?model(?!_fsdp|_world_size).*\.(bin|pt|pth)")

@@ -119,10 +119,6 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
 _STEP = re.compile(r"checkpoint-(\d+)")
 """The folders of transformers' Trainer and of the scripts that follow it."""
 
-_LONGEST_NAME = 255  # bytes of a file `latest`
-
-_MOST_LEVELS = 4  # latest -> checkpoint-500 -> model, and one to spare
-
 
 def find_checkpoint(folder: Path, is_checkpoint: Callable[[Path], bool]) -> Path:
     """The folder of the checkpoint that a run's folder holds.
@@ -134,7 +130,7 @@ def find_checkpoint(folder: Path, is_checkpoint: Callable[[Path], bool]) -> Path
     is_checkpoint: whether a folder is to be read as it is. Raises CheckpointError where several
     `checkpoint-N/` are there, with the newest.
     """
-    for _ in range(_MOST_LEVELS):
+    for _ in range(4):  # latest -> checkpoint-500 -> model, and one to spare
         if is_checkpoint(folder):
             break
         latest = folder / "latest"
@@ -143,7 +139,7 @@ def find_checkpoint(folder: Path, is_checkpoint: Callable[[Path], bool]) -> Path
             folder = latest.resolve()
         elif latest.is_file():  # with the name of a folder beside it, as DeepSpeed writes it
             try:
-                name = read_text(latest, _LONGEST_NAME).strip()
+                name = read_text(latest, 255).strip()
             except (OSError, ValueError):
                 name = ""
             if name in ("", ".", "..") or {"/", "\0"} & set(name) or not (folder / name).is_dir():

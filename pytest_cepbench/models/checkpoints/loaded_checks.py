@@ -25,13 +25,8 @@ from pytest_cepbench.models.torch_runtime import own_memory, plain_tensors
 if TYPE_CHECKING:
     import torch
 
-# Where transformers and diffusers log that tensors were missing or left over, and their words for
-# it.
+# Where diffusers logs that tensors were missing or left over.
 _DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
-_MISSING_WORDS = "newly initialized"
-_UNUSED_WORDS = "were not used when initializing"
-
-_LONGEST_LINE = 600  # characters of a log line that are shown
 
 # Constants that older versions of the libraries saved beside the weights.
 _CONSTANT = re.compile(r"(^|[._])(masked_bias|position_ids|inv_freq|num_batches_tracked)$")
@@ -56,10 +51,10 @@ def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> I
     unused: list[str] = []
 
     def emit(record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())[:_LONGEST_LINE]
-        if _MISSING_WORDS in text:
+        text = " ".join(record.getMessage().split())[:600]
+        if "newly initialized" in text:
             missing.append(text)
-        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
+        elif "were not used when initializing" in text and record.name in _DIFFUSERS:
             unused.append(text)
 
     watch = logging.Handler(logging.WARNING)
@@ -108,9 +103,17 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that
     writes into the file changes the model that was loaded from it, between one answer and the next.
 
+    A model with NaN among its weights writes empty texts and draws nothing, which would be counted
+    as so many failures of its own. It is neither better nor worse than its baseline: it is broken.
+    Looked for by one reduction per tensor, on the device that it is on.
+
     parts: its modules by name, "" for a model that is one module; a part without weights is passed
-    over. Raises and warns as `check_values`.
+    over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
+    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
+    a layer may start like that, and a damaged checkpoint may look like that.
     """
+    import torch
+
     for module in parts.values():
         if not hasattr(module, "named_parameters"):
             continue
@@ -122,21 +125,6 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
                 # Put in its place: it may be a view, and keep the file mapped.
                 if own is not buffer:
                     setattr(part, name, own)
-    check_values(checkpoint, parts)
-
-
-def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
-    """Look over the weights of a loaded model, one reduction per tensor, on the device they are on.
-
-    A model with NaN among its weights writes empty texts and draws nothing, which would be counted
-    as so many failures of its own. It is neither better nor worse than its baseline: it is broken.
-
-    parts: its modules by name, "" for a model that is one module; a part without weights is passed
-    over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
-    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
-    a layer may start like that, and a damaged checkpoint may look like that.
-    """
-    import torch
 
     names: list[tuple[str, str, bool, bool]] = []  # name, precision, must be finite, is a matrix
     pairs: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 _HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
 
-_OWN_SHARDS = "shard-*-model-*.safetensors"
-"""The files that transformers' save_pretrained writes where several processes save a model."""
-
 
 @contextmanager
 def loading(plan: LoadPlan[Any]) -> Iterator[None]:
@@ -198,8 +195,10 @@ def _read_model(
         if (checkpoint.path / "generation_config.json").is_file() and model.can_generate():
             model.generation_config = GenerationConfig.from_pretrained(checkpoint.path)
     else:
-        # What its own shards hold and the model does not, transformers leaves out without a word.
-        stored = {name for shard in place.glob(_OWN_SHARDS) for name in tensor_shapes(shard)}
+        # What the shards hold that several processes of transformers saved, and the model does not,
+        # it leaves out without a word.
+        shards = place.glob("shard-*-model-*.safetensors")
+        stored = {name for shard in shards for name in tensor_shapes(shard)}
         info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
     return model, info
 

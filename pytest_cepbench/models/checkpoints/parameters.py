@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice, parse_params
-from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS, resolve_device, resolve_dtype
+from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,6 @@ class Placement:
         return False
 
 
-STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Values of `device_map`: how transformers divides a model among devices."""
-
-
 @dataclass(frozen=True)
 class TransformersParams(Placement):
     """Parameters of every transformers checkpoint that reads images, with those of `Placement` and
@@ -183,13 +179,14 @@ class TransformersParams(Placement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "device_map", STRATEGIES)
+        strategies = ("auto", "balanced", "balanced_low_0", "sequential")
+        check_choice(self, "device_map", strategies)
         if self.device_map is not None and ":" in self.device:
             raise ValueError(
                 f"device_map divides a model among all devices that the process sees: leave out "
                 f"device={self.device}"
             )
-        check_choice(self, "backend", IMAGE_BACKENDS)
+        check_choice(self, "backend", ("pil", "torchvision"))
 
     @property
     def decisive(self) -> dict[str, Any]:

@@ -115,10 +115,6 @@ def _files(folder: Path) -> list[str]:
     return sorted(name for name in names if (folder / name).is_file())
 
 
-_BASE = "base_model.model."
-"""Before the names of an adapter's tensors, as PEFT writes them."""
-
-
 def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
     """A loaded base with the adapters that a checkpoint has: merged, or at work beside its weights.
 
@@ -255,10 +251,8 @@ def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Ten
     stored = {
         name: tensors[key].shape[0]
         for name, table in tables.items()
-        for key in (
-            f"{_BASE}{modules.get(table)}{end}" for end in (".weight", ".base_layer.weight")
-        )
-        if key in tensors
+        for end in (".weight", ".base_layer.weight")
+        if (key := f"base_model.model.{modules.get(table)}{end}") in tensors
     }
     new = next((count for count in stored.values() if count != rows), None)
     if new is None:

@@ -37,7 +37,6 @@ _DCP_METADATA = ".metadata"  # says which tensors lie where in the shards beside
 
 _FSDP = re.compile(r"pytorch_model_fsdp_\d+")
 _SAFE = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
-_SAFE_INDEX = "model.safetensors.index.json"
 _DEEPSPEED = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
 
 
@@ -76,7 +75,8 @@ def _state_files(folder: Path) -> Sequence[str]:
     if _DCP_METADATA in names:
         shards = (SHARD_SUFFIX, ".safetensors")
         return sorted(n for n in names if n == _DCP_METADATA or n.endswith(shards))
-    return sorted(name for name in names if _SAFE.fullmatch(name) or name == _SAFE_INDEX)
+    index = "model.safetensors.index.json"
+    return sorted(name for name in names if _SAFE.fullmatch(name) or name == index)
 
 
 def check_loose_weights(part: CheckpointPart) -> None:
@@ -102,12 +102,6 @@ def check_loose_weights(part: CheckpointPart) -> None:
             f"{part.path}: several files hold {few_of(twice)}: shards of two states lie beside one "
             "another. Remove those of the older one"
         )
-
-
-_MODEL = ("model", "module", "state_dict", "app")
-"""The entries of a saved state under which trainers keep the model."""
-
-_NOT_MODEL = ("optimizer", "optim", "lr_scheduler", "scheduler", "train_state", "dataloader")
 
 
 def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
@@ -138,7 +132,11 @@ def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
     }
 
     def belongs(first: object, *rest: object) -> bool:
-        return str(first) in _MODEL if rest else str(first).partition(".")[0] not in _NOT_MODEL
+        # The entries under which trainers keep the model, and what else lies beside it.
+        if rest:
+            return first in ("model", "module", "state_dict", "app")
+        others = {"optimizer", "optim", "lr_scheduler", "scheduler", "train_state", "dataloader"}
+        return str(first).partition(".")[0] not in others
 
     wanted = {
         key: stored

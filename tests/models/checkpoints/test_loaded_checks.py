@@ -16,10 +16,10 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     TruncationNotice,
     check_image_token,
     check_tokens,
-    check_values,
     check_vocabulary,
     embedded_tokens,
     media_tokens,
+    take_weights,
 )
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
@@ -48,23 +48,23 @@ def test_one_number_that_is_none_is_refused_by_name(value: float, dtype: Any) ->
     broken = torch.ones(3, 3, dtype=dtype)
     broken[1, 2] = value
     with pytest.raises(CheckpointError, match=r"LlavaModel holds NaN .* unet\.weight \(\w*float"):
-        check_values(CHECKPOINT, {"vae": module(), "unet": module(weight=broken)})
+        take_weights(CHECKPOINT, {"vae": module(), "unet": module(weight=broken)})
 
 
 def test_masks_may_hold_infinity_and_no_nan() -> None:
     """A mask's minus infinity is meant; NaN never is."""
     masked = module()
     masked.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
-    check_values(CHECKPOINT, {"": masked})
+    take_weights(CHECKPOINT, {"": masked})
     masked.register_buffer("mean", torch.tensor([torch.nan]))
     with pytest.raises(CheckpointError, match=r"in mean \(float32\)"):
-        check_values(CHECKPOINT, {"": masked})
+        take_weights(CHECKPOINT, {"": masked})
 
 
 def test_a_matrix_of_zeros_is_told_and_loads() -> None:
     """Some layers begin with zeros, so it is no error; a reader has to know of it."""
     with pytest.warns(UserWarning, match=r"^step-8: zero throughout: weight\. A layer may"):
-        check_values(CHECKPOINT, {"": module(weight=torch.zeros(4, 4))})
+        take_weights(CHECKPOINT, {"": module(weight=torch.zeros(4, 4))})
 
 
 ADAPTERS: dict[str, tuple[RoleName, Callable[[Path], Path], str]] = {
