@@ -32,7 +32,7 @@ def _gate(photos: Project, role: str, behaviour: str) -> pytest.RunResult:
     ("role", "behaviour", "kind"),
     [
         ("describer", "empty", "empty-text"),
-        ("describer", "only-thinks", "only-reasoning"),
+        pytest.param("describer", "only-thinks", "only-reasoning", marks=pytest.mark.slow),
         ("generator", "black", "blank-image"),
         ("encoder", "nan", "nan-vector"),
     ],

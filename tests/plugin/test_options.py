@@ -164,7 +164,9 @@ def pytest_sessionstart(session):
 """
 
 
-@pytest.mark.parametrize("how", ["plugin", "conftest", "conftest-in-ini"])
+@pytest.mark.parametrize(
+    "how", ["plugin", pytest.param("conftest", marks=pytest.mark.slow), "conftest-in-ini"]
+)
 def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> None:
     """Pytest starts, `--model` is theirs, a note says so, and `--cep-model` still gates."""
     arguments = ["-s", "--model=their-value", "--cep-model=shapes:?miss=0.3", "-k", "crowded"]

@@ -245,29 +245,28 @@ def test_a_value_that_an_option_cannot_have(
     """The option, key or variable, what was given, and what is expected, in a line."""
     values, expected = OF_THE_GATE[name]
     for value in values:
-        said = f"{value!r}: {expected}"
         if name != "plan":  # which takes no value there
-            assert _refused(project, f"--cep-{name}={value}") == f"--cep-{name} {said}"
-        project.write("pytest.ini", f"[pytest]\ncepbench_{name} = {value}\n")
-        assert _refused(project) == f"ini cepbench_{name} {said}"
-        with monkeypatch.context() as context:
-            context.setenv(f"CEPBENCH_{name.upper()}", value)
-            assert _refused(project) == f"CEPBENCH_{name.upper()} {said}"
-        project.write("pytest.ini", "[pytest]\n")
+            refused = _refused(project, f"--cep-{name}={value}")
+            assert refused == f"--cep-{name} {value!r}: {expected}"
+    said = f"{values[0]!r}: {expected}"
+    project.write("pytest.ini", f"[pytest]\ncepbench_{name} = {values[0]}\n")
+    assert _refused(project) == f"ini cepbench_{name} {said}"
+    monkeypatch.setenv(f"CEPBENCH_{name.upper()}", values[0])
+    assert _refused(project) == f"CEPBENCH_{name.upper()} {said}"
 
 
-def test_shares_of_alpha_at_which_nothing_fails_are_refused(toy: Project) -> None:
+def test_shares_of_alpha_at_which_nothing_fails_are_refused(accepted: Project) -> None:
     """What is enough for one case may be too little for each of ten, or beside further looks."""
     arguments = ["--cep-gate=regression", "--cep-alpha=5e-5"]
-    assert toy.run_here(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
-    assert toy.run_here(*arguments).ret == pytest.ExitCode.OK
-    more = toy.run_here(*arguments, "--cep-inconclusive=more")
-    less = toy.run_here(arguments[0], "--cep-alpha=3e-5")
+    assert accepted.run_here(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert accepted.run_here(*arguments).ret == pytest.ExitCode.OK
+    more = accepted.run_here(*arguments, "--cep-inconclusive=more")
+    less = accepted.run_here(arguments[0], "--cep-alpha=3e-5")
     for result, share in ((more, "2.5e-06"), (less, "3e-06")):
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         (line,) = (line for line in result.errlines if line.startswith("ERROR: "))
         assert f"toy/color/gc has {share} of alpha, at which no drop could be told" in line
-    in_series = toy.run_here(*arguments, "--cep-series=one", "--cep-inconclusive=more")
+    in_series = accepted.run_here(*arguments, "--cep-series=one", "--cep-inconclusive=more")
     assert in_series.ret == pytest.ExitCode.OK  # where bounds decide
 
 
