@@ -39,9 +39,9 @@ def plain(results: Iterable[Any]) -> list[Any]:
     return [result.value if isinstance(result, Reply) else result for result in results]
 
 
-def bind_text(text: str, role: RoleName) -> BoundRole:
+def bind_text(text: str, role: RoleName, *, force: bool = False) -> BoundRole:
     """Bind what a user would type."""
-    return bind(parse_spec(text), role, CONTEXT)
+    return bind(parse_spec(text), role, CONTEXT, force=force)
 
 
 def describe(folder: Path, query: str = "") -> list[Any]:

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.evaluation.settings import OPTIONS
-from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect, weights_bytes
+from pytest_cepbench.models.binding import BoundRole, detect, weights_bytes
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
 from pytest_cepbench.models.checkpoints.binding import Adapter
 from pytest_cepbench.models.checkpoints.parameters import Placement
@@ -22,6 +22,7 @@ from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import ROLE_NAMES, Model, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
 from pytest_cepbench.models.text_model.parameters import GenerationParams
+from tests.models.binding import CONTEXT, bind_text
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline, write_tensors
 
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
@@ -34,49 +35,41 @@ def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
 
 
 @pytest.mark.parametrize("role", ["generator", "encoder"])
-def test_a_wrong_role_is_refused_with_the_right_one(
-    tmp_path: Path, context: BindContext, role: RoleName
-) -> None:
+def test_a_wrong_role_is_refused_with_the_right_one(tmp_path: Path, role: RoleName) -> None:
     """The message must say what the model is, what it can be, and which option to give it to."""
-    spec = parse_spec(str(write_checkpoint(tmp_path / "m", LLAVA)))
-    with pytest.raises(
-        RoleError, match=f"can be the describer or writer, not the {role}.*--describer"
-    ):
-        bind(spec, role, context)
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    words = f"can be the describer or writer, not the {role}.*--describer"
+    with pytest.raises(RoleError, match=words):
+        bind_text(str(folder), role)
 
 
 @pytest.mark.parametrize(
     ("config", "reason"), [(UNKNOWN, "no rule"), (TEXT_ONLY, "reads no images")]
 )
 def test_a_model_without_role_says_how_to_override(
-    tmp_path: Path, context: BindContext, config: dict[str, object], reason: str
+    tmp_path: Path, config: dict[str, object], reason: str
 ) -> None:
     """Detection can be wrong: the message must say what was found and how to insist."""
-    spec = parse_spec(str(write_checkpoint(tmp_path / "m", config)))
-    with pytest.raises(
-        RoleError, match=rf"{reason}.*--describer, or --model with --cep-role=describer"
-    ):
-        bind(spec, "describer", context)
+    folder = write_checkpoint(tmp_path / "m", config)
+    words = rf"{reason}.*--describer, or --model with --cep-role=describer"
+    with pytest.raises(RoleError, match=words):
+        bind_text(str(folder), "describer")
 
 
-def test_an_override_binds_what_detection_does_not_know(
-    tmp_path: Path, context: BindContext
-) -> None:
+def test_an_override_binds_what_detection_does_not_know(tmp_path: Path) -> None:
     """With force, the adapter of the role the user named must be tried."""
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
-    spec = parse_spec(str(write_checkpoint(tmp_path / "m", UNKNOWN)))
-    assert bind(spec, "describer", context, force=True).what == "StrangeModel"
+    folder = write_checkpoint(tmp_path / "m", UNKNOWN)
+    assert bind_text(str(folder), "describer", force=True).what == "StrangeModel"
 
 
 @pytest.mark.parametrize("role", ["describer", "detector", "encoder"])
-def test_a_pipeline_forced_into_a_role_is_refused(
-    tmp_path: Path, context: BindContext, role: RoleName
-) -> None:
+def test_a_pipeline_forced_into_a_role_is_refused(tmp_path: Path, role: RoleName) -> None:
     """Force reaches the adapter, which still knows what it cannot load."""
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
-    spec = parse_spec(str(write_pipeline(tmp_path / "p")))
+    folder = write_pipeline(tmp_path / "p")
     with pytest.raises(RoleError, match=f"cannot be the {role}. Give a"):
-        bind(spec, role, context, force=True)
+        bind_text(str(folder), role, force=True)
 
 
 FUNCTIONS = {
@@ -121,11 +114,11 @@ def test_every_scheme_has_a_provider_or_says_that_a_suite_replaces_it(scheme: Sc
     ],
 )
 def test_a_provider_refuses_the_roles_that_the_table_does_not_list(
-    context: BindContext, text: str, role: RoleName
+    text: str, role: RoleName
 ) -> None:
     """The table is what users read: a role that it leaves out must be refused as a role."""
     with pytest.raises(RoleError, match=role):
-        bind(parse_spec(text), role, context)
+        bind_text(text, role)
 
 
 def test_help_names_every_scheme() -> None:
@@ -152,7 +145,6 @@ print([name for name in ("numpy", "PIL", "msgspec", "torch") if name in sys.modu
 def bound(
     folder: Path,
     query: str,
-    context: BindContext,
     kind: type[Placement] = TransformersEncoderParams,
 ) -> BoundRole:
     """A folder bound as encoder, or as describer where its parameters are such."""
@@ -162,13 +154,13 @@ def bound(
 
     spec = parse_spec(f"{folder}{query}")
     role: RoleName = "describer" if kind is GenerationParams else "encoder"
-    return Adapter("test/1", (), kind, load)(role, spec, inspect_checkpoint(spec), context)
+    return Adapter("test/1", (), kind, load)(role, spec, inspect_checkpoint(spec), CONTEXT)
 
 
-def test_a_plan_settles_device_and_precision(tmp_path: Path, context: BindContext) -> None:
+def test_a_plan_settles_device_and_precision(tmp_path: Path) -> None:
     """What "auto" comes to is decided once, at binding, from the device and the checkpoint."""
     folder = write_checkpoint(tmp_path / "m", {**VIT, "dtype": "bfloat16"})
-    role = bound(folder, "?device=cuda:1", context, EncoderParams)
+    role = bound(folder, "?device=cuda:1", EncoderParams)
     assert (role.device, role.params) == ("cuda:1", {"dtype": "bfloat16"})
 
 
@@ -182,11 +174,11 @@ def test_a_plan_settles_device_and_precision(tmp_path: Path, context: BindContex
     ],
 )
 def test_small_models_on_the_cpu_take_larger_batches(
-    tmp_path: Path, context: BindContext, query: str, batch_size: int
+    tmp_path: Path, query: str, batch_size: int
 ) -> None:
     """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
     folder = write_checkpoint(tmp_path / "m", VIT)
-    role = bound(folder, query, context, GenerationParams)
+    role = bound(folder, query, GenerationParams)
     assert role.resources.batch_size == batch_size
 
 

@@ -23,11 +23,10 @@ from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, IdentityError
 from pytest_cepbench.files import RACY_NS, FileStamp
-from pytest_cepbench.models.binding import BoundRole, CoveredFiles, HashFile, bind
+from pytest_cepbench.models.binding import BoundRole, CoveredFiles, HashFile
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from tests.models.binding import CONTEXT, bind_text
+from tests.models.binding import bind_text
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint, write_pipeline
 from tests.tiny import describers, detectors, encoders, generators, text_encoders, unified
 from tests.tiny.weights_files import INCEPTION_NAME, build_unicom
@@ -78,7 +77,7 @@ def root(tmp_path: Path) -> Path:
 def bound(kind: str, root: Path) -> BoundRole:
     """The model bound, as a run does when it starts."""
     text, role, _ = KINDS[kind]
-    return bind(parse_spec(text.format(root=root)), role, CONTEXT, force=True)
+    return bind_text(text.format(root=root), role, force=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import IdentityError, RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect
+from pytest_cepbench.models.binding import BoundRole, detect
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Describer, RoleName
 from pytest_cepbench.models.python_model import make_model, source_of
 from pytest_cepbench.models.spec import parse_spec
@@ -102,52 +102,45 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     sys.modules.pop("mybroken", None)
 
 
-@pytest.fixture
-def binding(context: BindContext) -> Callable[..., BoundRole]:
-    """Bind an attribute of the user's module."""
-
-    def bind_attribute(target: str, role: RoleName = "describer") -> BoundRole:
-        return bind(parse_spec(f"python:mymodels:{target}"), role, context)
-
-    return bind_attribute
+def bound_as(target: str, role: RoleName = "describer") -> BoundRole:
+    """An attribute of the user's module, bound."""
+    return bind_text(f"python:mymodels:{target}", role)
 
 
-def test_a_factory_is_called_with_the_parameters(binding: Callable[..., BoundRole]) -> None:
+def test_a_factory_is_called_with_the_parameters() -> None:
     """The factory must get the spec's parameters, and they must enter the identity."""
-    bound = binding("Captioner?word=look")
+    bound = bound_as("Captioner?word=look")
     model = bound.load()
     assert isinstance(model, Describer)
     assert model.describe([Image.new("RGB", (5, 4))], "now", [0]) == ["look 5 now"]
     assert bound.fingerprint == "captioner-1"
     assert bound.params == {"spec": {"word": "look"}, "model": {"word": "look"}}
     assert (bound.seeded, bound.resources.batch_size, bound.what) == (True, 8, "mymodels:Captioner")
-    assert binding("ready").load() is binding("ready").load()
-    own = binding("Captioner?seeded=False&batch_size=3&what='my captioner'")
+    assert bound_as("ready").load() is bound_as("ready").load()
+    own = bound_as("Captioner?seeded=False&batch_size=3&what='my captioner'")
     assert (own.seeded, own.resources.batch_size, own.what) == (False, 3, "my captioner")
-    assert binding("FullEmbedder", "encoder").seeded is False
+    assert bound_as("FullEmbedder", "encoder").seeded is False
 
 
-def test_roles_of_one_object_share_it(
-    context: BindContext, binding: Callable[..., BoundRole]
-) -> None:
+def test_roles_of_one_object_share_it() -> None:
     """An object that describes and draws is one model, which is made, loaded and moved once."""
-    assert binding("Captioner?word=again").load() is not binding("Captioner?word=a").load()
+    assert bound_as("Captioner?word=again").load() is not bound_as("Captioner?word=a").load()
     spec = parse_spec("python:mymodels:Unified?word=a")
-    roles = [bind(spec, role, context) for role in UNIFIED_ROLES]
+    roles = [bind_text(spec.text, role) for role in UNIFIED_ROLES]
 
     assert detect(spec).unified
     assert roles[0].resources.shares == roles[1].resources.shares != ""
     assert roles[0].load() is roles[1].load()
 
 
-def test_a_detector_says_what_it_may_be_asked(binding: Callable[..., BoundRole]) -> None:
+def test_a_detector_says_what_it_may_be_asked() -> None:
     """Free text unless its attribute says that it knows a fixed set; suites ask accordingly."""
-    bound = binding("Finder", "detector")
+    bound = bound_as("Finder", "detector")
     assert bound.params == {"spec": {}, "model": {}, "queries": "classes"}
     assert bound.seeded is False
-    assert binding("FreeFinder", "detector").params["queries"] == "free-text"
+    assert bound_as("FreeFinder", "detector").params["queries"] == "free-text"
     with pytest.raises(SpecError, match=r"Invalid enum value 'sentences'.*queries"):
-        binding("WrongFinder", "detector")
+        bound_as("WrongFinder", "detector")
 
 
 @pytest.mark.parametrize(
@@ -162,44 +155,36 @@ def test_a_detector_says_what_it_may_be_asked(binding: Callable[..., BoundRole])
         ("Captioner", "detector", r"a detector needs .* detect\(images, queries\)"),
     ],
 )
-def test_a_missing_method_is_named(
-    binding: Callable[..., BoundRole], target: str, role: RoleName, missing: str
-) -> None:
+def test_a_missing_method_is_named(target: str, role: RoleName, missing: str) -> None:
     """An object that is not the role must be refused, naming the methods to write."""
     with pytest.raises(RoleError, match=missing):
-        binding(target, role)
+        bound_as(target, role)
 
 
-def test_weights_tell_models_apart_also_where_the_name_is_long(
-    binding: Callable[..., BoundRole],
-) -> None:
+def test_weights_tell_models_apart_also_where_the_name_is_long() -> None:
     """Baselines know a model by the beginning of its fingerprint."""
     bound = [
-        binding(f"Captioner?fingerprint='my-captioner-version-3 {weights}'")
+        bound_as(f"Captioner?fingerprint='my-captioner-version-3 {weights}'")
         for weights in ("c0ffee", "decade")
     ]
     assert len({model.short_fingerprint for model in bound}) == 2
 
 
-def test_files_that_change_behind_the_models_own_digest_are_noticed(
-    binding: Callable[..., BoundRole], tmp_path: Path
-) -> None:
+def test_files_that_change_behind_the_models_own_digest_are_noticed(tmp_path: Path) -> None:
     """A trainer may write while they are hashed, and the weights are loaded at the first call."""
     (tmp_path / "weights").write_text("one")
-    bound = binding("Overtaken")
+    bound = bound_as("Overtaken")
     assert bound.fingerprint == "one"
     with pytest.raises(IdentityError, match="written again: weights"):
         bound.load()
 
 
 @pytest.mark.parametrize("attribute", ["fingerprint", "batch_size", "files", "device"])
-def test_a_property_that_raises_is_one_line(
-    binding: Callable[..., BoundRole], attribute: str
-) -> None:
+def test_a_property_that_raises_is_one_line(attribute: str) -> None:
     """Its own words, with the attribute's name: it is the user's code."""
     expected = rf"Raising\.{attribute} raised OSError: the disk of the weights is gone"
     with pytest.raises(SpecError, match=expected):
-        binding(f"raising?attribute={attribute}")
+        bound_as(f"raising?attribute={attribute}")
 
 
 @pytest.mark.parametrize(
@@ -226,10 +211,10 @@ def test_a_property_that_raises_is_one_line(
         ("python:mymodels:Anonymous", "stored answers of other weights"),
     ],
 )
-def test_faults_are_explained(context: BindContext, target: str, match: str) -> None:
+def test_faults_are_explained(target: str, match: str) -> None:
     """Whatever is wrong in the user's module must be said in one message with its cause."""
     with pytest.raises(SpecError, match=match):
-        bind(parse_spec(target), "describer", context)
+        bind_text(target, "describer")
 
 
 LEAVING = {
@@ -247,19 +232,17 @@ IN_THE = {
 
 @pytest.mark.parametrize("leave", LEAVING)
 @pytest.mark.parametrize("where", IN_THE)
-def test_code_that_would_end_the_run_is_explained(
-    context: BindContext, tmp_path: Path, leave: str, where: str
-) -> None:
+def test_code_that_would_end_the_run_is_explained(tmp_path: Path, leave: str, where: str) -> None:
     """Nothing in a user's module ends the process with a code of its own, or skips a test."""
     (tmp_path / "mymodels.py").write_text(IN_THE[where].format(leave=leave))
     with pytest.raises(SpecError, match=f"raised {LEAVING[leave]}"):
-        bind(parse_spec("python:mymodels:make"), "describer", context)
+        bind_text("python:mymodels:make", "describer")
     sys.modules.pop("mymodels", None)
     if where == "factory":  # the person at the terminal ends a run in the midst of one too
         (tmp_path / "mymodels.py").write_text("def make():\n    raise KeyboardInterrupt\n")
         importlib.invalidate_caches()
         with pytest.raises(KeyboardInterrupt):
-            bind(parse_spec("python:mymodels:make?"), "describer", context)
+            bind_text("python:mymodels:make?", "describer")
 
 
 @pytest.mark.parametrize(
@@ -271,11 +254,11 @@ def test_code_that_would_end_the_run_is_explained(
     ],
 )
 def test_a_model_says_which_kinds_it_reads_and_makes(
-    target: str, role: RoleName, reads: set[str], makes: str, context: BindContext
+    target: str, role: RoleName, reads: set[str], makes: str
 ) -> None:
     """Detection and binding say the same: an encoder of sounds by its method."""
     spec = parse_spec(f"python:mymodels:{target}")
-    detected, bound = detect(spec), bind(spec, role, context)
+    detected, bound = detect(spec), bind_text(spec.text, role)
     assert (detected.reads, detected.makes) == (bound.reads, bound.makes)
     assert (set(bound.reads), str(bound.makes)) == (reads, makes)
 
