@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
+    Scene,
+    caption,
     known_scene,
     parse_caption,
     parse_image,
+    render,
     sample_scene,
 )
 from pytest_cepbench.datasets.shapes.questions import scene_facts
+from pytest_cepbench.datasets.shapes.scene import COLORS, Color
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.measures.fact_score import facts_of_scene
@@ -109,7 +116,43 @@ def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, st
     assert [loss.role for loss in measured.facts.every.losses] == ["generator", "describer"]
 
 
-CODED = "python:tests.measures.coded_pair:pair"
+class Coded:
+    """A describer and a generator with a code of their own: wrong, and true to themselves.
+
+    Every color is called by the next one's name, and drawn back: texts never name the right color,
+    pictures always show it, so that what compares pictures sees no loss.
+    """
+
+    fingerprint = "coded/1"
+    seeded = False
+
+    def describe(
+        self,
+        images: Sequence[Image.Image],
+        prompt: str,
+        seeds: Sequence[int],
+    ) -> list[str]:
+        """The caption with every color's name replaced by the next one's."""
+        scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
+        return [caption(_shifted(scene, 1)) for scene in scenes]
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        seeds: Sequence[int],
+    ) -> list[npt.NDArray[np.uint8]]:
+        """The picture of what the code means, always with the same jitter."""
+        return [render(_shifted(parse_caption(text), -1), 0).pixels for text in texts]
+
+
+def _shifted(scene: Scene, by: int) -> Scene:
+    def color(name: Color) -> Color:
+        return COLORS[(COLORS.index(name) + by) % len(COLORS)]
+
+    return Scene(tuple(replace(thing, color=color(thing.color)) for thing in scene.objects))
+
+
+CODED = f"python:{__name__}:Coded"
 
 
 def _gated(folder: Path, store: Store, model: str) -> dict[str, CaseMeasurement]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
+from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
 from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import object_boxes
@@ -142,11 +144,71 @@ def test_a_missing_picture_is_wrong_and_counted(tmp_path: Path, store: Store, ra
     assert measured.n == len(chains) == 2 + 3 + 4 + 5 + 6 + 7
 
 
+# -- detectors of the world's shapes that tell no colors, as a user writes them
+
+
+class Spotter:
+    """Finds shapes. queries: what it may be asked. score: its confidence in everything."""
+
+    what = "a spotter"
+
+    def __init__(self, queries: str = "classes", score: str = "1.0") -> None:
+        self.fingerprint = f"{type(self).__name__}/1/{queries}/{score}"
+        self.queries = queries
+        self.score = float(score)
+
+    def detect(
+        self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
+    ) -> list[Detections | Failure]:
+        """The shapes that answer a query: by name, or in words, with a color or without."""
+        return [self._one(*pair) for pair in zip(images, queries, strict=True)]
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        seen = object_boxes(ImageArtifact.from_pil(image))
+        detections = [
+            Detection(query, self.score, each.box)
+            for each in seen
+            for query in asked
+            if query in _answers(each.what.shape, each.what.color)
+        ]
+        return Detections(tuple(detections))
+
+
+class Weak(Spotter):
+    """Cannot bear pictures with a circle."""
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        seen = object_boxes(ImageArtifact.from_pil(image))
+        if any(thing.what.shape == "circle" for thing in seen):
+            return Failure("bad-boxes", "a circle")
+        detections = [Detection(s.what.shape, 1.0, s.box, color=s.what.color) for s in seen]
+        return Detections(tuple(detection for detection in detections if detection.query in asked))
+
+
+class Masked(Spotter):
+    """Draws masks of another size than the picture's."""
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        detections = super()._one(image, asked)
+        assert isinstance(detections, Detections)
+        mask = Mask(2, 2, (4,))
+        return Detections(tuple(replace(detection, mask=mask) for detection in detections.found))
+
+
+class Unseeing(Spotter):
+    """Finds each object that it is asked for in the middle, whatever is shown."""
+
+    def _one(self, image: Image.Image, asked: Sequence[str]) -> Detections | Failure:
+        return Detections(tuple(Detection(q, 1.0, (8, 8, 16, 16), color="red") for q in asked[:1]))
+
+
+def _answers(shape: str, color: str) -> tuple[str, ...]:
+    return shape, f"a photo of a {shape}", f"a photo of a {color} {shape}"
+
+
 def test_a_detector_that_fails_is_not_charged_to_the_picture(tmp_path: Path, store: Store) -> None:
     """It is the detector's failure: of so many prompts nothing is measured."""
-    text = PERFECT.replace(
-        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:Weak"'
-    )
+    text = PERFECT.replace('detector = "shapes:"', f'detector = "python:{__name__}:Weak"')
     staged = stage(tmp_path / "suite", text + METRICS, store)
     with pytest.raises(UnscoredError, match=r"the detector .* failed at 7 of 27 .*7 bad-boxes"):
         staged.measure("overall-geneval")
@@ -154,9 +216,7 @@ def test_a_detector_that_fails_is_not_charged_to_the_picture(tmp_path: Path, sto
 
 def test_a_detector_of_one_box_holds_nothing(tmp_path: Path, store: Store) -> None:
     """Whatever is drawn gets the same scores; no checkpoint is held by them."""
-    text = SUITE.replace(
-        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:Blind"'
-    )
+    text = SUITE.replace('detector = "shapes:"', f'detector = "python:{__name__}:Unseeing"')
     measured = stage(tmp_path / "suite", text + METRICS, store).measure("overall-geneval")
     assert measured.value > 0
     judgement = compare(measured, record_of(measured), Policy())
@@ -178,7 +238,7 @@ def _tasks(detector: str, colors: str, more: str = "") -> str:
 @pytest.mark.parametrize("queries", ["classes", "free-text"])
 def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) -> None:
     """The nearest of GenEval's ten; cyan, which is none of them, is never found."""
-    spotter = f"python:tests.measures.spotters:Spotter?queries={queries}"
+    spotter = f"python:{__name__}:Spotter?queries={queries}"
     staged = stage(tmp_path / "suite", _tasks(spotter, "clip"), store)
     scores = {
         k: v for part in staged.measure("overall-geneval").scores.values() for k, v in part.items()
@@ -207,7 +267,7 @@ class OneColor(Namer):
 
 def test_an_encoder_that_sees_no_colors_measures_nothing(tmp_path: Path, store: Store) -> None:
     """It would find the same color everywhere."""
-    text = _tasks("python:tests.measures.spotters:Spotter", "clip")
+    text = _tasks(f"python:{__name__}:Spotter", "clip")
     text = text.replace("tests.suites.world:namer", f"{__name__}:OneColor")
     more = 'loader = "shapes-tasks"\noptions = { samples_per_category = 16 }'
     text = text.replace('loader = "python:tests.suites.world:uneven_tasks"', more)
@@ -220,7 +280,7 @@ def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
     tmp_path: Path, store: Store
 ) -> None:
     """Said of the sample in words, where a color has to be cut out."""
-    masked = "python:tests.measures.spotters:Masked"
+    masked = f"python:{__name__}:Masked"
     staged = stage(tmp_path / "suite", _tasks(masked, "clip"), store)
     expected = r"in 'colors/000\d' cannot be cut out: a mask of 2 x 2 pixels does not fit"
     with pytest.raises(ModelError, match=expected):
@@ -229,7 +289,7 @@ def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
 
 def test_colors_of_a_detector_that_tells_none_are_an_error(tmp_path: Path, store: Store) -> None:
     """Where a color decides; a task without colors is measured all the same."""
-    detector = "python:tests.measures.spotters:Spotter"
+    detector = f"python:{__name__}:Spotter"
     staged = stage(tmp_path / "suite", _tasks(detector, "detector"), store)
     with pytest.raises(MeasurementError, match=r"the detector tells none .*: use colors = 'clip'"):
         staged.measure("colors-geneval")
@@ -237,7 +297,7 @@ def test_colors_of_a_detector_that_tells_none_are_an_error(tmp_path: Path, store
 
 def test_the_thresholds_are_those_of_the_rules_unless_given(tmp_path: Path, store: Store) -> None:
     """A confidence of one half is over 0.3 and not over the 0.9 of counting."""
-    detector = "python:tests.measures.spotters:Spotter?queries=free-text&score=0.5"
+    detector = f"python:{__name__}:Spotter?queries=free-text&score=0.5"
     staged = stage(tmp_path / "suite", _tasks(detector, "clip"), store)
     tasks = [task for task in TASKS if "color" not in task]
     values = {task: staged.measure(f"{task}-geneval").value for task in tasks}

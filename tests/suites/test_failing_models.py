@@ -273,7 +273,7 @@ def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
 @pytest.mark.parametrize("kind", ["raise", "odd"])
 def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, kind: str) -> None:
     """The encoder of cut-outs failed, not the picture; prompts without a color are no part."""
-    spotter = "python:tests.measures.spotters:Spotter"
+    spotter = "python:tests.measures.test_geneval_score:Spotter"
     text = f'{TEXTS}detector = "{spotter}"\nencoder = "MODEL"\n'
     setup = Setup(text, "overall-geneval", "[metrics.geneval]\n", "encoder", "ColorEncoder", "text")
     with ExitStack() as opened:
