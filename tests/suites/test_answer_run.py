@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,16 +17,27 @@ from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
 
 
-def _accept(tmp_path: Path, store: Store, text: str = ANSWERS) -> MeasuredSuite:
-    suite = prepare(tmp_path, store, text)
-    suite.accept()
-    return suite
+@pytest.fixture(scope="module")
+def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Accepted answers, and those of a worse model, which nobody has judged; only to be copied."""
+    root = tmp_path_factory.mktemp("accepted")
+    with Store(root / "store") as store:
+        prepare(root, store).accept()
+        prepare(root, store, model=WORSE).answers()
+    return root
 
 
-def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, store: Store) -> None:
+@pytest.fixture
+def accepted(tmp_path: Path, accepted_root: Path) -> Iterator[Store]:
+    """The store of a copy, with baselines beside it."""
+    shutil.copytree(accepted_root, tmp_path, dirs_exist_ok=True)
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, accepted: Store) -> None:
     """Its answers against themselves score one half, and no battle is fought."""
-    _accept(tmp_path, store)
-    again = prepare(tmp_path, store)
+    again = prepare(tmp_path, accepted)
     assert again.judge().verdict is Verdict.HELD
     assert (again.measure().value, again.inputs("judge"), again.inputs("interleaver")) == (
         0.5,
@@ -34,16 +46,15 @@ def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, store: Store
     )
 
 
-def test_a_worse_model_loses_its_battles(tmp_path: Path, store: Store) -> None:
+def test_a_worse_model_loses_its_battles(tmp_path: Path, accepted: Store) -> None:
     """And accepting it turns the tables: what was accepted before is an improvement then."""
-    _accept(tmp_path, store)
-    worse = prepare(tmp_path, store, model=WORSE)
+    worse = prepare(tmp_path, accepted, model=WORSE)
     assert worse.judge().verdict is Verdict.REGRESSED
     assert (worse.judge("overall-truth").difference or 0.0) < -0.1
     lost = worse.measure()
     assert (lost.value < 0.3, worse.inputs("judge") > 0) == (True, True)
     worse.accept()
-    better = prepare(tmp_path, store)
+    better = prepare(tmp_path, accepted)
     assert better.judge().verdict is Verdict.IMPROVED
     assert better.measure().value == pytest.approx(1 - lost.value)
     assert better.inputs("judge") == 0
@@ -51,22 +62,21 @@ def test_a_worse_model_loses_its_battles(tmp_path: Path, store: Store) -> None:
 
 def test_equal_answers_of_other_weights_hold(tmp_path: Path, store: Store) -> None:
     """A writer that writes what the accepted one did needs no judge."""
-    accepted = prepare(tmp_path, store, PIPELINE, "shapes:", role="writer")
-    accepted.accept()
+    before = prepare(tmp_path, store, PIPELINE, "shapes:", role="writer")
+    before.accept()
     same = prepare(tmp_path, store, PIPELINE, "shapes:?stop=0.0000001", role="writer")
-    assert same.run.model_record()["identity"] != accepted.run.model_record()["identity"]
+    assert same.run.model_record()["identity"] != before.run.model_record()["identity"]
     judgement = same.judge()
     assert (judgement.verdict, same.inputs("judge")) == (Verdict.HELD, 0)
     assert "every answer is the one that was accepted" in judgement.statements
 
 
-def test_the_anchor_is_battled_too(tmp_path: Path, store: Store) -> None:
+def test_the_anchor_is_battled_too(tmp_path: Path, accepted: Store) -> None:
     """Its own answers, by verdicts of their own."""
-    _accept(tmp_path, store)
-    prepare(tmp_path, store).accept(anchor=True)
-    worse = prepare(tmp_path, store, model=WORSE)
+    prepare(tmp_path, accepted).accept(["overall-win_rate"], anchor=True)
+    worse = prepare(tmp_path, accepted, model=WORSE)
     worse.accept()
-    again = prepare(tmp_path, store, model="shapes:?miss=0.3&move=0.01")
+    again = prepare(tmp_path, accepted, model="shapes:?miss=0.3&move=0.01")
     judgement = again.judge()
     assert judgement.since_anchor is not None
     assert judgement.verdict is Verdict.REGRESSED
@@ -77,12 +87,12 @@ def test_the_anchor_is_battled_too(tmp_path: Path, store: Store) -> None:
 # -- answers that are gone -------------------------------------------------------------------------
 
 
-def test_without_the_accepted_answers_nothing_is_compared(tmp_path: Path, store: Store) -> None:
+def test_without_the_accepted_answers_nothing_is_compared(tmp_path: Path, accepted: Store) -> None:
     """On another machine: the case says how many are missing, and what brings them."""
-    accepted = _accept(tmp_path, store).answers()
+    answers = prepare(tmp_path, accepted).answers()
     with Store(tmp_path / "empty") as empty:
         worse = prepare(tmp_path, empty, model=WORSE)
-        lacking = len(set(accepted.values()) - set(worse.answers().values()))
+        lacking = len(set(answers.values()) - set(worse.answers().values()))
         for case_id in ("overall-win_rate", "overall-judge_failures"):
             judgement = worse.judge(case_id)
             assert judgement.verdict is Verdict.INCOMPARABLE
@@ -98,15 +108,14 @@ def test_without_the_accepted_answers_nothing_is_compared(tmp_path: Path, store:
 
 @pytest.mark.parametrize("harm", ["deleted", "damaged"])
 def test_an_accepted_answer_that_lost_an_image_cannot_be_battled(
-    tmp_path: Path, store: Store, harm: str
+    tmp_path: Path, accepted: Store, harm: str
 ) -> None:
     """Whether that is seen before or when the judge is to see it: incomparable, with the count."""
-    accepted = _accept(tmp_path, store)
-    worse = prepare(tmp_path, store, model=WORSE)
-    lost, _, digest = _battled_answer(accepted, worse)
-    path = store.artifact_path(digest)
+    worse = prepare(tmp_path, accepted, model=WORSE)
+    lost, _, digest = _battled_answer(prepare(tmp_path, accepted), worse)
+    path = accepted.artifact_path(digest)
     path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
-    store.artifact_cache.clear()
+    accepted.artifact_cache.clear()
     for case_id in ("overall-win_rate", "overall-judge_failures"):
         judgement = worse.judge(case_id)
         assert judgement.verdict is Verdict.INCOMPARABLE
@@ -117,20 +126,19 @@ def test_an_accepted_answer_that_lost_an_image_cannot_be_battled(
 @pytest.mark.parametrize("harm", ["deleted", "damaged"])
 @pytest.mark.parametrize("case_id", ["overall-win_rate", "overall-truth"])
 def test_a_candidates_lost_image_is_made_again(
-    tmp_path: Path, store: Store, harm: str, case_id: str
+    tmp_path: Path, accepted: Store, harm: str, case_id: str
 ) -> None:
     """For the judge and for the truth: the same scores as if nothing had happened."""
-    accepted = _accept(tmp_path, store)
-    answered = prepare(tmp_path, store, model=WORSE)
-    sample, digest, _ = _battled_answer(accepted, answered)
-    path = store.artifact_path(digest)
+    answered = prepare(tmp_path, accepted, model=WORSE)
+    sample, digest, _ = _battled_answer(prepare(tmp_path, accepted), answered)
+    path = accepted.artifact_path(digest)
     path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
-    store.artifact_cache.clear()
-    again = prepare(tmp_path, store, model=WORSE)
+    accepted.artifact_cache.clear()
+    again = prepare(tmp_path, accepted, model=WORSE)
     again.measure(case_id)
     assert again.inputs("interleaver") == 1
     assert again.answers()[sample] == answered.answers()[sample]
-    assert store.get_artifact(digest) is not None
+    assert accepted.get_artifact(digest) is not None
 
 
 def _battled_answer(accepted: MeasuredSuite, other: MeasuredSuite) -> tuple[str, str, str]:
@@ -152,16 +160,15 @@ def _battled_answer(accepted: MeasuredSuite, other: MeasuredSuite) -> tuple[str,
 
 
 def test_a_changed_judge_or_order_makes_win_rates_incomparable(
-    tmp_path: Path, store: Store
+    tmp_path: Path, accepted: Store
 ) -> None:
     """Of the judge's own numbers alone; truth needs none."""
-    _accept(tmp_path, store)
-    changed = prepare(tmp_path, store, model=WORSE, roles={"judge": "shapes:?first=0.2"})
+    changed = prepare(tmp_path, accepted, model=WORSE, roles={"judge": "shapes:?first=0.2"})
     judgement = changed.judge()
     assert judgement.verdict is Verdict.INCOMPARABLE
     assert any(reason.startswith("judge: baseline") for reason in judgement.reasons)
     assert (changed.judge("overall-truth").difference or 0.0) < 0
-    balanced = prepare(tmp_path, store, ANSWERS + '[arena]\norder = "balanced"\n', WORSE).judge()
+    balanced = prepare(tmp_path, accepted, ANSWERS + '[arena]\norder = "balanced"\n', WORSE).judge()
     assert balanced.verdict is Verdict.INCOMPARABLE
     assert any(reason.startswith("battles: ") for reason in balanced.reasons)
 
@@ -169,7 +176,7 @@ def test_a_changed_judge_or_order_makes_win_rates_incomparable(
 def test_failures_of_the_judge_are_counted(tmp_path: Path, store: Store) -> None:
     """A share of the verdicts of the same battles, which fails the case where none is tolerated."""
     text = ANSWERS.replace('judge = "shapes:"', 'judge = "python:tests.suites.answers:SilentJudge"')
-    _accept(tmp_path, store, text)
+    prepare(tmp_path, store, text).accept()
     worse = prepare(tmp_path, store, text, WORSE)
     judgement = worse.judge("overall-judge_failures")
     assert (judgement.baseline_value, judgement.verdict) == (0.0, Verdict.REGRESSED)
@@ -301,11 +308,11 @@ def test_a_judge_that_is_blind_to_what_was_lost_since_the_anchor(
 # -- one identity ----------------------------------------------------------------------------------
 
 
-def test_one_identity_that_answers_in_two_ways_is_battled(tmp_path: Path, store: Store) -> None:
+def test_one_identity_that_answers_in_two_ways_is_battled(tmp_path: Path, accepted: Store) -> None:
     """Other answers are no accepted ones, whatever the baseline says of the model."""
-    worse = prepare(tmp_path, store, model=WORSE)
+    worse = prepare(tmp_path, accepted, model=WORSE)
     identity = worse.run.model_record()["identity"]
-    prepare(tmp_path, store).accept(identity=identity)
+    prepare(tmp_path, accepted).accept(["overall-win_rate"], identity=identity)
     judgement = worse.judge()
     assert judgement.verdict is Verdict.REGRESSED
     (warning,) = judgement.warnings
@@ -316,12 +323,11 @@ def test_one_identity_that_answers_in_two_ways_is_battled(tmp_path: Path, store:
 
 @pytest.mark.parametrize(("levels", "verdict"), [(2, Verdict.HELD), (3, Verdict.INCONCLUSIVE)])
 def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
-    tmp_path: Path, store: Store, levels: int, verdict: Verdict
+    tmp_path: Path, accepted: Store, levels: int, verdict: Verdict
 ) -> None:
     """Equal texts, and images no number of which is more than two levels away."""
-    _accept(tmp_path, store)
     redrawn = f"python:tests.suites.answers:RedrawnInterleaver?levels={levels}"
-    suite = prepare(tmp_path, store, model=redrawn)
+    suite = prepare(tmp_path, accepted, model=redrawn)
     judgement = suite.judge()
     assert judgement.verdict is verdict
     said = any("but for rounding: other arithmetic" in s for s in judgement.statements)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -129,13 +130,14 @@ SETUPS = {
 class Bench:
     """Measures one setup again and again, while its model fails at more or less.
 
-    grown: a store with what the models under test made, which nothing has read.
+    made: folder of stores with what the models under test made, which nothing has read.
     """
 
     folder: Path
     setup: Setup
     kind: str
     opened: ExitStack
+    made: Path
 
     @property
     def candidate(self) -> str:
@@ -146,7 +148,7 @@ class Bench:
         """A run that finds all chains or answers in its store, and its case."""
         file = self.folder / "broken.txt"
         file.write_text("\n".join(broken), encoding="utf-8")
-        grown, place = self.folder / "grown", self.folder / uuid4().hex
+        grown, place = self.made / str(self.setup.start), self.folder / uuid4().hex
         if not grown.exists():
             with Store(grown) as store:
                 for own in {"", self.candidate}:
@@ -175,8 +177,9 @@ class Bench:
         """Folder of accepted baselines."""
         return self.folder / "accepted"
 
-    def accept(self) -> Measurement:
-        """The measurement of the model that does not fail, as the baseline."""
+    @cached_property
+    def baseline(self) -> Measurement:
+        """The measurement of the model that does not fail, accepted."""
         suite, case = self.run()
         baseline = record_of(suite.measure(case))
         path = baseline_path(self.accepted, case.key)
@@ -184,6 +187,7 @@ class Bench:
         path.write_text(dump_baseline(baseline), encoding="utf-8")
         return baseline
 
+    @cached_property
     def inputs(self) -> dict[str, str]:
         """Sample -> digest of what the model reads of it, of those that share it with no other."""
         suite, _ = self.run(self.candidate)
@@ -199,12 +203,20 @@ class Bench:
         return {name: digest for name, digest in read.items() if often[digest] == 1}
 
 
-@pytest.fixture
-def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the models under test made, by what it begins with: the same for all setups."""
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture(scope="module")
+def bench(
+    tmp_path_factory: pytest.TempPathFactory, made: Path, request: pytest.FixtureRequest
+) -> Iterator[Bench]:
     """The setup of a name, whose model fails in a way."""
     name, kind = request.param
     with ExitStack() as opened:
-        yield Bench(tmp_path, SETUPS[name], kind, opened)
+        yield Bench(tmp_path_factory.mktemp(name), SETUPS[name], kind, opened, made)
 
 
 EVERY = pytest.mark.parametrize(
@@ -222,8 +234,8 @@ EVERY = pytest.mark.parametrize(
 @EVERY
 def test_many_failures_are_an_error(bench: Bench) -> None:
     """Of a tenth of the samples or of all: no number, and the role, the kinds and the model."""
-    bench.accept()
-    inputs = bench.inputs()
+    assert bench.baseline
+    inputs = bench.inputs
     tenth = [inputs[name] for name in sorted(inputs)][::10]
     kind = "exception" if bench.kind == "raise" else r"[a-z]+-[a-z]+"
     for broken in (tenth, [EVERYTHING]):
@@ -237,10 +249,10 @@ def test_many_failures_are_an_error(bench: Bench) -> None:
 @EVERY
 def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
     """No score is made up, none of the others moves, and the bounds have both ends."""
-    baseline = bench.accept()
+    baseline = bench.baseline
     suite, case = bench.run(bench.candidate)
     whole = suite.measure(case)
-    inputs = bench.inputs()
+    inputs = bench.inputs
     scored = {name for part in whole.scores.values() for name in part}
     victim = next(name for name in sorted(inputs) if name in scored)
     suite, case = bench.run(bench.candidate, [inputs[victim]])
@@ -271,14 +283,14 @@ def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["raise", "odd"])
-def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, kind: str) -> None:
+def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, made: Path, kind: str) -> None:
     """The encoder of cut-outs failed, not the picture; prompts without a color are no part."""
     spotter = "python:tests.measures.test_geneval_score:Spotter"
     text = f'{TEXTS}detector = "{spotter}"\nencoder = "MODEL"\n'
     setup = Setup(text, "overall-geneval", "[metrics.geneval]\n", "encoder", "ColorEncoder", "text")
     with ExitStack() as opened:
-        bench = Bench(tmp_path, setup, kind, opened)
-        bench.accept()
+        bench = Bench(tmp_path, setup, kind, opened, made)
+        assert bench.baseline
         suite, case = bench.run(broken=[EVERYTHING])
         with pytest.raises(UnscoredError, match=r"the encoder \(.*ColorEncoder.* of 54 samples"):
             suite.measure(case)
@@ -292,13 +304,15 @@ SETS = {
 
 
 @pytest.mark.parametrize("metric", SETS)
-def test_sets_without_other_samples_are_not_compared(tmp_path: Path, metric: str) -> None:
+def test_sets_without_other_samples_are_not_compared(
+    tmp_path: Path, made: Path, metric: str
+) -> None:
     """They have no worst case: what failed is in no set, and named by the identity of the sets."""
     setup = Setup(IMAGES, f"overall-{metric}", SETS[metric], "encoder", "Encoder")
     with ExitStack() as opened:
-        bench = Bench(tmp_path, setup, "odd", opened)
-        baseline = bench.accept()
-        inputs = bench.inputs()
+        bench = Bench(tmp_path, setup, "odd", opened, made)
+        baseline = bench.baseline
+        inputs = bench.inputs
         names = sorted(inputs)
         suite, case = bench.run(broken=[inputs[name] for name in names[::10]])
         with pytest.raises(UnscoredError, match=r"the encoder \(.*nan-vector"):
@@ -324,13 +338,13 @@ def test_sets_without_other_samples_are_not_compared(tmp_path: Path, metric: str
     ],
 )
 def test_a_battle_lacks_what_its_rules_ask_for(
-    tmp_path: Path, kind: str, rules: str, missing: bool | None
+    tmp_path: Path, made: Path, kind: str, rules: str, missing: bool | None
 ) -> None:
     """One of two orders is half a verdict."""
     setup = replace(SETUPS["win_rate"], text=BATTLES + rules)
     with ExitStack() as opened:
-        bench = Bench(tmp_path, setup, kind, opened)
-        bench.accept()
+        bench = Bench(tmp_path, setup, kind, opened, made)
+        assert bench.baseline
         suite, case = bench.run(WORSE, [EVERYTHING])
         with pytest.raises(MeasurementError, match=r"the judge \(.*no-verdict") as raised:
             suite.measure(case)
@@ -338,15 +352,17 @@ def test_a_battle_lacks_what_its_rules_ask_for(
         assert half or missing  # asked in one order, only those that got none are missing
 
 
-def test_accepted_answers_are_kept_whatever_the_judge_failed_to_say(tmp_path: Path) -> None:
+def test_accepted_answers_are_kept_whatever_the_judge_failed_to_say(
+    tmp_path: Path, made: Path
+) -> None:
     """A baseline of battles has every answer, so that the next one battles all of them.
 
     What has no verdict against its answer, or against the anchor's, has no part in either.
     """
     with ExitStack() as opened:
-        bench = Bench(tmp_path, SETUPS["win_rate"], "odd", opened)
-        anchor = bench.accept()
-        inputs = bench.inputs()
+        bench = Bench(tmp_path, SETUPS["win_rate"], "odd", opened, made)
+        anchor = bench.baseline
+        inputs = bench.inputs
         broken = [inputs[min(inputs)]]
         suite, case = bench.run(WORSE, broken)
         measured = suite.measure(case)
