@@ -64,7 +64,7 @@ class Degradation(Knobs):
         shape, the other size, or goes to a cell that was free.
     swap: that two objects of the scene, of different look, exchange places.
     blank: that the whole answer is an empty text or a black image.
-    collapse: that the whole scene becomes `ATTRACTOR`, whatever it was.
+    collapse: that the whole scene becomes one fixed scene, whatever it was.
     Raises ValueError naming the knob that is out of range.
     """
 
