@@ -37,12 +37,18 @@ class Server:
 
 
 @contextmanager
-def served(folder: Path, *options: str, command: Sequence[str] = ()) -> Iterator[Server]:
+def served(
+    folder: Path,
+    *options: str,
+    command: Sequence[str] = (),
+    words: Sequence[str] = ("rate", "ask"),
+) -> Iterator[Server]:
     """A server of a ratings folder, ended at the end where it is not yet.
 
     command: run before the program, such as one that gives it a small disk.
+    words: of the program's command that serves the folder.
     """
-    program = [sys.executable, "-m", "pytest_cepbench.cli", "rate", "ask", str(folder)]
+    program = [sys.executable, "-m", "pytest_cepbench.cli", *words, str(folder)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     port = () if any(option.startswith("--port") for option in options) else ("--port=0",)
     with subprocess.Popen(
@@ -50,7 +56,9 @@ def served(folder: Path, *options: str, command: Sequence[str] = ()) -> Iterator
     ) as process:
         try:
             said = list(read_lines(process))
-            yield Server(process, addresses_of(said), said)
+            matches = (re.match(r"(\S+): (http://\S+)$", line) for line in said)
+            addresses = {match[1]: match[2] for match in matches if match}
+            yield Server(process, addresses, said)
         finally:
             process.terminate()
             process.communicate(timeout=30)
@@ -66,12 +74,6 @@ def read_lines(process: subprocess.Popen[str]) -> Iterator[str]:
         if line.startswith("serving "):
             return
     raise AssertionError("".join(lines))
-
-
-def addresses_of(lines: Sequence[str]) -> dict[str, str]:
-    """Name and address of each person among what a server has printed."""
-    matches = (re.match(r"(\S+): (http://\S+)$", line) for line in lines)
-    return {match[1]: match[2] for match in matches if match}
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,7 @@ A real server process, and real key presses in Chromium.
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +18,8 @@ from pytest_cepbench.ratings.items import begin_study, make_item
 from pytest_cepbench.ratings.records import TASKS, Part, Study, Task
 from tests.construction.scenes import write_scenes
 from tests.ratings.serving import (
-    ROOT,
     Server,
-    addresses_of,
     press,
-    read_lines,
     records,
     request,
     see,
@@ -460,32 +452,6 @@ def test_pages_are_accessible(task: Task, dark: bool, tmp_path: Path, open_page:
 NAMED = "<b onclick='window.hacked = 1'>Count</b><script>window.hacked = 2</script>"
 
 
-@contextmanager
-def verifying(folder: Path, *options: str) -> Iterator[dict[str, str]]:
-    """The addresses of `cepbench dataset verify`, while it serves."""
-    words = ["dataset", "verify", str(folder), "--port=0", *options]
-    with subprocess.Popen(
-        [sys.executable, "-m", "pytest_cepbench.cli", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ) as process:
-        try:
-            yield addresses_of(list(read_lines(process)))
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
-
-
-def answer(page: Any, *keys: str) -> None:
-    """Press keys and wait until the answer is saved."""
-    see(page)
-    with page.expect_response("**/vote") as sent:
-        for key in keys:
-            page.keyboard.press(key)
-    assert sent.value.status == 200
-
-
 def test_labels_are_ticked_and_counted(
     tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,11 +463,11 @@ def test_labels_are_ticked_and_counted(
     )
     words = ["--describer=shapes:", "--patterns=names.toml", "--per-pattern=2", "--out=bench"]
     assert main(["dataset", "patterns", "photos", *words]) == 0
-    with verifying(tmp_path / "bench", "--annotators=ada") as addresses:
-        page = open_page(addresses["ada"])
+    with served(tmp_path / "bench", "--annotators=ada", words=("dataset", "verify")) as server:
+        page = open_page(server.addresses["ada"])
         assert page.get_by_text(NAMED).first.is_visible()
         assert page.locator("input:checked").count() == 0  # what the model said is not shown
-        answer(page, "2", "1", "Enter")
+        press(page, "2", "1", "Enter")
         assert page.evaluate("window.hacked") is None
 
     (vote, *_) = [v for v in records(tmp_path / "bench/ratings", "ada") if v["kind"] == "item"]

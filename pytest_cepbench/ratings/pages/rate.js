@@ -127,17 +127,10 @@ async function resume() {
 
 async function look() {
   clearTimeout(state.timer);
-  let response, reply;
-  try {
-    response = await fetch(`${BASE}upcoming`, { cache: "no-store" });
-    reply = await response.json();
-  } catch {
-    state.offline = true;
-    if (!state.shown) showEnd();
-    state.timer = setTimeout(resume, RETRY);
-    return;
-  }
-  state.offline = false;
+  const response = await fetch(`${BASE}upcoming`, { cache: "no-store" }).catch(() => null);
+  const reply = await response?.json().catch(() => null);
+  state.offline = !reply;
+  if (!reply) return later("No connection to the server.");
   if (!response.ok) return refused(response, reply);
   warn("");
   adopt(reply);
@@ -183,8 +176,8 @@ function show() {
 }
 
 function showTools() { // at the end there is nothing to skip, to note or to enlarge
-  element("tools").hidden = false;
   for (const id of ["skip", "note", "enlarge"]) element(id).hidden = !state.shown;
+  element("tools").hidden = false;
 }
 
 function showEnd() {

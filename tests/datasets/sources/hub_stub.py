@@ -92,19 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Nothing is printed."""
 
-    def do_HEAD(self) -> None:
-        """Metadata of a file."""
-        self._answer()
-
     def do_GET(self) -> None:
-        """A file, a revision or a listing."""
-        self._answer()
-
-    def do_POST(self) -> None:
-        """Metadata of named files."""
-        self._answer()
-
-    def _answer(self) -> None:
+        """A file or its metadata, a revision, or a listing of all files or of named ones."""
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length)
         path = unquote(urlsplit(self.path).path)
@@ -128,6 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(self._entries(path.rpartition("/")[2], names))
         else:
             self._json({"error": "no repository"}, 404, {"X-Error-Code": "RepoNotFound"})
+
+    do_HEAD = do_POST = do_GET  # noqa: N815 - the names that the server calls
 
     def _commit(self, revision: str) -> str | None:
         revision = self.hub.head if revision == "main" else revision
