@@ -34,8 +34,9 @@ from tests.chains.roles import (
     samples,
     vector_of,
 )
-from tests.models.api.fake_server import chat_answer, fault, serving
+from tests.models.api.fake_server import Answer, Seen, chat_answer, fault, serving
 from tests.models.binding import bind_text
+from tests.plugin.project import PHOTOS, Project
 
 VICTIM = "s01"
 
@@ -201,6 +202,35 @@ def test_all_processes_of_a_run_have_one_result_of_a_step(tmp_path: Path) -> Non
         assert [ask("run 2"), ask("run 3")] == [["a square", "a disk"]] * 2
         assert ask("run 1") == refused  # one that is slow
     assert replies == []
+
+
+def test_so_have_all_cases(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two suites that share their steps, scores and failure rates rest on the same answers."""
+    pytest.importorskip("httpx2").AsyncClient()  # before a run here forgets what it imported
+    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
+    project.suite(PHOTOS)
+    again = PHOTOS.replace('name = "photos"', 'name = "again"')
+    project.suite(again.replace('path = "photos"', 'path = "../photos"'), "again")
+    project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
+    refused: list[str] = []
+
+    def answer(seen: Seen) -> Answer:
+        color = " ".join(map(str, seen.images[0].getpixel((0, 0))))  # type: ignore[arg-type] # RGB
+        if color == "40 10 90" and not refused:
+            refused.append(color)
+            return fault(400, "cannot read this")
+        return chat_answer(color)
+
+    with serving() as server:
+        server.answer = answer
+        project.run_here(f"--model={server.spec()}", "--snapshot-update")
+        assert len(server.seen) == 4
+    values = {
+        f"{case['suite']}-{case['metric']}": case["value"] for case in project.report()["cases"]
+    }
+    assert values == {
+        "photos-gc": 0.75, "photos-failures": 0.25, "again-gc": 0.75, "again-failures": 0.25
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
