@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.plugin.project import PHOTOS, Project
+from tests.special_files import a_link_to_an_endless_device, a_pipe, a_pointer, a_sparse_file
 
 RED, BLUE = (200, 10, 10), (10, 10, 200)
 
@@ -43,13 +44,21 @@ def test_every_bad_file_is_named_at_once(photos: Project) -> None:
     (folder / "huge.png").write_bytes(_huge_png(50_000))
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
     frames[0].save(folder / "moving.gif", save_all=True, append_images=frames[1:])
+    for make in (a_pipe, a_link_to_an_endless_device, a_pointer, a_sparse_file):
+        make(folder / f"{make.__name__}.png")
+    (folder / "circle.png").symlink_to("circle.png")
     result = photos.run_here("-vv", "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(
         [
             "error: photos, overall, * (the measurement could not be made)",
-            "  5 of 7 samples cannot be used:",
+            "  10 of 12 samples cannot be used:",
+            "  a_link_to_an_endless_device.png: cannot be read: it is a device, and a regular *",
+            "  a_pipe.png: cannot be read: it is a named pipe, and a regular file is expected",
+            "  a_pointer.png: cannot be read: it is a pointer of Git LFS to a file that was not *",
+            "  a_sparse_file.png: cannot be read: it has 32,212,254,720 bytes, and at most *",
+            "  circle.png: cannot be read: Too many levels of symbolic links",
             "  cut.png: damaged: *",
             "  empty.webp: not an image of a known format *",
             "  huge.png: too large to decode*",

@@ -13,15 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, assert_one_message
-from tests.special_files import (
-    a_folder,
-    a_link_to_an_endless_device,
-    a_pipe,
-    a_pointer,
-    a_sparse_file,
-    too_deep,
-    too_many_digits,
-)
 
 
 def _newer_store(project: Project) -> None:
@@ -105,47 +96,3 @@ def test_a_run_says_for_which_other_one_it_waits(
     assert str(project.path / ".cepbench" / "store") in said[0]
     assert "--cep-store" in said[0]
     assert project.verdicts() == {"overall-gc": "no-baseline", "overall-failures": "no-baseline"}
-
-
-RED, BLUE = (200, 10, 10), (10, 10, 200)
-
-
-Make = Callable[[Path], None]
-
-
-KINDS: dict[Make, str] = {
-    a_pipe: "it is a named pipe, and a regular file is expected",
-    a_link_to_an_endless_device: "it is a device, and a regular file is expected",
-    a_sparse_file: "it has 32,212,254,720 bytes, and at most",
-    a_folder: "Is a directory",
-    a_pointer: "it is a pointer of Git LFS to a file that was not fetched: run git lfs pull",
-    too_deep: "it is nested too deeply",
-    too_many_digits: "a number has thousands of digits",
-}
-
-
-def test_photos_that_are_no_files(project: Project) -> None:
-    """Each is named with what it is; the run ends, and none of its cases passes."""
-    project.suite(PHOTOS)
-    project.photos({"red.png": RED, "new\nline.png": BLUE})
-    folder = project.path / "photos"
-    for make in (a_pipe, a_link_to_an_endless_device, a_pointer, a_sparse_file):
-        make(folder / f"{make.__name__}.png")
-    (folder / "circle.png").symlink_to("circle.png")
-    result = project.run_here("-vv", "--snapshot-update")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(project.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines(
-        [
-            "  5 of 7 samples cannot be used:",
-            (
-                "  a_link_to_an_endless_device.png: cannot be read: "
-                f"{KINDS[a_link_to_an_endless_device]}"
-            ),
-            f"  a_pipe.png: cannot be read: {KINDS[a_pipe]}",
-            f"  a_pointer.png: cannot be read: {KINDS[a_pointer]}",
-            f"  a_sparse_file.png: cannot be read: {KINDS[a_sparse_file]} *",
-            "  circle.png: cannot be read: Too many levels of symbolic links",
-        ]
-    )
-    assert not list(project.baselines.rglob("*.toml"))

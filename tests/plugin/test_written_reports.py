@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.report.history import History, host_name, read_history
-from tests.plugin.project import REGRESSED, TEST_MODULE, Project
+from tests.plugin.project import REGRESSED, TEST_MODULE, Project, contents
 
 
 def _run(project: Project, *args: str) -> tuple[int, set[str]]:
@@ -45,13 +45,20 @@ def test_no_earlier_report_stays_beside_a_run_that_has_none(
     assert _run(toy, *args) == (code, set())
 
 
-@pytest.mark.parametrize("args", [("--cep-plan",), ("--collect-only",), ("test_other.py",)])
+@pytest.mark.parametrize("argument", ["--cep-plan", "--collect-only", "test_other.py"])
 def test_a_run_that_is_to_judge_nothing_leaves_reports_alone(
-    toy: Project, args: tuple[str, ...]
+    accepted: Project, github: Path, argument: str
 ) -> None:
-    """A plan, a list, and tests that have nothing to do with models."""
-    toy.write("test_other.py", "def test_other():\n    pass\n")
-    assert _run(toy, *args) == (0, {"report.json", "report.html", "report.md"})
+    """A plan, a list, and tests that have nothing to do with models; GitHub is told nothing."""
+    accepted.write("test_other.py", "def test_other():\n    pass\n")
+    place = accepted.path / ".cepbench"
+    before = contents(place)
+    result = accepted.run_here(argument)
+    assert result.ret == pytest.ExitCode.OK
+    assert _errors(result) == []
+    assert github.read_text() == ""
+    reports = {f"report.{kind}" for kind in ("json", "html", "md")}
+    assert {name: contents(place)[name] for name in reports} == {n: before[n] for n in reports}
 
 
 def history_of(project: Project) -> History:
@@ -114,7 +121,7 @@ def _errors(result: pytest.RunResult) -> list[str]:
 
 def test_a_failing_run_on_github(accepted: Project, github: Path) -> None:
     """The summary of the step is the Markdown report, and the worst three cases are annotated."""
-    result = accepted.run_here(REGRESSED)
+    result = accepted.run_here(REGRESSED, "-k", "color or count or crowded or shape or size")
     assert result.ret == 1
     assert github.read_text() == (accepted.path / ".cepbench/report.md").read_text()
     assert len(_errors(result)) == 3
@@ -136,23 +143,13 @@ def test_a_run_that_judges_nothing_on_github(
     assert "::error title=cepbench%3A the run is incomplete::1 modules" in result.stdout.str()
 
 
-@pytest.mark.parametrize("argument", ["--cep-plan", "--collect-only"])
-def test_a_run_that_only_looks_leaves_nothing(
-    accepted: Project, github: Path, argument: str
-) -> None:
-    """Neither a plan nor a list of the tests says anything of a model."""
-    result = accepted.run_here(argument)
-    assert _errors(result) == []
-    assert github.read_text() == ""
-
-
 def test_a_summary_that_cannot_be_written_changes_no_verdict(
     accepted: Project, github: Path
 ) -> None:
     """A line says why, and the reports are there."""
     github.unlink()
     github.mkdir()
-    result = accepted.run_here()
+    result = accepted.run_here("-k", "crowded")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["nothing was written for GITHUB_STEP_SUMMARY: Is a directory"])
     assert (accepted.path / ".cepbench/report.md").exists()
