@@ -12,21 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cepbench.plugin import fixtures
 from pytest_cepbench.plugin.cases import is_case
 from pytest_cepbench.plugin.empty_suites import EmptySuites
-from pytest_cepbench.plugin.fixtures import (
-    cep_case,
-    cep_describer,
-    cep_detector,
-    cep_editor,
-    cep_encoder,
-    cep_gate,
-    cep_generator,
-    cep_interleaver,
-    cep_judge,
-    cep_vqa,
-    cep_writer,
-)
 from pytest_cepbench.plugin.hooks import BEGUN, RUN, controller_of, run_of
 from pytest_cepbench.plugin.options import (
     SHORT_TAKEN,
@@ -39,22 +27,6 @@ from pytest_cepbench.plugin.options import (
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.ledger import Code
-
-# pytest finds fixtures as names of a plugin's module.
-__all__ = [
-    "cep_case",
-    "cep_describer",
-    "cep_detector",
-    "cep_editor",
-    "cep_encoder",
-    "cep_gate",
-    "cep_generator",
-    "cep_interleaver",
-    "cep_judge",
-    "cep_vqa",
-    "cep_writer",
-]
-
 
 # -- options and set-up ----------------------------------------------------------------------------
 
@@ -127,6 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if project or workers or are_named(config, config.invocation_params.args):
         run_of(config)
     config.pluginmanager.register(EmptySuites(config), "cepbench_empty_suites")
+    config.pluginmanager.register(fixtures, "cepbench_fixtures")
 
 
 @pytest.hookimpl(tryfirst=True)

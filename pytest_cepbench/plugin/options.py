@@ -8,7 +8,7 @@ installed: it imports what has little to import.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -86,7 +86,10 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 
     Called when all of those are loaded. Returns the names that others own.
     """
-    owned = known_flags(parser)
+    # All that are registered, which no public call lists; pytest 8 refuses a name that is taken too
+    # late to see it.
+    groups = [parser._anonymous, *parser._groups]  # noqa: SLF001
+    owned = {name for group in groups for option in group.options for name in option.names()}
     taken = []
     for option in OPTIONS:
         flag = f"--{option.name}"
@@ -117,8 +120,9 @@ def check_names(config: pytest.Config) -> None:
 
     pytest warns of names that no plugin registered after collection.
     """
-    known = [option.ini for option in OPTIONS]
-    for name in names_in_ini(config):
+    known, own = [option.ini for option in OPTIONS], vars(config)
+    # For which there is no public call; pytest 9 renamed them.
+    for name in own.get("_inicfg") or own.get("inicfg") or ():
         if name not in known and name.lower().startswith("cepbench_"):
             hint = did_you_mean(name, known)
             if hint:
@@ -236,19 +240,6 @@ def refuse_modes(config: pytest.Config, items: Sequence[pytest.Item] = ()) -> No
 
 
 # -- differences between releases, each found by what it has -----------------------------------
-
-
-def known_flags(parser: pytest.Parser) -> set[str]:
-    """Every option that is registered; pytest 8 refuses a name that is taken too late to see it."""
-    groups = [parser._anonymous, *parser._groups]  # noqa: SLF001 - no public call lists them
-    return {name for group in groups for option in group.options for name in option.names()}
-
-
-def names_in_ini(config: pytest.Config) -> Iterable[str]:
-    """The names that the ini file has, for which there is no public call; pytest 9 renamed them."""
-    settings = vars(config)
-    names: Iterable[str] = settings.get("_inicfg") or settings.get("inicfg") or ()
-    return names
 
 
 def colored(word: str, color: str) -> Any:

@@ -198,7 +198,14 @@ class CaseScheduling:
         if self._again:
             unit = [self._again.pop(0)]
         else:
-            queue.group = self._best(queue)
+
+            def order(group: Group) -> tuple[bool, int, float]:
+                queues = self._queues.values()
+                others = sum(other.group is group for other in queues if other is not queue)
+                missing = len(group.models - queue.models)
+                return not group.models, missing, -group.left / (1 + others)
+
+            queue.group = min(self._groups, key=order)  # plain tests, without models, fill gaps
             queue.models |= queue.group.models
             cost, unit = queue.group.units.popleft()
             queue.group.left -= cost
@@ -208,16 +215,6 @@ class CaseScheduling:
         with suppress(OSError):  # it just died: xdist will say so, and what it holds is dealt again
             node.send_runtest_some(unit)
         return True
-
-    def _best(self, queue: WorkerQueue) -> Group:
-        def order(group: Group) -> tuple[bool, int, float]:
-            others = sum(
-                other.group is group for other in self._queues.values() if other is not queue
-            )
-            missing = len(group.models - queue.models)
-            return not group.models, missing, -group.left / (1 + others)  # plain tests fill gaps
-
-        return min(self._groups, key=order)
 
     def _same(self, ours: Sequence[str], theirs: Sequence[str], node: Any) -> bool:
         """Whether two workers collected the same; where not, it is an error of collection."""
