@@ -83,17 +83,22 @@ def public_url(url: str) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/")
 
 
-def without_secrets(
+def mask_keys(
     text: str, key: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> str:
-    """A server's words on one line, shortened, without keys and anything that looks like one.
+    """A server's words without keys and anything that looks like one.
 
     Servers repeat the key they refuse, whole or in part; other programs what the environment holds.
     """
     text = mask_secrets(text, {**environment, "CEPBENCH_MODEL_KEY": key} if key else environment)
-    text = _LOOKS_LIKE_KEY.sub(HIDDEN, text)
-    text = _USERINFO.sub("", text)
-    return one_line(text[: 20 * _LONGEST], _LONGEST)
+    return _USERINFO.sub("", _LOOKS_LIKE_KEY.sub(HIDDEN, text))
+
+
+def without_secrets(
+    text: str, key: str | None = None, environment: Mapping[str, str] = os.environ
+) -> str:
+    """The same on one line, shortened."""
+    return one_line(mask_keys(text, key, environment)[: 20 * _LONGEST], _LONGEST)
 
 
 @dataclass(frozen=True)

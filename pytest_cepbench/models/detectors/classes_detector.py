@@ -113,6 +113,10 @@ class ClassesDetector:
     def _classes(self) -> ClassNames:
         return ClassNames(self.plan.checkpoint, self.model.config.id2label)
 
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self.model.to(device)
+
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
     ) -> list[Detections | Failure]:

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CepError, ModelError, WriteError
-from pytest_cepbench.escapes import HIDDEN, mask_secrets, one_line
+from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.models.api.endpoint import OwnServer
+from pytest_cepbench.models.api.endpoint import OwnServer, mask_keys
 from pytest_cepbench.models.api.responses import read_json, read_models
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.engines import HOST, ServerPlan
@@ -338,9 +338,7 @@ class _Server:
         path, text = command.get("log", ""), ""
         with suppress(OSError), Path(path).open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-            text = mask_secrets(stream.read().decode("utf-8", "replace"))
-        if command.get("key"):
-            text = text.replace(command["key"], HIDDEN)
+            text = mask_keys(stream.read().decode("utf-8", "replace"), command.get("key"))
         lines = [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
         if not lines:
             return f"Its log is empty: {path}"

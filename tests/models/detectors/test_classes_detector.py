@@ -21,7 +21,8 @@ from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.classes_detector import ClassNames, _propose
 from pytest_cepbench.models.detectors.transformers_detector import CandidateBoxes, keep
-from tests.models.detectors.conftest import Folders, Images, assert_same, detect, load
+from pytest_cepbench.models.protocols import Movable
+from tests.models.detectors.conftest import BUILDERS, Folders, Images, assert_same, detect, load
 from tests.tiny import detectors as tiny
 from tests.tiny.common import skip_before
 
@@ -29,6 +30,15 @@ pytestmark = pytest.mark.models
 
 ALL = list(tiny.CLASSES)
 EVERYTHING = "?threshold=0&max_per_class=none"
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_a_detector_can_wait_in_host_memory(folders: Folders, kind: str) -> None:
+    """Where another model needs the device, all of its weights leave it."""
+    model: Any = load(str(folders[kind]))
+    assert isinstance(model, Movable)
+    model.move("meta")
+    assert all(weight.is_meta for weight in model.model.parameters())
 
 
 def test_boxes_are_those_of_the_library(folders: Folders, images: Images) -> None:

@@ -121,7 +121,8 @@ def test_a_start_that_fails_shows_the_end_of_its_log(
     stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
 ) -> None:
     """Once: the other processes of the run hear the same, and do not try again."""
-    stand_in.behave(fail="ValueError: no kernel for this device")
+    shown = "hf_0123456789abcdef01 of http://me:tr0ub4dor@host/x"  # of a file that it read
+    stand_in.behave(fail=f"ValueError: no kernel for this device {shown}")
     bound = bind_served(stand_in.spec())
     with pytest.raises(ModelError) as raised:
         bound.load()
@@ -130,7 +131,7 @@ def test_a_start_that_fails_shows_the_end_of_its_log(
     message = str(raised.value)
     assert "vLLM did not start (exit code 3)" in message
     assert f"The end of its log, {log}: " in message
-    assert "loading | ValueError: no kernel for this device" in message
+    assert "loading | ValueError: no kernel for this device [key] of http://host/x key=" in message
     assert stand_in.starts[0]["env"]["VLLM_API_KEY"] not in message
     assert "\n" not in message
     other = bind(parse_spec(stand_in.spec()), "judge", context_with(servers))
