@@ -201,6 +201,11 @@ def _refuse_keys(body: str, query: str) -> None:
             )
 
 
+def given_params(params: object, *names: str) -> dict[str, Any]:
+    """Those of a dataclass's parameters that are not None."""
+    return {name: value for name in names if (value := getattr(params, name)) is not None}
+
+
 def check_at_least(params: object, least: int, *names: str) -> None:
     """Raise ValueError naming a parameter that is given and too small."""
     for name in names:

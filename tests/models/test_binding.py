@@ -17,8 +17,8 @@ from pytest_cepbench.models.binding import BoundRole, detect, weights_bytes
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
 from pytest_cepbench.models.checkpoints.binding import Adapter
 from pytest_cepbench.models.checkpoints.parameters import Placement
+from pytest_cepbench.models.encoders.library_encoders import EncoderParams
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
-from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import ROLE_NAMES, Model, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
 from pytest_cepbench.models.text_model.parameters import GenerationParams

@@ -108,10 +108,10 @@ class ApiClient:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
             # A redirect would send the image and the prompt wherever the server says.
             follow_redirects=False,
-            # A proxy does not reach the server that the run has started on this machine, which has
-            # no certificate: without one to check the client is made in no time.
+            # A proxy does not reach the server that the run has started on this machine.
             trust_env=endpoint.own is None,
-            verify=endpoint.own is None,
+            # Without a certificate to check the client is made in no time.
+            verify=endpoint.url.startswith("https:"),
         )
         self._loop = loop = asyncio.new_event_loop()
 

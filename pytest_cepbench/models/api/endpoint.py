@@ -158,20 +158,18 @@ class Endpoint:
         return without_secrets(text, self.key)
 
 
-def server_address(params: ServerParams, environment: Mapping[str, str] = os.environ) -> str:
+def server_address(params: ServerParams) -> str:
     """Where the model is served."""
-    return params.base_url or environment.get(URL_VARIABLE, "").strip() or OFFICIAL
+    return params.base_url or os.environ.get(URL_VARIABLE, "").strip() or OFFICIAL
 
 
-def find_endpoint(
-    model: str, role: RoleName, params: ServerParams, environment: Mapping[str, str] = os.environ
-) -> Endpoint:
+def find_endpoint(model: str, role: RoleName, params: ServerParams) -> Endpoint:
     """Look up address and key.
 
     Raises ModelError naming the variable where a key is needed and not set, and where what is set
     cannot be an address or a key.
     """
-    address = server_address(params, environment)
+    address = server_address(params)
     name, url = f"{role} openai:{without_secrets(model)}", public_url(address)
     known = urlsplit(url).hostname and url.startswith(("http://", "https://"))
     if not known or any(mark in address for mark in "@?#"):
@@ -180,7 +178,7 @@ def find_endpoint(
             f"in its spec, or {URL_VARIABLE}: http://HOST:PORT/v1 is expected, without user and "
             "query"
         )
-    value = environment.get(params.key_env, "").strip() if params.key_env else ""
+    value = os.environ.get(params.key_env, "").strip() if params.key_env else ""
     named = params.key_env not in (None, "OPENAI_API_KEY")
     if not value and (named or (params.key_env and url == OFFICIAL)):
         raise ModelError(

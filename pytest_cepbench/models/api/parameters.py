@@ -5,13 +5,12 @@ All that a request asks for enters keys.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.models.spec import check_at_least, check_choice, check_number
+from pytest_cepbench.models.spec import check_at_least, check_choice, check_number, given_params
 from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 
@@ -115,10 +114,10 @@ class ChatParams:
     def decisive(self) -> dict[str, Any]:
         """What enters the keys of results."""
         # How images and seeds are sent was once a choice, and is in all keys since.
-        decisive = {**dataclasses.asdict(self), "image_format": "png", "send_seed": "auto"}
+        decisive = {**given_params(self, *vars(self)), "image_format": "png", "send_seed": "auto"}
         if self.reasoning == "strip":
             del decisive["reasoning"]  # as in keys from before there was the parameter
-        return {name: value for name, value in decisive.items() if value is not None}
+        return decisive
 
 
 @dataclass(frozen=True)
@@ -216,5 +215,4 @@ class ImageParams:
     def decisive(self) -> dict[str, Any]:
         """What enters the keys of results; of the form and the seed as of `ChatParams`."""
         sent = {"response_format": "b64_json", "send_seed": "auto"}
-        given = {**dataclasses.asdict(self), **sent}
-        return {name: value for name, value in given.items() if value is not None}
+        return {**given_params(self, *vars(self)), **sent}

@@ -28,12 +28,12 @@ from pytest_cepbench.models.protocols import (
     Usage,
     VqaQuestion,
 )
+from pytest_cepbench.models.spec import given_params
 from pytest_cepbench.models.text_model.judge_prompts import (
     JSON_CLOSING,
     JUDGE_PROMPTS,
     SCORE_SCHEMA,
     SCORE_TOKENS,
-    JudgePrompt,
     read_named,
     read_scores,
     score_system,
@@ -135,8 +135,8 @@ class ApiModel:
             return replace(response, provenance={**response.provenance, **deviation})
 
         names = ("quality", "num_inference_steps", "guidance_scale", "negative_prompt")
-        given = {name: getattr(params, name) for name in names}
-        settings = _without_none(size=wanted, response_format="b64_json", **given)
+        settings = {"response_format": "b64_json", **given_params(params, *names)}
+        settings |= {} if wanted is None else {"size": wanted}
         return self.client.send_all(
             [
                 ApiRequest(
@@ -167,7 +167,14 @@ class ApiModel:
         """The winner of each battle."""
         prompt, own = JUDGE_PROMPTS[self.params.prompt], self.params.system_prompt
         system = prompt.system if own is None else own
-        read = partial(read_verdict, prompt=prompt)
+
+        def read(document: Any) -> Reply:
+            reply = read_chat(document, beside=False)
+            if not isinstance(reply.value, str):
+                return reply
+            cut = reply.provenance.items() >= CUT.items()
+            return replace(reply, value=read_named(prompt, reply.value, cut=cut))
+
         pairs = zip(battles, seeds, strict=True)
         return self.client.send_all(
             [self._chat(prompt.show(battle), system, seed, read) for battle, seed in pairs]
@@ -212,12 +219,8 @@ class ApiModel:
             tokens that a reply has at least.
         """
         params = self.params
-        settings = _without_none(
-            temperature=params.temperature,
-            top_p=params.top_p,
-            max_tokens=params.max_tokens,
-            seed=seed if params.sampled else None,
-        )
+        settings = given_params(params, "temperature", "top_p", "max_tokens")
+        settings |= {"seed": seed} if params.sampled else {}
         if form is not None:
             name, schema, tokens = form
             described = {"name": name, "strict": _is_closed(schema), "schema": schema}
@@ -236,10 +239,6 @@ class ApiModel:
             }
 
         return ApiRequest(CHAT, body, read, settings)
-
-
-def _without_none(**optional: Any) -> dict[str, Any]:
-    return {name: value for name, value in optional.items() if value is not None}
 
 
 def _encodable(text: str) -> str:
@@ -327,12 +326,3 @@ def _together(replies: Sequence[Reply]) -> Reply:
         chosen = next((reply for reply in failed if reply.passing), failed[0])
         return Reply(chosen.value, usage, provenance, chosen.passing, remarks)
     return Reply([reply.value for reply in replies], usage, provenance, remarks=remarks)
-
-
-def read_verdict(document: Any, prompt: JudgePrompt) -> Reply:
-    """The verdict of a chat completion. Raises ApiError as `read_chat`."""
-    reply = read_chat(document, beside=False)
-    if not isinstance(reply.value, str):
-        return reply
-    cut = reply.provenance.items() >= CUT.items()
-    return replace(reply, value=read_named(prompt, reply.value, cut=cut))

@@ -265,6 +265,8 @@ WEIGHTS_NAME = "inception-2015-12-05.pt"
 
 _MODE = "clean"
 
+_KEPT = Path("/tmp")  # noqa: S108 - by clean-fid
+
 
 @dataclass(frozen=True)
 class InceptionParams(Placement):
@@ -278,6 +280,17 @@ class InceptionParams(Placement):
     weights: str | None = None
 
 
+def _place(spec: ModelSpec) -> tuple[Path, bool]:
+    """Where a spec's weights are looked for, and whether it says so itself."""
+    if spec.target:
+        raise spec.error(
+            f"nothing but parameters can follow 'cleanfid:', got {spec.target!r}; write cleanfid: "
+            "or cleanfid:?weights=PATH"
+        )
+    named = parse_params(spec, InceptionParams, f"the encoder {INCEPTION}").weights
+    return (_KEPT, False) if named is None else (Path(named).expanduser(), True)
+
+
 def inception_weights(spec: ModelSpec) -> Path | None:
     """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch
     needed.
@@ -286,28 +299,11 @@ def inception_weights(spec: ModelSpec) -> Path | None:
     if it belongs to this user or to root, because everyone can write there and the file is code.
     Raises SpecError for a target or parameters that are wrong.
     """
-    place = _place(spec)
+    place, is_named = _place(spec)
     file = place / WEIGHTS_NAME if place.is_dir() else place
     if not file.is_file() or file.name != WEIGHTS_NAME:
         return None
-    is_own = file.stat().st_uid in (0, os.getuid())
-    return file.absolute() if is_own or _params(spec).weights is not None else None
-
-
-def _params(spec: ModelSpec) -> InceptionParams:
-    if spec.target:
-        raise spec.error(
-            f"nothing but parameters can follow 'cleanfid:', got {spec.target!r}; write cleanfid: "
-            "or cleanfid:?weights=PATH"
-        )
-    return parse_params(spec, InceptionParams, f"the encoder {INCEPTION}")
-
-
-def _place(spec: ModelSpec) -> Path:
-    named = _params(spec).weights
-    if named is not None:
-        return Path(named).expanduser()
-    return Path("/tmp")  # noqa: S108 - clean-fid's
+    return file.absolute() if is_named or file.stat().st_uid in (0, os.getuid()) else None
 
 
 def _locate_inception(spec: ModelSpec) -> Checkpoint:
@@ -318,10 +314,10 @@ def _locate_inception(spec: ModelSpec) -> Checkpoint:
     """
     file = inception_weights(spec)
     if file is None:
-        place = _place(spec)
+        place, is_named = _place(spec)
         wrong = f"no file named {WEIGHTS_NAME}" if place.exists() else "no such file"
         what = f"{place}: {wrong}, and {INCEPTION} needs its weights."
-        if _params(spec).weights is None:
+        if not is_named:
             what = (
                 f"{place / WEIGHTS_NAME}: {INCEPTION} needs its weights, and there is no such "
                 "file of this user's or root's where clean-fid keeps it."

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from PIL import Image
 
@@ -34,9 +33,22 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import loading
-from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
-from pytest_cepbench.models.spec import check_choice, check_number
+from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder
+from pytest_cepbench.models.spec import check_choice, check_number, given_params
 from pytest_cepbench.models.torch_runtime import dtype_option, to_torch_dtype
+
+
+@dataclass(frozen=True)
+class EncoderParams(Placement):
+    """Parameters of an encoder's spec: those of `Placement`, in larger batches."""
+
+    SOURCES: ClassVar[tuple[str, ...]] = OF_CHECKPOINTS
+
+    batch_size: int = 32
+
+
+# -- open_clip and timm ----------------------------------------------------------------------------
 
 # The order in which open_clip 3 picks its weights from a folder; other names come after these.
 _PREFERRED = (
@@ -61,6 +73,14 @@ def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
         )
 
 
+def _to_pixels(plan: LoadPlan[Any], transform: Any, images: Sequence[Image.Image]) -> Any:
+    """The batch (n, 3, height, width) of a checkpoint's own transform, on the plan's device."""
+    import torch
+
+    pixels = torch.stack([transform(image) for image in images])
+    return pixels.to(device=plan.device, dtype=to_torch_dtype(plan.dtype))
+
+
 def _load_open_clip(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     import open_clip
 
@@ -71,23 +91,22 @@ def _load_open_clip(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
         tokenizer = open_clip.get_tokenizer(name)
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
     take_weights(plan.checkpoint, {"": model})
+
+    def count_tokens(texts: Sequence[str]) -> tuple[list[int], int]:
+        if hasattr(tokenizer, "sot_token_id"):  # open_clip's own, which adds a start and an end
+            whole = [[0, *tokenizer.encode(text), 0] for text in texts]
+        else:
+            cleaned = [tokenizer.clean_fn(text) for text in texts]
+            whole = tokenizer.tokenizer(cleaned)["input_ids"] if texts else []
+        return [len(tokens) for tokens in whole], int(tokenizer.context_length)
+
     return LoadedEncoder(
         plan.checkpoint,
         model,
-        lambda images: model.encode_image(to_pixels(plan, transform, images)),
+        lambda images: model.encode_image(_to_pixels(plan, transform, images)),
         lambda texts: model.encode_text(tokenizer(list(texts)).to(plan.device)),
-        partial(_count_tokens, tokenizer),
+        count_tokens,
     )
-
-
-def _count_tokens(tokenizer: Any, texts: Sequence[str]) -> tuple[list[int], int]:
-    if hasattr(tokenizer, "sot_token_id"):  # open_clip's own, which adds a start and an end
-        lengths = [len(tokenizer.encode(text)) + 2 for text in texts]
-    else:
-        cleaned = [tokenizer.clean_fn(text) for text in texts]
-        whole = tokenizer.tokenizer(cleaned)["input_ids"] if texts else []
-        lengths = [len(tokens) for tokens in whole]
-    return lengths, int(tokenizer.context_length)
 
 
 OPEN_CLIP = Adapter(
@@ -120,8 +139,7 @@ class TimmEncoderParams(EncoderParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """The given settings of the image transform; the rest is the checkpoint's own."""
-        settings = {"crop_pct": self.crop_pct, "interpolation": self.interpolation}
-        return {name: value for name, value in settings.items() if value is not None}
+        return given_params(self, "crop_pct", "interpolation")
 
 
 def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
@@ -164,7 +182,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     take_weights(plan.checkpoint, {"": model})
 
     def embed(images: Sequence[Image.Image]) -> Any:
-        maps = model.forward_features(to_pixels(plan, transform, images))
+        maps = model.forward_features(_to_pixels(plan, transform, images))
         return model.forward_head(maps, pre_logits=True)  # before the classifier
 
     return LoadedEncoder(plan.checkpoint, model, embed)
@@ -232,6 +250,21 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     first = plan.checkpoint.config["modules"][0]["path"]
     check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
     take_weights(plan.checkpoint, {"": model})
+    prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+
+    def count_tokens(texts: Sequence[str]) -> tuple[list[int], int]:
+        """With those of the model's own prompt."""
+        lengths: list[int] = []
+        if texts and hasattr(model[0], "preprocess"):  # of sentence-transformers 6
+            own = {"text": {"truncation": False}}
+            read = model[0].preprocess(list(texts), prompt=prompt or None, processing_kwargs=own)
+            lengths = read["attention_mask"].sum(dim=1).tolist()
+        elif texts:
+            asked = [(prompt or "") + text.strip() for text in texts]
+            whole = model.tokenizer(asked, truncation=False)["input_ids"]
+            lengths = [len(tokens) for tokens in whole]
+        return lengths, int(model.max_seq_length)
+
     return LoadedEncoder(
         plan.checkpoint,
         model,
@@ -239,23 +272,8 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
         embed_texts=lambda texts: model.encode(
             list(texts), batch_size=len(texts), convert_to_tensor=True, show_progress_bar=False
         ),
-        count_tokens=partial(_count_sentence_tokens, model),
+        count_tokens=count_tokens,
     )
-
-
-def _count_sentence_tokens(model: Any, texts: Sequence[str]) -> tuple[list[int], int]:
-    """Tokens of each text, the model's own prompt included; the most that it reads."""
-    prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
-    if not texts:
-        lengths = []
-    elif hasattr(model[0], "preprocess"):  # of sentence-transformers 6
-        options = {"text": {"truncation": False}}
-        whole = model[0].preprocess(list(texts), prompt=prompt or None, processing_kwargs=options)
-        lengths = whole["attention_mask"].sum(dim=1).tolist()
-    else:
-        whole = model.tokenizer([(prompt or "") + text.strip() for text in texts], truncation=False)
-        lengths = [len(tokens) for tokens in whole["input_ids"]]
-    return lengths, int(model.max_seq_length)
 
 
 SENTENCE_TRANSFORMERS = Adapter(

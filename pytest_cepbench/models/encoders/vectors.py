@@ -1,48 +1,25 @@
-"""What encoders share: parameters, pixels and vectors."""
+"""What loaded encoders share: how features become vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Sound
+from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import TruncationNotice
-from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave
-from pytest_cepbench.models.torch_runtime import by_kind, quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import quiet
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True)
-class EncoderParams(Placement):
-    """Parameters of an encoder's spec: those of `Placement`, in larger batches."""
-
-    SOURCES: ClassVar[tuple[str, ...]] = OF_CHECKPOINTS
-
-    batch_size: int = 32
-
-
-def to_pixels(
-    plan: LoadPlan[Any],
-    transform: Callable[[Image.Image], torch.Tensor],
-    images: Sequence[Image.Image],
-) -> torch.Tensor:
-    """The batch (n, 3, height, width) of a checkpoint's own transform, on the plan's device."""
-    import torch
-
-    pixels = torch.stack([transform(image) for image in images])
-    return pixels.to(device=plan.device, dtype=to_torch_dtype(plan.dtype))
 
 
 def to_vectors(checkpoint: Checkpoint, features: Any) -> FloatArray:
@@ -121,19 +98,15 @@ class LoadedEncoder:
         windows = [reader.windows(reader.wave(sound)) for sound in sounds]
         owners = [i for i, parts in enumerate(windows) for _ in parts]
         waves = [wave for parts in windows for wave in parts]
-        kinds = [reader.kind(w) if reader.failure(w) is None else "refused" for w in waves]
-
-        def embed_alike(rows: Sequence[int]) -> Sequence[FloatArray]:
-            if kinds[rows[0]] == "refused":
-                return [np.full(1, np.nan, dtype=np.float32)] * len(rows)
-            return list(to_vectors(self.checkpoint, embed([waves[i] for i in rows])))
-
         with quiet(), torch.inference_mode():
-            vectors = by_kind(kinds, embed_alike)
-        width = max(map(len, vectors), default=1)
+            vectors = reader.ask(
+                waves, lambda own, _: list(to_vectors(self.checkpoint, embed(own)))
+            )
+        width = max((len(v) for v in vectors if not isinstance(v, Failure)), default=1)
         result = np.zeros((len(sounds), width), dtype=np.float32)
         for owner, vector in zip(owners, vectors, strict=True):
-            result[owner] += vector / len(windows[owner])
+            own = np.nan if isinstance(vector, Failure) else vector
+            result[owner] += own / len(windows[owner])
         return result
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:

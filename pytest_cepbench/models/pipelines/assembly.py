@@ -217,6 +217,9 @@ def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[floa
 
     Raises CheckpointError where a tensor is of no component, and where the conversion lost some.
     """
+    from diffusers import ModelMixin
+    from diffusers.utils import state_dict_utils
+
     parts = type(pipeline)._lora_loadable_modules  # noqa: SLF001 - its only list
     # Kohya's scripts number SDXL's blocks as the original code does: diffusers needs their count.
     original = {"unet", "text_encoder_2"} <= set(parts)
@@ -239,27 +242,17 @@ def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[floa
                 f"LoRA weights for {' and '.join(components)} only: trained on another base?"
             )
         states.setdefault(component, {})[rest] = tensor
-    peft = {
-        component: _in_peft_form(getattr(pipeline, component), state)
-        for component, state in states.items()
-    }
+    peft: dict[str, State] = {}
+    for name, state in states.items():
+        if isinstance(getattr(pipeline, name), ModelMixin):
+            peft[name] = state_dict_utils.convert_unet_state_dict_to_peft(dict(state))
+            continue
+        diffusers_form = state_dict_utils.convert_state_dict_to_diffusers(dict(state))
+        converted = state_dict_utils.convert_state_dict_to_peft(diffusers_form)
+        # Transformers' CLIPTextModel had one level more when older files were written.
+        prefix = "" if hasattr(getattr(pipeline, name), "text_model") else "text_model."
+        peft[name] = {key.removeprefix(prefix): tensor for key, tensor in converted.items()}
     return peft, list((alphas or {}).values())
-
-
-def _in_peft_form(component: Any, state: State) -> State:
-    from diffusers import ModelMixin
-    from diffusers.utils.state_dict_utils import (
-        convert_state_dict_to_diffusers,
-        convert_state_dict_to_peft,
-        convert_unet_state_dict_to_peft,
-    )
-
-    if isinstance(component, ModelMixin):
-        return dict(convert_unet_state_dict_to_peft(dict(state)))
-    converted = convert_state_dict_to_peft(convert_state_dict_to_diffusers(dict(state)))
-    # Transformers' CLIPTextModel had one level more when older files were written.
-    prefix = "" if hasattr(component, "text_model") else "text_model."
-    return {name.removeprefix(prefix): tensor for name, tensor in converted.items()}
 
 
 def _check_places(path: Path, component: str, module: Any, state: State) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
@@ -33,7 +32,7 @@ from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placemen
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.pipelines.assembly import apply_loras, assemble
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice
+from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice, given_params
 from pytest_cepbench.models.torch_runtime import (
     dtype_option,
     quiet,
@@ -123,8 +122,7 @@ class PipelineParams(Placement):
     @property
     def call(self) -> dict[str, Any]:
         """The call parameters that were given."""
-        values = {name: getattr(self, name) for name in self.CALL}
-        return {name: value for name, value in values.items() if value is not None}
+        return given_params(self, *self.CALL)
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -223,7 +221,7 @@ def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind:
         for name, part in parts.items():
             encoder = parts.get(name.replace("tokenizer", "text_encoder"))
             if name.startswith("tokenizer") and part is not None and encoder is not None:
-                check_tokens(checkpoint.path / name, _tokenizer_of(part), encoder)
+                check_tokens(checkpoint.path / name, tokenizer_of(part), encoder)
         _check_call(plan, pipeline, supplied, kind)
         _settle_scheduler(spec, pipeline, params)
         if getattr(pipeline, "watermark", None) is not None:
@@ -360,36 +358,6 @@ class LoadedPipeline:
         return drawn
 
 
-def _tokenizer_of(part: Any) -> Any:
+def tokenizer_of(part: Any) -> Any:
     """The tokenizer that a pipeline calls so; FLUX.2 has a processor of images and texts there."""
     return getattr(part, "tokenizer", part)
-
-
-_BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
-
-
-def prompt_lengths(
-    pipeline: Any, call: Mapping[str, Any], texts: Sequence[str]
-) -> tuple[list[int], int]:
-    """Tokens of each text, and the most that are read, by the text encoder that reads most.
-
-    Where a pipeline has several (CLIP and T5), a text counts as whole when one of them reads all of
-    it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state
-    no length themselves. Nothing is bounded where no tokenizer is.
-    """
-    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
-    asked = call.get("max_sequence_length", parameter.default if parameter else None)
-    bounded = []
-    for name in ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4"):
-        if (part := getattr(pipeline, name, None)) is None:
-            continue
-        tokenizer = _tokenizer_of(part)
-        stated = getattr(tokenizer, "model_max_length", None)
-        own = stated if isinstance(stated, int) and stated < _BOUNDED else None
-        is_clip = own is not None and "CLIP" in type(tokenizer).__name__
-        limit = asked if isinstance(asked, int) and not is_clip else own
-        bounded += [] if limit is None else [(limit, tokenizer)]
-    if not bounded:
-        return [0] * len(texts), sys.maxsize
-    most, tokenizer = max(bounded, key=lambda pair: pair[0])
-    return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most

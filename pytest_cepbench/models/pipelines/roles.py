@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,11 +25,13 @@ from pytest_cepbench.models.pipelines.pipeline import (
     PipelineParams,
     check_pipeline,
     load_pipeline,
-    prompt_lengths,
+    tokenizer_of,
 )
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import by_kind, quiet
+
+_BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
 
 
 class DiffusersGenerator(LoadedPipeline):
@@ -45,9 +48,30 @@ class DiffusersGenerator(LoadedPipeline):
         return self.run(texts, seeds, self._call)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
-        """Tokens of each text, and the most that are drawn; see `prompt_lengths`."""
+        """Tokens of each text, and the most that are read, by the text encoder that reads most.
+
+        Where a pipeline has several (CLIP and T5), a text counts as whole when one of them reads
+        all of it. The call's `max_sequence_length` bounds those that state no length themselves.
+        Nothing is bounded where no tokenizer is.
+        """
+        pipeline = self._pipeline
+        parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
+        asked = self._call.get("max_sequence_length", parameter.default if parameter else None)
+        bounded = []
+        for name in ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4"):
+            if (part := getattr(pipeline, name, None)) is None:
+                continue
+            tokenizer = tokenizer_of(part)
+            stated = getattr(tokenizer, "model_max_length", None)
+            own = stated if isinstance(stated, int) and stated < _BOUNDED else None
+            is_clip = own is not None and "CLIP" in type(tokenizer).__name__
+            limit = asked if isinstance(asked, int) and not is_clip else own
+            bounded += [] if limit is None else [(limit, tokenizer)]
+        if not bounded:
+            return [0] * len(texts), sys.maxsize
+        most, tokenizer = max(bounded, key=lambda pair: pair[0])
         with quiet():
-            return prompt_lengths(self._pipeline, self._call, texts)
+            return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most
 
 
 def _load_generator(plan: LoadPlan[PipelineParams]) -> DiffusersGenerator:

@@ -7,7 +7,6 @@ sounds; `shapes:?miss=0.1&recolor=0.05` has its knobs turned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cepbench.artifacts import Modality, digest_json
@@ -34,60 +33,47 @@ _HEARS: frozenset[Modality] = frozenset(("text", "sound"))
 """What models of tones can be given."""
 
 
-@dataclass(frozen=True)
-class _WorldRole:
-    """How a world's model plays a role.
+_ALWAYS_SEEDED = ("generator", "interleaver")
+"""Roles whose answers depend on the seed with all knobs at zero, too."""
 
-    knobs: class of its parameters; the base itself, which has none, for encoder and detector.
-    load: makes the model from them.
-    versions: what else than the world's version decides its answers.
-    params: parameters that are no knobs.
-    always_seeded: whether an answer depends on the seed with all knobs at zero, too.
-    never_seeded: whether no knob draws at random.
-    reads, makes: as of `BoundRole`.
+_NEVER_SEEDED = ("vqa",)
+"""Roles that have no knob which draws at random."""
+
+
+def _played(
+    world: str, role: RoleName
+) -> tuple[type[Knobs], Callable[[Any], Model], dict[str, str]]:
+    """How a world's model plays a role; other worlds are not imported.
+
+    Returns the class of its parameters (the base itself, which has none, for encoder and detector),
+    what makes the model of them, and what else than the world's version decides its answers.
     """
-
-    knobs: type[Knobs]
-    load: Callable[[Any], Model]
-    versions: dict[str, str] = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
-    always_seeded: bool = False
-    never_seeded: bool = False
-    reads: frozenset[Modality] = READS
-    makes: Modality = "image"
-
-
-def _played(world: str, role: RoleName) -> _WorldRole:
-    """How a world's model plays a role; other worlds are not imported."""
     if world == "tones":
         from pytest_cepbench.datasets.tones import ToneKnobs
         from pytest_cepbench.models.rule_based import tone_models as tones
 
-        if role == "describer":
-            return _WorldRole(ToneKnobs, tones.TonesDescriber, reads=_HEARS)
         if role == "encoder":
-            return _WorldRole(Knobs, lambda _: tones.TonesEncoder(), reads=_HEARS)
-        return _WorldRole(ToneKnobs, tones.TonesGenerator, always_seeded=True, makes="sound")
-    of_chains: dict[RoleName, _WorldRole] = {
-        "describer": _WorldRole(DescriberKnobs, ShapesDescriber),
-        "generator": _WorldRole(Degradation, ShapesGenerator, always_seeded=True),
-        "encoder": _WorldRole(Knobs, lambda _: ShapesEncoder()),
-        "detector": _WorldRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
-        "vqa": _WorldRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),
+            return Knobs, lambda _: tones.TonesEncoder(), {}
+        return ToneKnobs, tones.TonesDescriber if role == "describer" else tones.TonesGenerator, {}
+    of_chains: dict[RoleName, tuple[type[Knobs], Callable[[Any], Model]]] = {
+        "describer": (DescriberKnobs, ShapesDescriber),
+        "generator": (Degradation, ShapesGenerator),
+        "encoder": (Knobs, lambda _: ShapesEncoder()),
+        "detector": (Knobs, lambda _: ShapesDetector()),
+        "vqa": (VqaKnobs, ShapesVqa),
     }
     if role in of_chains:
-        return of_chains[role]
+        return *of_chains[role], {"questions": QUESTIONS_VERSION} if role == "vqa" else {}
     from pytest_cepbench.datasets.shapes import arena
     from pytest_cepbench.models.rule_based import arena_models as models
 
     versions = {"arena": arena.ARENA_VERSION}
     if role == "judge":
         versions |= {"truth": arena.TRUTH_VERSION, "margin": str(models.MARGIN)}
-        return _WorldRole(models.JudgeKnobs, models.ShapesJudge, versions)
+        return models.JudgeKnobs, models.ShapesJudge, versions
     if role == "writer":
-        return _WorldRole(arena.WriterDegradation, models.ShapesWriter, versions)
-    knobs = arena.AnswerDegradation
-    return _WorldRole(knobs, models.ShapesInterleaver, versions, always_seeded=True)
+        return arena.WriterDegradation, models.ShapesWriter, versions
+    return arena.AnswerDegradation, models.ShapesInterleaver, versions
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
@@ -114,21 +100,22 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             f"model spec {spec.text!r}: nothing but knobs can follow '{world}:', "
             f"got {spec.target!r}; write {world}: or {world}:?miss=0.1"
         )
-    played, version = _played(world, role), WORLD_VERSION
+    (kind, make, versions), version = _played(world, role), WORLD_VERSION
     if world == "tones":
         from pytest_cepbench.datasets.tones import TONES_VERSION as version  # noqa: N811
-    knobs = parse_params(spec, played.knobs, f"the {world} {role}")
+    knobs = parse_params(spec, kind, f"the {world} {role}")
+    plays = world == "tones" and role == "generator"
     return BoundRole(
         role=role,
         spec=spec.text,
         what=f"the {world} world's own {role}",
-        fingerprint=digest_json({"world": version, "role": role, **played.versions}),
+        fingerprint=digest_json({"world": version, "role": role, **versions}),
         adapter=f"{world}/1",
-        load=lambda: played.load(knobs),
-        params={**played.params, **knobs.turned},
-        seeded=played.always_seeded or (bool(knobs.turned) and not played.never_seeded),
+        load=lambda: make(knobs),
+        params={**({"queries": "classes"} if role == "detector" else {}), **knobs.turned},
+        seeded=role in _ALWAYS_SEEDED or (bool(knobs.turned) and role not in _NEVER_SEEDED),
         resources=Resources(_BATCH),
         scores_answers=role == "judge",
-        reads=played.reads,
-        makes=played.makes,
+        reads=READS if world == "shapes" or plays else _HEARS,
+        makes="sound" if plays else "image",
     )

@@ -131,16 +131,15 @@ class ShapesJudge:
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
         """A verdict on each battle; a failure for a question that is none of the arena."""
-        truths, verdicts = _Truths(), list[Winner | Failure]()
+        known, verdicts = dict[str, Truth](), list[Winner | Failure]()
         for battle, seed in zip(battles, seeds, strict=True):
-            question = _artifacts(battle.question)
-            first, second = _ReadAnswer.read(battle.first), _ReadAnswer.read(battle.second)
+            pairs = [(battle.question, answer) for answer in (battle.first, battle.second)]
             try:
-                lead = truths.of(question, first).total - truths.of(question, second).total
+                (first, first_digest), (second, second_digest) = (_truth(*p, known) for p in pairs)
             except DatasetError as error:
                 verdicts.append(Failure("no-verdict", str(error)))
                 continue
-            digests = first.digest, second.digest
+            lead, digests = first.total - second.total, (first_digest, second_digest)
             # Sums of other roundings are equal all the same.
             place = _place(round(lead, 9), digests)
             if self.knobs.turned:
@@ -160,11 +159,10 @@ class ShapesJudge:
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
     ) -> list[CriteriaScores | Failure]:
         """The truth of each answer, times 10 and rounded; a failure for a foreign question."""
-        truths, scored = _Truths(), list[CriteriaScores | Failure]()
+        known, scored = dict[str, Truth](), list[CriteriaScores | Failure]()
         for answered, seed in zip(answers, seeds, strict=True):
-            answer = _ReadAnswer.read(answered.answer)
             try:
-                truth = truths.of(_artifacts(answered.question), answer)
+                truth, digest = _truth(answered.question, answered.answer, known)
             except DatasetError as error:
                 scored.append(Failure("no-score", str(error)))
                 continue
@@ -172,7 +170,7 @@ class ShapesJudge:
                 name: round(HIGHEST_SCORE * getattr(truth, name)) for name in CRITERIA
             }
             if self.knobs.turned:
-                source = _source(seed, _SCORE_STREAM, answer.digest)
+                source = _source(seed, _SCORE_STREAM, digest)
                 draws = source.random((len(CRITERIA), 2))[:, 0]  # in pairs, as of stored scores
                 for name, flip in zip(CRITERIA, draws.tolist(), strict=True):
                     if flip < self.knobs.flip:
@@ -186,48 +184,31 @@ def _source(seed: int, stream: int, digest: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
 
-@dataclass(frozen=True)
-class _ReadAnswer:
-    """An answer as the judge reads it: its steps, and the digest of its texts and images."""
+def _truth(
+    question: Question, answer: Sequence[Piece], known: dict[str, Truth]
+) -> tuple[Truth, str]:
+    """The truth of an answer whose texts are captions, of one step each, and the answer's digest.
 
-    steps: Sequence[ArenaStep]
-    digest: str
+    So a step ends before a text, too, and not after its image alone: of two texts in a row the
+    first is a step without an image.
 
-    @classmethod
-    def read(cls, pieces: Sequence[Piece]) -> _ReadAnswer:
-        """The answer in texts and images whose texts are captions, of one step each.
-
-        So a step ends before a text, too, and not after its image alone: of two texts in a row the
-        first is a step without an image.
-        """
-        steps: list[ArenaStep] = []
-        for piece in _artifacts(pieces):
-            if isinstance(piece, str):
-                steps.append((piece, None))
-            elif steps and steps[-1][1] is None:
-                steps[-1] = (steps[-1][0], piece)
-            else:
-                steps.append(("", piece))
-        return cls(
-            steps,
-            digest_json([[text, None if image is None else image.digest] for text, image in steps]),
-        )
-
-
-class _Truths:
-    """Truth of answers, each found once: both orders of a battle are often in one batch."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Truth] = {}
-
-    def of(self, question: Sequence[str | ImageArtifact], answer: _ReadAnswer) -> Truth:
-        """The truth of an answer to a question. Raises DatasetError for none of the arena."""
-        parts = [piece if isinstance(piece, str) else piece.digest for piece in question]
-        key = digest_json([parts, answer.digest])
-        if key not in self._known:
-            solution = solve(read_question(question))
-            self._known[key] = score_answer(solution, answer.steps)
-        return self._known[key]
+    known: what was found before: both orders of a battle are often in one batch.
+    Raises DatasetError for a question that is none of the arena.
+    """
+    steps: list[ArenaStep] = []
+    for piece in _artifacts(answer):
+        if isinstance(piece, str):
+            steps.append((piece, None))
+        elif steps and steps[-1][1] is None:
+            steps[-1] = (steps[-1][0], piece)
+        else:
+            steps.append(("", piece))
+    digest = digest_json([[text, None if image is None else image.digest] for text, image in steps])
+    asked = _artifacts(question)
+    key = digest_json([[p if isinstance(p, str) else p.digest for p in asked], digest])
+    if key not in known:
+        known[key] = score_answer(solve(read_question(asked)), steps)
+    return known[key], digest
 
 
 _FIRST, _TIE_FIRST, _TIE_SECOND, _SECOND = range(len(WINNERS))

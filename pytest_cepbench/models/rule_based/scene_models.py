@@ -235,16 +235,19 @@ class ShapesVqa:
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
     ) -> list[list[float] | Failure]:
         """Probabilities of the answers that are looked for; a failure for a foreign question."""
-        return [self._single(_read(p), own) for p, own in zip(pieces, questions, strict=True)]
-
-    def _single(self, scene: Scene, questions: Sequence[VqaQuestion]) -> list[float] | Failure:
-        probabilities = []
-        for question in questions:
-            right = answer_question(scene, question.text)
-            if right is None:
-                return Failure("refused", f"no question of the shapes world: {question.text!r:.80}")
-            wanted = {answer.strip().lower() for answer in question.answers}
-            seen, agreed = float(right in wanted), float("yes" in wanted)
-            mixed = (1.0 - self.knobs.yes) * seen + self.knobs.yes * agreed
-            probabilities.append(mixed * (1.0 - self.knobs.doubt))
-        return probabilities
+        results: list[list[float] | Failure] = []
+        for piece, asked in zip(pieces, questions, strict=True):
+            scene, probabilities = _read(piece), []
+            for question in asked:
+                right = answer_question(scene, question.text)
+                if right is None:
+                    detail = f"no question of the shapes world: {question.text!r:.80}"
+                    results.append(Failure("refused", detail))
+                    break
+                wanted = {answer.strip().lower() for answer in question.answers}
+                seen, agreed = float(right in wanted), float("yes" in wanted)
+                mixed = (1.0 - self.knobs.yes) * seen + self.knobs.yes * agreed
+                probabilities.append(mixed * (1.0 - self.knobs.doubt))
+            else:
+                results.append(probabilities)
+        return results

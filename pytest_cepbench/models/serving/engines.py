@@ -19,7 +19,7 @@ from pytest_cepbench.escapes import is_secret_name
 from pytest_cepbench.models.api.parameters import RequestLimits
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
-from pytest_cepbench.models.spec import check_at_least, check_number
+from pytest_cepbench.models.spec import check_at_least, check_number, given_params
 
 HOST = "127.0.0.1"
 
@@ -123,15 +123,13 @@ class ServeParams(RequestLimits):
     @property
     def given(self) -> dict[str, object]:
         """The parameters of the engine that are given."""
-        values = {name: getattr(self, name) for name in _OF_ENGINES}
-        return {name: value for name, value in values.items() if value is not None}
+        return given_params(self, *_OF_ENGINES)
 
     @property
     def decisive(self) -> dict[str, object]:
         """What can change an answer and is in no file, not where and how fast a model works."""
-        quantized = {} if self.quantization is None else {"quantization": self.quantization}
         further = {"engine_args": self.engine_args} if self.engine_args.strip() else {}
-        return {"engine": self.engine, **quantized, **further}
+        return {"engine": self.engine, **given_params(self, "quantization"), **further}
 
 
 _OF_ENGINES = (

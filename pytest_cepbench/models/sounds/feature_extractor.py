@@ -65,20 +65,17 @@ class SoundReader:
             read["is_longer"].fill_(value=False)
         return read
 
-    def kind(self, wave: Wave) -> int:
-        """Equal for waves that go in one call."""
-        return len(wave) if self.longest is None else 0
-
     def ask(
-        self, sounds: Sequence[Sound], answer: Callable[[list[Wave], Sequence[int]], Sequence[T]]
+        self, waves: Sequence[Wave], answer: Callable[[list[Wave], Sequence[int]], Sequence[T]]
     ) -> list[T | Failure]:
-        """The answers in order; a sound that is too short or too long to be read is a failure.
+        """The answers in order; a wave that is too short or too long to be read is a failure.
 
-        answer: given waves that go in one call, and the indices of their sounds.
+        answer: given waves that go in one call, and their indices.
         """
-        waves = [self.wave(sound) for sound in sounds]
-        failures = [self.failure(wave) for wave in waves]
-        kinds = [fault or self.kind(wave) for wave, fault in zip(waves, failures, strict=True)]
+        failures = [self._failure(wave) for wave in waves]
+        # Without a window waves of one length go in one call.
+        lengths = [0 if self.longest is not None else len(wave) for wave in waves]
+        kinds = [fault or length for fault, length in zip(failures, lengths, strict=True)]
 
         def answer_alike(rows: Sequence[int]) -> Sequence[T | Failure]:
             fault = failures[rows[0]]  # that of all of them
@@ -86,8 +83,7 @@ class SoundReader:
 
         return by_kind(kinds, answer_alike)
 
-    def failure(self, wave: Wave) -> Failure | None:
-        """Why a wave is not read; None where it is."""
+    def _failure(self, wave: Wave) -> Failure | None:
         seconds = f"{len(wave) / self.rate:.3g} s long, and the model reads"
         if len(wave) < self.shortest:
             return Failure("bad-sound", f"{seconds} at least {self.shortest / self.rate:.3g} s")
@@ -129,29 +125,18 @@ def load_reader(
     if extractor is None:
         code = checkpoint.options.trust_remote_code
         extractor = AutoFeatureExtractor.from_pretrained(folder, trust_remote_code=code)
-    longest = _window(extractor)
+    names = ("n_samples", "nb_max_samples")  # of the window, Whisper's and CLAP's
+    stated = (getattr(extractor, name, None) for name in names)
+    longest = next((int(samples) for samples in stated if samples is not None), None)
+    frames = getattr(extractor, "max_length", None)
+    if longest is None and frames is not None:
+        # AST's: frames of 25 ms, one every 10 ms.
+        longest = int(extractor.sampling_rate * (0.010 * (frames - 1) + 0.025))
     if (seconds := getattr(processor, "max_audio_len", None)) is not None:
         longest = int(seconds * extractor.sampling_rate)  # it divides a sound into windows itself
-    return SoundReader(extractor, _receptive_field(model.config), longest)
-
-
-def _window(extractor: Any) -> int | None:
-    """Samples of the window of a feature extractor; None where it has none."""
-    for name in ("n_samples", "nb_max_samples"):  # Whisper's, CLAP's
-        if (samples := getattr(extractor, name, None)) is not None:
-            return int(samples)
-    frames = getattr(extractor, "max_length", None)
-    if frames is None:
-        return None
-    # AST's: frames of 25 ms, one every 10 ms.
-    return int(extractor.sampling_rate * (0.010 * (frames - 1) + 0.025))
-
-
-def _receptive_field(config: Any) -> int:
-    """Samples that the convolutions before a transformer need for one frame; 1 without them."""
-    needed = 1
-    kernels, strides = getattr(config, "conv_kernel", ()), getattr(config, "conv_stride", ())
-    if isinstance(kernels, list | tuple) and isinstance(strides, list | tuple):
-        for kernel, stride in zip(reversed(kernels), reversed(strides), strict=True):
-            needed = (needed - 1) * stride + kernel
-    return needed
+    shortest = 1  # samples that convolutions before the transformer need for one frame
+    sizes = [getattr(model.config, name, ()) for name in ("conv_kernel", "conv_stride")]
+    if all(isinstance(own, list | tuple) for own in sizes):
+        for kernel, stride in zip(*map(reversed, sizes), strict=True):
+            shortest = (shortest - 1) * stride + kernel
+    return SoundReader(extractor, shortest, longest)

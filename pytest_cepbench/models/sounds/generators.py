@@ -23,7 +23,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.protocols import SoundLike
-from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.spec import check_at_least, given_params
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
 _OF_GENERATION = ("do_sample", "guidance_scale", "max_new_tokens")
@@ -57,16 +57,12 @@ class SoundGeneratorParams(TransformersParams):
     @property
     def given(self) -> dict[str, Any]:
         """The parameters of sounds that the spec gives."""
-        values = {name: getattr(self, name) for name in (*_OF_GENERATION, *_OF_VITS)}
-        return {name: value for name, value in values.items() if value is not None}
+        return given_params(self, *_OF_GENERATION, *_OF_VITS)
 
     @property
     def decisive(self) -> dict[str, Any]:
         """Those, and the attention where it is given; the rest is the checkpoint's own."""
-        given = self.given
-        if self.attn_implementation is not None:
-            given["attn_implementation"] = self.attn_implementation
-        return given
+        return self.given | given_params(self, "attn_implementation")
 
     @property
     def seeded(self) -> bool:
@@ -104,16 +100,16 @@ class SoundGenerator:
                     made.append(Failure("bad-sound", "the model knows no sign of the text"))
                     continue
                 with seeded([device], seed):
-                    wave = self._wave({name: v.to(device) for name, v in inputs.items()})
+                    placed = {name: v.to(device) for name, v in inputs.items()}
+                    wave = (
+                        self.model.generate(**placed, **self.settings)
+                        if "generation_config" in self.settings
+                        else self.model(**placed, **self.settings).waveform
+                    )
                 samples = wave.float().cpu().numpy()
                 # (1, channels, frames) of a codec, (1, frames) of VITS.
                 made.append((samples.reshape(-1, samples.shape[-1]).mean(axis=0), self.rate))
         return made
-
-    def _wave(self, inputs: Mapping[str, Any]) -> Any:
-        if "generation_config" in self.settings:
-            return self.model.generate(**inputs, **self.settings)
-        return self.model(**inputs, **self.settings).waveform
 
 
 def _check(plan: LoadPlan[SoundGeneratorParams]) -> None:

@@ -23,6 +23,8 @@ class Scorer:
 
     phrases: the tokens of each, at least one.
     probabilities: whether probabilities are given, as of phrases of one token.
+    longest: tokens that a prompt needs room for behind it.
+    tolerances: how far two ways to the same number may differ, in single and in half precision.
     """
 
     def __init__(
@@ -31,20 +33,12 @@ class Scorer:
         self._model = model
         self._phrases = phrases
         self._probabilities = probabilities
+        self.longest = max(map(len, phrases))
+        self.tolerances = (1e-4, 0.05) if probabilities else (1e-3, 0.2)
         # What is read behind a prompt: phrases without their last token, equal ones once.
         self._rows = list(dict.fromkeys(tuple(phrase[:-1]) for phrase in phrases))
         self._cache_argument = cache_argument(model)
         self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
-
-    @property
-    def tolerances(self) -> tuple[float, float]:
-        """How far two ways to the same number may differ, in single and in half precision."""
-        return (1e-4, 0.05) if self._probabilities else (1e-3, 0.2)
-
-    @property
-    def longest(self) -> int:
-        """Tokens that a prompt needs room for behind it."""
-        return max(map(len, self._phrases))
 
     def score(self, inputs: Mapping[str, Any]) -> FloatArray:
         """(prompts, phrases) numbers, each prompt read once.

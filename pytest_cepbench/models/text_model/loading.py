@@ -24,7 +24,6 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_image_token,
     check_tokens,
     check_vocabulary,
-    embedded_tokens,
     media_tokens,
     refuse_missing,
     refuse_unused,
@@ -75,10 +74,7 @@ class LoadedTextModel:
     processor: joins image and text; None where the checkpoint has an image processor alone.
     chat_template: the template's text, or None.
     generation_config: transformers' object with the settings in force.
-    embeddings: tokens that the weights know; None where the model does not say.
     positions: longest text in tokens where positions are learned, else None.
-    keeps_prompt: whether a text given with the image is part of the text (a caption that the model
-        continues).
     sounds: what it reads of sounds; None where it reads none.
     """
 
@@ -88,9 +84,7 @@ class LoadedTextModel:
     tokenizer: Any
     chat_template: str | None
     generation_config: Any
-    embeddings: int | None
     positions: int | None
-    keeps_prompt: bool
     sounds: SoundReader | None = None
 
     @property
@@ -228,9 +222,7 @@ def load_text_model(
         tokenizer=tokenizer,
         chat_template=str(template) if chat else None,
         generation_config=config,
-        embeddings=embedded_tokens(model),
         positions=positions,
-        keeps_prompt=model.config.model_type == "blip",
         sounds=sounds,
     )
     pieces = [Image.new("RGB", (64, 64)), _PROBE] if "image" in checkpoint.reads else [_PROBE]

@@ -13,7 +13,7 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.sounds.feature_extractor import check_extractor
-from pytest_cepbench.models.spec import check_at_least, check_choice, check_number
+from pytest_cepbench.models.spec import check_at_least, check_choice, check_number, given_params
 from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
@@ -219,9 +219,7 @@ class ConversationParams(TextModelParams):
     @property
     def decisive(self) -> dict[str, Any]:
         """With system prompt and pixels, where they are given."""
-        optional = {"system_prompt": self.system_prompt, "max_pixels": self.max_pixels}
-        given = {name: value for name, value in optional.items() if value is not None}
-        return {**super().decisive, **given}
+        return {**super().decisive, **given_params(self, "system_prompt", "max_pixels")}
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,9 @@ class TextModel:
                 what = f"{self._checkpoint.path}: {self._checkpoint.what}"
                 raise ModelError(f"{what} reads no sounds")
             hear = partial(self.loaded.sound_inputs, prompt=prompt, system=system)
+            heard = [sounds.wave(sound) for sound in images]
             return sounds.ask(
-                images, lambda waves, rows: self._write_texts(waves, [seeds[i] for i in rows], hear)
+                heard, lambda waves, rows: self._write_texts(waves, [seeds[i] for i in rows], hear)
             )
         prepare = partial(self._image_inputs, prompt=prompt)
         try:
@@ -255,7 +256,8 @@ class TextModel:
             rows = list(loaded.model.generate(**read, generation_config=config, **options))
         before = ""
         if prompts is not None:
-            if not loaded.keeps_prompt:  # some models repeat it in front, others do not
+            # BLIP's caption goes on from the prompt; of others some repeat it in front.
+            if loaded.model.config.model_type != "blip":
                 length = prompts.shape[1]
                 pairs = zip(rows, prompts, strict=True)
                 rows = [row[length:] if row[:length].equal(own) else row for row, own in pairs]

@@ -23,6 +23,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, Resources
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.loaded_checks import embedded_tokens
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import (
     AnswerStep,
@@ -242,7 +243,8 @@ class Emu3Decoder:
         self._loaded = loaded
         self._settings = settings
         mapping = loaded.model.vocabulary_mapping
-        codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
+        codes = loaded.model.config.vq_config.codebook_size
+        rows = embedded_tokens(loaded.model) or 0
         tokens: Sequence[int] = mapping.image_tokens
         if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
             raise CheckpointError(

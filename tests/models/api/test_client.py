@@ -1,4 +1,7 @@
-"""Describers behind a server: what is asked, what comes back, and what a server may do to it."""
+"""Describers behind a server: what comes back, and what a server may do to it.
+
+What is asked is pinned in tests/golden/test_requests.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import read_answer, with_reasoning
@@ -38,30 +40,9 @@ def _shade(seen: Seen) -> int:
     return int(np.asarray(seen.images[0])[0, 0, 0])
 
 
-def test_a_request_says_prompt_image_and_settings(server: FakeServer, load: Load) -> None:
-    """The image goes losslessly inside the request, the prompt after it, greedy by default."""
-    noise = Image.effect_noise((24, 16), 90).convert("RGB")
-    model = load("describer", "system_prompt=be brief&max_tokens=9")
-
-    (reply,) = model.describe([noise], "what is shown?", [0])
-    describe(load("describer", "max_pixels=4"))
-
-    seen, small = server.seen
-    assert reply.value == "a red circle"
-    assert seen.path == "/v1/chat/completions"
-    assert (seen.body["model"], seen.body["temperature"], seen.body["max_tokens"]) == ("tiny", 0, 9)
-    assert "seed" not in seen.body
-    system, user = seen.body["messages"]
-    assert system == {"role": "system", "content": "be brief"}
-    assert [part["type"] for part in user["content"]] == ["image_url", "text"]
-    assert seen.text == "what is shown?"
-    assert seen.images[0].convert("RGB").tobytes() == noise.tobytes()
-    assert small.images[0].size == (2, 2)
-
-
 def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load: Load) -> None:
     """In any order, each answer is that of its image; tokens, cost and server are reported."""
-    server.answer = lambda seen: replace(chat_answer(f"shade {_shade(seen)}"), after=0.2)
+    server.answer = lambda seen: replace(chat_answer(f"shade {_shade(seen)}"), after=0.1)
     model = load("describer", "concurrency=4&price_in=3&price_out=15")
 
     replies = describe(model, 9)
@@ -205,19 +186,15 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize("answer", BESIDE.values(), ids=BESIDE)
-def test_reasoning_beside_a_text_is_kept_and_told_apart(
-    server: FakeServer, load: Load, answer: Answer
-) -> None:
+def test_reasoning_beside_a_text_is_kept_and_told_apart(server: FakeServer, load: Load) -> None:
     """Both texts in one, out of which the answer is read; with reasoning=keep the content alone."""
-    server.answer = lambda _: answer
-
-    (reply,) = describe(load("describer"))
-    (content,) = describe(load("describer", "reasoning=keep"))
-
-    assert reply.value == with_reasoning("blue?", "a red circle")
-    assert read_answer(reply.value) == "a red circle"
-    assert content.value == "a red circle"
+    strips, keeps = load("describer"), load("describer", "reasoning=keep")
+    for name, answer in BESIDE.items():
+        server.in_turn(answer)
+        (reply,), (content,) = describe(strips), describe(keeps)
+        assert reply.value == with_reasoning("blue?", "a red circle"), name
+        assert read_answer(reply.value) == "a red circle"
+        assert content.value == "a red circle", name
 
 
 def test_reasoning_alone_is_no_answer(server: FakeServer, load: Load) -> None:
@@ -268,15 +245,14 @@ TOO_LARGE = {
 }
 
 
-@pytest.mark.parametrize("refusal", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_a_request_that_is_too_large_is_an_error_of_the_case(
-    server: FakeServer, load: Load, refusal: Answer
+    server: FakeServer, load: Load
 ) -> None:
     """No failure of the model, also where other requests are answered; the parameter is named."""
-    server.in_turn(chat_answer(), refusal)
-
-    with pytest.raises(ModelError, match=r"as large as this one .*max_pixels="):
-        describe(load("describer"), 2)
+    for refusal in TOO_LARGE.values():
+        server.in_turn(chat_answer(), refusal)
+        with pytest.raises(ModelError, match=r"as large as this one .*max_pixels="):
+            describe(load("describer"), 2)
 
 
 ERROR = {"message": "provider overloaded: no finish_reason"}
@@ -295,48 +271,38 @@ GIVEN_UP = {
 }
 
 
-@pytest.mark.parametrize("half", GIVEN_UP.values(), ids=GIVEN_UP)
 def test_an_answer_that_the_server_gave_up_is_asked_for_again(
-    server: FakeServer, load: Load, half: Answer
+    server: FakeServer, load: Load
 ) -> None:
     """It is no result: without another one the case is an error, which says why."""
-    model = load("describer", "retries=1")
-    server.in_turn(half, chat_answer("whole"))
-    (reply,) = describe(model)
-    assert (reply.value, reply.usage.retries) == ("whole", 1)
+    for name, half in GIVEN_UP.items():
+        model = load("describer", "retries=1")
+        server.in_turn(half, chat_answer("whole"))
+        (reply,) = describe(model)
+        assert (reply.value, reply.usage.retries) == ("whole", 1), name
+        server.in_turn(half)
+        with pytest.raises(ModelError, match=r"finish_reason|empty message"):
+            describe(model)
 
-    server.answer = lambda _: half
-    with pytest.raises(ModelError, match=r"finish_reason|empty message"):
-        describe(model)
+
+WHOLE = ("stop", "end_turn", "STOP", "eos_token", "tool_calls", None)
+
+CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length")
 
 
-@pytest.mark.parametrize(
-    ("reason", "cut"),
-    [
-        *((reason, False) for reason in ("stop", "end_turn", "STOP", "eos_token", "tool_calls")),
-        (None, False),
-        *((reason, True) for reason in ("length", "max_tokens", "MAX_TOKENS", "model_length")),
-    ],
-)
-def test_an_answer_counts_under_every_name_of_its_end(
-    server: FakeServer, load: Load, reason: str | None, *, cut: bool
-) -> None:
+def test_an_answer_counts_under_every_name_of_its_end(server: FakeServer, load: Load) -> None:
     """Also of servers that never say how an answer ended; an empty one is the model's too. One that
     was cut says so in the provenance, which is stored, so that later runs count it too.
     """
-    server.in_turn(
-        chat_answer("a dog", ended=reason),
-        chat_answer(None, ended=reason, tokens=1),
-        chat_answer("", ended=reason, tokens=1),
-        chat_answer([], ended=reason, tokens=1),
-    )
     model = load("describer", "concurrency=1")
-
-    replies = describe(model, 4)
-
-    assert [reply.value for reply in replies] == ["a dog", "", "", ""]
-    assert {reply.provenance.get("finish") for reply in replies} == {"length" if cut else None}
-    assert not any(reply.usage.retries for reply in replies)
+    for reason in (*WHOLE, *CUT):
+        empty = (chat_answer(content, ended=reason, tokens=1) for content in (None, "", []))
+        server.in_turn(chat_answer("a dog", ended=reason), *empty)
+        replies = describe(model, 4)
+        assert [reply.value for reply in replies] == ["a dog", "", "", ""]
+        finish = "length" if reason in CUT else None
+        assert {reply.provenance.get("finish") for reply in replies} == {finish}
+        assert not any(reply.usage.retries for reply in replies)
 
 
 UNSUPPORTED = {
@@ -351,18 +317,16 @@ UNSUPPORTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("refusal", UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
-    server: FakeServer, load: Load, refusal: Answer
+    server: FakeServer, load: Load
 ) -> None:
     """Greedy was asked for and is not to be had: every result says so, and reports warn of it."""
-    server.answer = lambda seen: refusal if "temperature" in seen.body else chat_answer()
-    model = load("describer", "concurrency=1")
-
-    replies = describe(model, 3)
-
-    assert [reply.provenance["not honoured"] for reply in replies] == ["temperature=0"] * 3
-    assert ["temperature" in seen.body for seen in server.seen] == [True, False, False, False]
+    for refusal in UNSUPPORTED.values():
+        server.seen.clear()
+        server.in_turn(refusal, chat_answer())
+        replies = describe(load("describer", "concurrency=1"), 3)
+        assert [reply.provenance["not honoured"] for reply in replies] == ["temperature=0"] * 3
+        assert ["temperature" in seen.body for seen in server.seen] == [True, False, False, False]
 
 
 def test_max_tokens_goes_by_its_newer_name(server: FakeServer, load: Load) -> None:

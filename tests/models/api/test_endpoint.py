@@ -212,11 +212,12 @@ def test_an_address_is_shown_without_what_is_secret_in_it(url: str, shown: str) 
     assert public_url(url) == shown
 
 
-def test_what_python_shows_of_an_endpoint_holds_no_key() -> None:
+def test_what_python_shows_of_an_endpoint_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """--showlocals and a debugger print such objects."""
-    environment = {"OPENAI_API_KEY": TEAM_KEY, "OPENAI_BASE_URL": "http://host/v1"}
+    monkeypatch.setenv("OPENAI_API_KEY", TEAM_KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://host/v1")
 
-    endpoint = find_endpoint("m", "describer", ServerParams(revision="1"), environment)
+    endpoint = find_endpoint("m", "describer", ServerParams(revision="1"))
 
     assert TEAM_KEY not in repr(endpoint)
     assert (endpoint.url, endpoint.key) == ("http://host/v1", TEAM_KEY)

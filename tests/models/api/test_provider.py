@@ -82,7 +82,6 @@ def test_binding_needs_neither_server_nor_key() -> None:
         ("openai:?revision=1", "describer", "no model is named"),
         ("openai:m?weights=/nowhere", "describer", "weights=/nowhere: no such folder"),
         ("openai:m?revision=1", "encoder", "has no encoder; it can be the describer or generator"),
-        ("shapes:", "editor", "the shapes world has no editor"),
     ],
 )
 def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, message: str) -> None:

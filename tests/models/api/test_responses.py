@@ -71,7 +71,6 @@ def test_any_document_is_an_answer_or_none(document: Any) -> None:
         check_document(document)
 
 
-@settings(max_examples=150)
 @given(
     DOCUMENTS.map(lambda document: json.dumps(document).encode()) | st.binary(max_size=40),
     st.integers(300, 599),

@@ -128,16 +128,20 @@ def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, 
     assert reply.value == [pytest.approx(0.8)]
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [("Yes", 1.0), (" yes.", 1.0), ("Yes, it is", 1.0), ("No", 0.0), ("yesterday", 0.0)],
-)
-def test_without_probabilities_the_first_word_decides(
-    server: FakeServer, load: Load, answer: str, expected: float
-) -> None:
-    """Right or wrong; nothing is asked of tokens."""
-    server.answer = lambda _: chat_answer(answer)
-    assert _ask(load, YES, query="logprobs=false").value == [expected]
+def test_without_probabilities_the_first_word_decides(server: FakeServer, load: Load) -> None:
+    """Right or wrong, and nothing is asked of tokens. A sign is compared as it is; no words would
+    be the beginning of every reply.
+    """
+    sign = VqaQuestion("Which sign?", ("!", " ", "star"))
+    model = load("vqa", "logprobs=false")
+    for question, right, wrong in (
+        (YES, ("Yes", " yes.", "Yes, it is"), ("No", "yesterday")),
+        (sign, ("!", "star"), ("a cat", "?", "a star")),
+    ):
+        for answer in (*right, *wrong):
+            server.in_turn(chat_answer(answer))
+            (reply,) = model.answer([RED], [[question]])
+            assert reply.value == [float(answer in right)], answer
     assert "logprobs" not in server.seen[0].body
 
 
@@ -155,47 +159,33 @@ def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: L
     assert (failed.value.kind, failed.passing) == ("exception", True)
 
 
-@pytest.mark.parametrize(
-    ("reply", "right"), [("!", 1.0), ("a cat", 0.0), ("?", 0.0), ("star", 1.0), ("a star", 0.0)]
+NO_PROBABILITIES = (
+    fault(400, "logprobs is not supported by this model", param="logprobs"),
+    fault(400, "Unrecognized request argument: top_logprobs"),
+    chat_answer("Yes"),
+    *(_with_tokens(tokens) for tokens in (None, "x", [None], [{"token": 3}], [{"token": "A"}])),
 )
-def test_an_answer_without_a_word_is_not_right_whatever_is_said(
-    server: FakeServer, load: Load, reply: str, right: float
-) -> None:
-    """A sign is compared as it is; no words would be the beginning of every reply."""
-    server.answer = lambda _: chat_answer(reply)
-    question = VqaQuestion("Which sign?", ("!", " ", "star"))
-    assert _ask(load, question, query="logprobs=false").value == [right]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        fault(400, "logprobs is not supported by this model", param="logprobs"),
-        fault(400, "Unrecognized request argument: top_logprobs"),
-        chat_answer("Yes"),
-        *(_with_tokens(tokens) for tokens in (None, "x", [None], [{"token": 3}], [{"token": "A"}])),
-    ],
-)
-def test_a_server_without_probabilities_says_what_to_do(
-    server: FakeServer, load: Load, answer: Answer
-) -> None:
+def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load: Load) -> None:
     """Whether it refuses the parameter, ignores it or writes anything where they should be: its
     answers in words are another measurement, which the spec has to ask for.
     """
-    server.answer = lambda _: answer
-    with pytest.raises(ModelError, match=r"gives no probabilities of tokens \(.*logprobs=false"):
-        _ask(load, YES)
-    assert len(server.seen) == 1
+    for number, answer in enumerate(NO_PROBABILITIES, start=1):
+        server.in_turn(answer)
+        with pytest.raises(
+            ModelError, match=r"gives no probabilities of tokens \(.*logprobs=false"
+        ):
+            _ask(load, YES)
+        assert len(server.seen) == number
 
 
-@pytest.mark.parametrize("value", [None, "high", 3.0])
-def test_impossible_probabilities_count_nothing(
-    server: FakeServer, load: Load, value: object
-) -> None:
+def test_impossible_probabilities_count_nothing(server: FakeServer, load: Load) -> None:
     """Missing, no numbers, above 1."""
-    token = {"token": "Yes", "logprob": value}
-    server.answer = lambda _: _with_tokens([token | {"top_logprobs": [token, 4]}])
-    assert _ask(load, YES).value == [0.0]
+    for value in (None, "high", 3.0):
+        token = {"token": "Yes", "logprob": value}
+        server.in_turn(_with_tokens([token | {"top_logprobs": [token, 4]}]))
+        assert _ask(load, YES).value == [0.0]
 
 
 def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
@@ -234,19 +224,15 @@ def test_tokens_that_are_not_those_of_the_answer_are_no_answer(
 # -- judges ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("query", ["prompt=criteria", "prompt=letters"])
-@pytest.mark.parametrize("text", ["A", "I weigh both.\nTie (A", "Both are good.\nA", "A is better"])
-def test_a_verdict_that_was_cut_is_none(
-    server: FakeServer, load: Load, query: str, text: str
-) -> None:
+def test_a_verdict_that_was_cut_is_none(server: FakeServer, load: Load) -> None:
     """What was to follow can turn it; but for a letter that was asked for."""
-    server.answer = lambda _: chat_answer(text, ended="length")
-    (reply,) = load("judge", query).judge([BATTLE], [0])
-    if (query, text) == ("prompt=letters", "A"):
-        assert reply.value == "A"
-    else:
-        assert isinstance(reply.value, Failure)
-        assert reply.value.kind == "no-verdict"
+    for prompt in ("criteria", "letters"):
+        judge = load("judge", f"prompt={prompt}")
+        for text in ("A", "I weigh both.\nTie (A", "Both are good.\nA", "A is better"):
+            server.in_turn(chat_answer(text, ended="length"))
+            (reply,) = judge.judge([BATTLE], [0])
+            whole = (prompt, text) == ("letters", "A")
+            assert (reply.value if whole else reply.value.kind) == ("A" if whole else "no-verdict")
 
 
 ANSWERED = AnsweredQuestion(["draw a circle", RED], ["here:", BLUE, "done"])
@@ -269,28 +255,27 @@ def test_seven_scores_are_read(server: FakeServer, load: Load) -> None:
     assert reply.value.by_criterion["quality"].justification == "for quality"
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        fault(400, "Unsupported parameter: 'response_format'", param="response_format"),
-        fault(400, "'response_format.type' : must be 'json_object' or 'text'"),
-        fault(400, "This response_format type is unavailable now"),
-        fault(400, "Invalid schema: 'enum' is not permitted", param="response_format"),
-        fault(422, "guided_json is not allowed with this model"),
-    ],
+NO_FORM = (
+    fault(400, "Unsupported parameter: 'response_format'", param="response_format"),
+    fault(400, "'response_format.type' : must be 'json_object' or 'text'"),
+    fault(400, "This response_format type is unavailable now"),
+    fault(400, "Invalid schema: 'enum' is not permitted", param="response_format"),
+    fault(422, "guided_json is not allowed with this model"),
 )
+
+
 def test_a_server_without_structured_output_is_asked_by_the_prompt(
-    server: FakeServer, load: Load, refusal: Any
+    server: FakeServer, load: Load
 ) -> None:
     """Once refused it is not sent again; nothing is remarked, since the prompt says the form."""
-    server.in_turn(refusal, chat_answer(f"Here you are: {json.dumps(SCORES)}"))
-
-    judge = load("judge")
-    replies = [judge.score_answers([ANSWERED], [0])[0] for _ in range(2)]
-
-    assert [_values(reply) for reply in replies] == [[7.0] * 7] * 2
-    assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]
-    assert replies[1].remarks == ()
+    for refusal in NO_FORM:
+        server.seen.clear()
+        server.in_turn(refusal, chat_answer(f"Here you are: {json.dumps(SCORES)}"))
+        judge = load("judge")
+        replies = [judge.score_answers([ANSWERED], [0])[0] for _ in range(2)]
+        assert [_values(reply) for reply in replies] == [[7.0] * 7] * 2
+        assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]
+        assert replies[1].remarks == ()
 
 
 class Longest:

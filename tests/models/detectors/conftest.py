@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +34,9 @@ def bind_detector(text: str) -> BoundRole:
     return bind_text(text, "detector")
 
 
+@cache
 def load(text: str) -> Detector:
-    """Bind and load."""
+    """Bind and load, once; not to be changed."""
     model = bind_detector(text).load()
     assert isinstance(model, Detector)
     return model

@@ -257,7 +257,7 @@ def test_where_clean_fid_keeps_it_only_an_own_file_counts(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """Anyone can write to /tmp, and the file is code: another user's is as good as none."""
-    monkeypatch.setattr(file_encoders, "_place", lambda _spec: tmp_path)
+    monkeypatch.setattr(file_encoders, "_KEPT", tmp_path)
     spec = parse_spec(text)
     assert inception_weights(spec) is None
     file = tmp_path / INCEPTION_NAME

@@ -20,6 +20,8 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "sdxl": tiny.build_sdxl,
     "pixart": tiny.build_pixart,
     "flux": tiny.build_flux,
+    "pix2pix": tiny.build_pix2pix,
+    "kontext": tiny.build_kontext,
 }
 
 
@@ -42,11 +44,22 @@ def draw(text: str) -> npt.NDArray[np.float32]:
     return image
 
 
+class Built(dict[str, Path]):
+    """A tiny pipeline of each kind, built when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = BUILDERS[name](self._root / name)
+        return self[name]
+
+
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One tiny pipeline of each kind."""
-    root = tmp_path_factory.mktemp("generators")
-    return {name: build(root / name) for name, build in BUILDERS.items()}
+    """One tiny pipeline of each kind; not to be changed."""
+    return Built(tmp_path_factory.mktemp("pipelines"))
 
 
 @pytest.fixture

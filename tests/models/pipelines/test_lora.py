@@ -87,26 +87,19 @@ def test_every_convention_gives_the_same_image(
 
 
 @pytest.mark.slow
-def test_the_scale_is_the_strength_of_the_lora(base: Path, lora: Path, tmp_path: Path) -> None:
-    """Half of it is a pipeline with half of it merged; the scale is part of the key."""
-    half = loras.merge_by_hand(base, lora, tmp_path / "half", scale=0.5)
-    spec = f"{base}?lora={lora}&lora_scale=0.5&{DRAW}"
-    assert apart(draw(spec), draw(f"{half}?{DRAW}")) < 1e-4
-    assert bind_generator(spec).params["lora_scale"] == [0.5]
-    assert "lora_scale" not in bind_generator(f"{base}?lora={lora}").params
-    assert bind_generator(f"{base}?lora={lora}&fuse=false").params["fuse"] is False
-
-
-@pytest.mark.slow
-def test_several_loras_add_up(base: Path, lora: Path, tmp_path: Path) -> None:
-    """Two at scales of their own: the second is merged into what has the first."""
+def test_several_loras_add_up(base: Path, lora: Path, merged: Path, tmp_path: Path) -> None:
+    """Two at scales of their own, which are part of the key: the second is merged into what has the
+    first.
+    """
     second = loras.build_lora(base, tmp_path / "second", seed=32)
-    once = loras.merge_by_hand(base, lora, tmp_path / "once")
-    both = loras.merge_by_hand(once, second, tmp_path / "both", scale=-0.5)
+    both = loras.merge_by_hand(merged, second, tmp_path / "both", scale=-0.5)
     spec = f"{base}?lora={lora},{second}&lora_scale=1,-0.5&{DRAW}"
     expected = draw(f"{both}?{DRAW}")
     assert apart(draw(spec), expected) < 1e-4
     assert apart(draw(f"{spec}&fuse=false"), expected) < 1e-4
+    assert bind_generator(spec).params["lora_scale"] == [1.0, -0.5]
+    assert "lora_scale" not in bind_generator(f"{base}?lora={lora}").params
+    assert bind_generator(f"{base}?lora={lora}&fuse=false").params["fuse"] is False
 
 
 def draw_with_diffusers(folder: Path, lora: Path) -> Pixels:

@@ -14,7 +14,6 @@ from diffusers.pipelines.stable_diffusion import StableDiffusionPipelineOutput
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.pipelines.pipeline import prompt_lengths
 from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import CountsTokens, Generator
 from pytest_cepbench.models.torch_runtime import quiet
@@ -100,12 +99,16 @@ def test_the_encoder_that_reads_most_decides() -> None:
     texts = ["a red circle", "two"]
     clip, t5 = clip_tokenizer(77), t5_tokenizer()
     t5.model_max_length = 10**30  # as of one that states none
-    both = Reader(clip, t5)
     by_clip, by_t5 = [5, 3], [4, 2]  # tokens, those of beginning and end included
-    assert prompt_lengths(both, {}, texts) == (by_t5, 256)
-    assert prompt_lengths(both, {"max_sequence_length": 512}, texts) == (by_t5, 512)
-    assert prompt_lengths(both, {"max_sequence_length": 50}, texts) == (by_clip, 77)
-    assert prompt_lengths(Reader(clip), {"max_sequence_length": 512}, texts) == (by_clip, 77)
+    for tokenizers, length, expected in (
+        ((clip, t5), None, (by_t5, 256)),
+        ((clip, t5), 512, (by_t5, 512)),
+        ((clip, t5), 50, (by_clip, 77)),
+        ((clip,), 512, (by_clip, 77)),
+    ):
+        call = {} if length is None else {"max_sequence_length": length}
+        generator = DiffusersGenerator(CHECKPOINT, Reader(*tokenizers), call)
+        assert generator.text_lengths(texts) == expected
 
 
 def image_of(model: Generator, text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import ChainMap
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_a_file_without_its_configuration_is_explained(
 ) -> None:
     """One line says which configuration is needed, or that it is of another family."""
     with pytest.raises(CheckpointError, match=words) as caught:
-        bind_generator(text.format(files=files, **folders)).load()
+        bind_generator(text.format_map(ChainMap({"files": files}, folders))).load()
     assert "\n" not in str(caught.value)
 
 

@@ -261,26 +261,21 @@ def test_two_captions_in_a_row_are_two_steps_to_a_judge() -> None:
     assert load("shapes:", "judge").judge(battles, [0]) == ["B"]
 
 
-def scored(spec: str, model: str, seed: int = 0) -> list[CriteriaScores]:
-    """The scores that a judge gives to the answers of a model."""
-    answers = answer_all(model, SAMPLES)
+def scored(spec: str, model: str) -> list[float]:
+    """The scores that a judge gives to two answers of a model, criterion by criterion."""
+    samples = SAMPLES[:2]
     shown = [
         AnsweredQuestion(asked(sample), pieces(answer))
-        for sample, answer in zip(SAMPLES, answers, strict=True)
+        for sample, answer in zip(samples, answer_all(model, samples), strict=True)
     ]
-    scores: list[CriteriaScores] = load(spec, "judge").score_answers(shown, [seed] * len(shown))
-    return scores
-
-
-def numbers(scores: Sequence[CriteriaScores]) -> list[float]:
-    """All numbers, criterion by criterion."""
+    scores: list[CriteriaScores] = load(spec, "judge").score_answers(shown, [0, 0])
     return [own.value(name) or 0.0 for own in scores for name in CRITERIA]
 
 
 def test_the_faults_of_a_seed_stay_what_they_are() -> None:
     """Results are stored under seed and knobs: other draws would be another judge's answers."""
     surplus = "shapes:?surplus=1&miss=0.3"
-    right, wrong = (numbers(scored(spec, surplus)[:2]) for spec in ("shapes:", "shapes:?flip=0.3"))
+    right, wrong = (scored(spec, surplus) for spec in ("shapes:", "shapes:?flip=0.3"))
     assert right == [6, 8, 10, 10, 10, 10, 10, 4, 9, 10, 10, 10, 10, 10]
     assert wrong == [6, 8, 10, 10, 0, 10, 10, 6, 9, 10, 10, 10, 10, 10]
     first, second = (answer_all(spec, SAMPLES[:1])[0] for spec in (surplus, "shapes:?miss=0.3"))

@@ -39,8 +39,8 @@ Floats = npt.NDArray[np.float64]
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    """The default data set."""
-    return load_shapes()
+    """Some samples of each category of the default data set."""
+    return load_shapes().limited(4)
 
 
 def bound(text: str, role: RoleName) -> BoundRole:
@@ -86,7 +86,7 @@ def chain(samples: tuple[Sample, ...], describer: str, generator: str = "shapes:
 @pytest.mark.parametrize("name", ["miss", "recolor", "reshape", "resize", "move", "swap", "blank"])
 def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
     """From 1 of perfect models, the mean over some samples of each category falls strictly."""
-    samples = dataset.limited(4).samples
+    samples = dataset.samples
     specs = ["shapes:", *(f"shapes:?{name}={level}" for level in LEVELS)]
     scores = [float((chain(samples, spec) @ [1, 2, 3]).mean() / 6) for spec in specs]
     assert scores[0] == pytest.approx(1.0, abs=1e-6)

@@ -77,11 +77,12 @@ def test_a_conversation_has_prompt_and_system_prompt(spec: Load, loaded: Load) -
     """Another prompt or system prompt must be able to give another text, to a chat model alone."""
     chat = loaded(spec("qwen2-audio"), "describer")
     briefed = loaded(spec("qwen2-audio", "system_prompt=be%20brief"), "describer")
-    by_default = describe(chat, sounds())
-    assert describe(chat, sounds(), "what is shown ?") != by_default
-    assert describe(briefed, sounds()) != by_default
+    heard = sounds()[:2]
+    by_default = describe(chat, heard)
+    assert describe(chat, heard, "what is shown ?") != by_default
+    assert describe(briefed, heard) != by_default
     whisper = loaded(spec("whisper"), "describer")
-    assert describe(whisper, sounds(), "one") == describe(whisper, sounds(), "another")
+    assert describe(whisper, heard, "one") == describe(whisper, heard, "another")
 
 
 @pytest.mark.parametrize("name", ["whisper", "qwen2-audio"])
@@ -98,7 +99,8 @@ def test_a_sound_beyond_the_window_is_refused_and_never_cut(
 
 def test_drawn_texts_follow_their_seeds(spec: Load, loaded: Load) -> None:
     """The temperature reaches Whisper too, whose own way of drawing takes it apart."""
-    model = loaded(spec("whisper", "do_sample=true", "temperature=2.0"), "describer")
+    options = ("do_sample=true", "temperature=2.0", "max_new_tokens=8")
+    model = loaded(spec("whisper", *options), "describer")
     heard = [tone(440)] * 3
     first, again, other = plain(model.describe(heard, "", [1, 1, 2]))
     assert first == again != other
@@ -134,12 +136,11 @@ def test_a_folder_without_feature_extractor_says_what_is_missing(copied: Build, 
         (folder / "preprocessor_config.json").write_text(other)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_tensor_that_is_missing_or_has_no_place_is_an_error(copied: Build, name: str) -> None:
+def test_a_tensor_that_is_missing_or_has_no_place_is_an_error(copied: Build) -> None:
     """Numbers of random weights look like any other."""
     from safetensors.torch import load_file, save_file
 
-    file = copied(name) / "model.safetensors"
+    file = copied("whisper") / "model.safetensors"
     weights = load_file(file)
     dropped = max(
         n for n in weights if "layers.0" in n and n.endswith(("fc1.weight", "proj.weight"))

@@ -89,9 +89,9 @@ def test_clap_reads_a_sound_the_same_way_each_time(
         folder = tiny.build_clap(tmp_path / "fused", fusion=True)
         assert json.loads((folder / "preprocessor_config.json").read_text())["truncation"]
     encoder: Any = bind_text(str(folder), "encoder").load()
-    heard = [*sounds(), tone(300, 5.0)]
+    heard = [*sounds()[:2], tone(300, 5.0)]
     first = encoder.encode_sounds(heard)
-    for _ in range(4):
+    for _ in range(3):
         np.random.seed(None)  # noqa: NPY002 - the extractor draws from the global generator
         assert np.array_equal(encoder.encode_sounds(heard), first)
 

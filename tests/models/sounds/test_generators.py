@@ -21,7 +21,7 @@ pytestmark = pytest.mark.models
 
 NAMES = ["vits", "musicgen"]
 
-TEXTS = ["a red circle", "two small blue square", "left"]
+TEXTS = ["a red circle", "left"]
 
 
 def samples(made: list[Any]) -> list[Any]:
@@ -38,10 +38,10 @@ def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, loaded: Load, na
     model = loaded(spec(name), "generator")
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    together = samples(model.generate(TEXTS, [1, 2, 3]))
+    together = samples(model.generate(TEXTS, [1, 2]))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(6)
-    for text, seed, wave in zip(TEXTS, [1, 2, 3], together, strict=True):
+    for text, seed, wave in zip(TEXTS, [1, 2], together, strict=True):
         (alone,) = samples(model.generate([text], [seed]))
         assert np.array_equal(alone, wave)
     (other,) = samples(model.generate(TEXTS[:1], [9]))
@@ -52,13 +52,15 @@ def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, loaded: Load, na
         assert np.abs(wave).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_model_makes_is_known_before_it_is_loaded(spec: Load, name: str) -> None:
-    """Suites ask it of the bound role."""
-    bound = bind_text(spec(name), "generator")
-    assert (bound.makes, bound.seeded, bound.params) == ("sound", True, {"dtype": "float32"})
-    with pytest.raises(RoleError, match="not the describer"):
-        bind_text(spec(name), "describer")
+def test_what_a_model_makes_is_known_before_it_is_loaded(spec: Load) -> None:
+    """Suites ask it of the bound role; a parameter without use is refused, not passed over."""
+    for name, useless in (("vits", "max_new_tokens=3"), ("musicgen", "speaker_id=1")):
+        bound = bind_text(spec(name), "generator")
+        assert (bound.makes, bound.seeded, bound.params) == ("sound", True, {"dtype": "float32"})
+        with pytest.raises(RoleError, match="not the describer"):
+            bind_text(spec(name), "describer")
+        with pytest.raises(SpecError, match="has no use for"):
+            bind_text(spec(name, useless), "generator")
 
 
 def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: Load) -> None:
@@ -89,29 +91,16 @@ def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load, loaded: Load) 
     assert np.array_equal(first, second)
 
 
-@pytest.mark.parametrize(
-    ("name", "option"), [("vits", "max_new_tokens=3"), ("musicgen", "speaker_id=1")]
-)
-def test_a_parameter_without_use_is_refused(spec: Load, name: str, option: str) -> None:
-    """Otherwise a user would believe that it was followed."""
-    with pytest.raises(SpecError, match="has no use for"):
-        bind_text(spec(name, option), "generator")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_tensor_that_is_missing_is_an_error(
-    copied: Build, tiny_model: Build, spec: Load, name: str
-) -> None:
+def test_a_tensor_that_is_missing_is_an_error(copied: Build) -> None:
     """Random weights make a sound too."""
     from safetensors.torch import load_file
 
-    folder = copied(name)
+    folder = copied("vits")
     file = folder / "model.safetensors"
     names = load_file(file)
     drop_tensor(file, next(n for n in names if "layers.0" in n and n.endswith("weight")))
-    bound = bind_text(spec(name).replace(str(tiny_model(name)), str(folder)), "generator")
     with pytest.raises(CheckpointError, match="would be random numbers"):
-        bound.load()
+        bind_text(str(folder), "generator").load()
 
 
 def test_a_rate_that_no_file_states_is_an_error(tmp_path: Path, copied: Build) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,15 @@ def describer(bound: Callable[..., BoundRole]) -> Callable[..., Describer]:
     return load
 
 
-@pytest.fixture
-def tiny(tiny_describer: Build, describer: Callable[..., Describer]) -> Load:
-    """Load a tiny describer, with parameters."""
-    return lambda name, query="max_new_tokens=8": describer(tiny_describer(name), query)
+@pytest.fixture(scope="session")
+def tiny(tiny_describer: Build) -> Load:
+    """A loaded tiny describer by its name and parameters, loaded once; not to be changed."""
+
+    @cache
+    def load(name: str, query: str = "max_new_tokens=8") -> Any:
+        return bind_text(f"{tiny_describer(name)}?{query}", "describer").load()
+
+    return load
 
 
 def describe(
@@ -124,10 +130,11 @@ def tiny_judge(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return build_once(tmp_path_factory.mktemp("judges"), BUILDERS, words=JUDGE_WORDS)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def load_judge(tiny_judge: Build) -> Load:
-    """Load a tiny judge as a user would name it."""
+    """A loaded tiny judge, as a user would name it, loaded once; not to be changed."""
 
+    @cache
     def loaded(name: str, query: str = "dtype=float32") -> Any:
         return bind_text(f"{tiny_judge(name)}?device=cpu&{query}", "judge").load()
 
@@ -169,15 +176,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def unified(folders: dict[str, Path]) -> Callable[..., UnifiedModel]:
     """A loaded model by family and parameters, loaded once; not to be changed."""
-    loaded: dict[str, UnifiedModel] = {}
 
+    @cache
     def load(family: str, query: str = "") -> UnifiedModel:
-        text = spec(folders[family], query)
-        if text not in loaded:
-            model = bind_text(text, "generator").load()
-            assert isinstance(model, UnifiedModel)
-            loaded[text] = model
-        return loaded[text]
+        model = bind_text(spec(folders[family], query), "generator").load()
+        assert isinstance(model, UnifiedModel)
+        return model
 
     return load
 
@@ -185,15 +189,12 @@ def unified(folders: dict[str, Path]) -> Callable[..., UnifiedModel]:
 @pytest.fixture(scope="session")
 def interleaver(folders: dict[str, Path]) -> Callable[..., Interleaver]:
     """A loaded interleaver by family and parameters, loaded once; not to be changed."""
-    loaded: dict[str, Interleaver] = {}
 
-    def load(family: str, query: str = "") -> Interleaver:
-        text = f"{folders[family]}?{'&'.join(filter(None, (DRAW[family], query)))}"
-        if text not in loaded:
-            model = bind_text(text, "interleaver").load()
-            assert isinstance(model, Interleaver)
-            loaded[text] = model
-        return loaded[text]
+    @cache
+    def load(family: str, query: str) -> Interleaver:
+        model = bind_text(f"{folders[family]}?{DRAW[family]}&{query}", "interleaver").load()
+        assert isinstance(model, Interleaver)
+        return model
 
     return load
 

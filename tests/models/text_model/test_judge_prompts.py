@@ -16,14 +16,10 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, CriteriaScores
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import (
-    CRITERION_SENTENCES,
-    JSON_CLOSING,
     JUDGE_PROMPTS,
-    SCORE_SCHEMA,
     break_up,
     read_named,
     read_scores,
-    score_system,
     shrink_image,
 )
 
@@ -300,16 +296,3 @@ def test_a_long_reply_takes_no_long_time(piece: str) -> None:
     started = time.process_time()
     assert isinstance(read_scores(piece * 20_000), Failure)
     assert time.process_time() - started < 2
-
-
-@pytest.mark.parametrize("numbered", [True, False])
-def test_the_words_and_the_schema_ask_for_the_same(numbered: bool) -> None:
-    """Every criterion by title in the system prompt, by key in the closing and in the schema."""
-    system = score_system(numbered=numbered)
-    assert ("<IMG_i>" in system) == numbered
-    for name in CRITERIA:
-        assert CRITERION_SENTENCES[name][0] in system
-        assert name in JSON_CLOSING
-        score = SCORE_SCHEMA["properties"][name]["properties"]["score"]
-        assert score["enum"] == list(range(11))
-    assert SCORE_SCHEMA["required"] == list(CRITERIA)

@@ -224,17 +224,17 @@ def test_emu3_draws_the_size_that_it_is_told(folders: dict[str, Path]) -> None:
 
 
 @both
-def test_scores_that_are_no_numbers_fail_their_own_drawing(
-    folders: dict[str, Path], family: str
-) -> None:
+def test_scores_that_are_no_numbers_fail_their_own_drawing(unified: Load, family: str) -> None:
     """An overflow on one prompt is a failure of that one, not a picture of nothing."""
-    model = bind_text(spec(folders[family]), "generator").load()
-    assert isinstance(model, UnifiedModel)
+    model = unified(family)
     loaded = parts(model)
     number = loaded.tokenizer.convert_tokens_to_ids("square")
-    loaded.model.get_input_embeddings().weight.data[number] = float("nan")
+    weights = loaded.model.get_input_embeddings().weight.data
+    before = weights[number].clone()
+    weights[number] = float("nan")
 
     good, bad = model.generate(["red circle", "red square"], [1, 2])
+    weights[number] = before
 
     assert not isinstance(good, Failure)
     assert isinstance(bad, Failure)
