@@ -263,9 +263,10 @@ def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...
     return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
 
 
-def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
+def parse_params(spec: ModelSpec, kind: type[P], what: str, beside: Collection[str] = ()) -> P:
     """Fill a dataclass of parameters from a spec's strings.
 
+    beside: names of parameters that the spec may have too, and that are read elsewhere.
     Each field's annotation is bool, int, float or str, possibly `| None` (the empty string or
     "none" means None). Raises SpecError naming the parameter that is unknown or has a wrong value;
     a ValueError of the dataclass's own `__post_init__` is reported the same way.
@@ -276,8 +277,8 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
         if field.init
     ]
-    split_params(spec, what, known)
-    values = {name: _convert(spec, name, raw, hints[name]) for name, raw in spec.params.items()}
+    own = split_params(spec, what, known, beside)[0].params
+    values = {name: _convert(spec, name, raw, hints[name]) for name, raw in own.items()}
     try:
         return kind(**values)
     except ValueError as error:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 from pathlib import Path
@@ -39,7 +39,7 @@ from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.checkpoints.peft_adapters import adapter_weights, read_tensors
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
-from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
+from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import (
     check_configuration_names,
     library_versions,
@@ -110,9 +110,7 @@ class Adapter(Generic[P]):
         if "transformers" in self.packages:
             check_configuration_names(checkpoint.config)
         what = f"the {role} {checkpoint.what}"
-        names = [field.name for field in fields(self.params)]
-        own = split_params(spec, what, names, self.params.SOURCES)[0]
-        params = parse_params(own, self.params, what)
+        params = parse_params(spec, self.params, what, self.params.SOURCES)
         if params.dispatched:
             require("accelerate")
         device = resolve_device(params.device)

@@ -353,7 +353,7 @@ def _load_inception(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-_ADAPTERS = {
+_ADAPTERS: dict[str, Adapter[Any]] = {
     "unicom": Adapter(
         "unicom-encoder/1",
         ("torch", "torchvision", "safetensors"),
