@@ -169,10 +169,7 @@ def read_references(
 
 
 def evaluate_case(
-    evaluator: Evaluator,
-    own: AssignedCase,
-    *,
-    accepting: bool = False,
+    evaluator: Evaluator, own: AssignedCase, *, accepting: bool = False
 ) -> EvaluatedCase:
     """Measure and judge a case, which is entered in the series of the run first.
 
@@ -358,9 +355,7 @@ def pooled_verdict(
 
 
 def _decide(
-    members: Mapping[str, EvaluatedCase],
-    weights: Mapping[str, float],
-    alpha: float,
+    members: Mapping[str, EvaluatedCase], weights: Mapping[str, float], alpha: float
 ) -> tuple[Verdict, list[str]]:
     """The verdict on all cases, and why it is none that passes."""
 

@@ -46,12 +46,7 @@ from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.tables import summary_table, text_of
-from pytest_cepbench.report.text import (
-    explain,
-    promise_lines,
-    refusal_lines,
-    warning_lines,
-)
+from pytest_cepbench.report.text import explain, promise_lines, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.definition import FILE_NAME, find_shipped

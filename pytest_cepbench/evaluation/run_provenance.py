@@ -105,10 +105,7 @@ def _suite_provenance(
                 changes = [path.stat().st_mtime for path in baselines.iterdir()]
             accepted, commit = _iso(max(changes)) if changes else "", ""
     return replace(
-        own,
-        accepted=accepted,
-        accepted_commit=commit,
-        uncommitted=bool(accepted and not commit),
+        own, accepted=accepted, accepted_commit=commit, uncommitted=bool(accepted and not commit)
     )
 
 

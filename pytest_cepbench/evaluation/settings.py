@@ -446,7 +446,7 @@ class RunSettings:
     )
     ray_address: str | None = _option(
         "[advanced] ray-address HOST:PORT: Cluster of --cep-engine=ray (default: RAY_ADDRESS, else "
-        "one is started here)",
+        "one is started here)"
     )
     ray_pools: Mapping[str, Mapping[str, float]] = _option(
         "[advanced] ray-pool ROLE:K=V,...: Actors and gpus of a role's pool with "

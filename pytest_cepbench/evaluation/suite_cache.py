@@ -18,18 +18,9 @@ from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.option_values import LEAST_ALPHA
-from pytest_cepbench.suites import (
-    Case,
-    PreparedSuite,
-    RoleChoices,
-    load_prepared_suite,
-)
+from pytest_cepbench.suites import Case, PreparedSuite, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.definition import load_suite
-from pytest_cepbench.suites.gate_config import (
-    Overrides,
-    SettingSource,
-    claim_of,
-)
+from pytest_cepbench.suites.gate_config import Overrides, SettingSource, claim_of
 from pytest_cepbench.suites.role_assignment import (
     Part,
     check_data_names,

@@ -19,13 +19,7 @@ from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import parse_toml, read_text
-from pytest_cepbench.gate.measurement import (
-    DECIMALS,
-    FORMAT,
-    CaseKey,
-    Measurement,
-    rounded,
-)
+from pytest_cepbench.gate.measurement import DECIMALS, FORMAT, CaseKey, Measurement, rounded
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
 """Remedy for a baseline that cannot be used."""

@@ -19,19 +19,8 @@ from pytest_cepbench.gate.measurement import (
 )
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import Pairing, Policy
-from pytest_cepbench.gate.sensitivity import (
-    largest_drop,
-    power_remark,
-    range_of,
-    units_to_decide,
-)
-from pytest_cepbench.gate.statistics import (
-    GAFFKE,
-    Bounds,
-    Design,
-    mean_bounds,
-    smallest_visible,
-)
+from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, range_of, units_to_decide
+from pytest_cepbench.gate.statistics import GAFFKE, Bounds, Design, mean_bounds, smallest_visible
 from pytest_cepbench.gate.statistics.constants import SAME_SCORE, SMALLEST_SHARE
 from pytest_cepbench.gate.verdict import Verdict
 

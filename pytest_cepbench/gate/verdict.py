@@ -64,9 +64,7 @@ PRESENTATIONS = {
         ),
     ),
     Verdict.HELD: _passed(
-        letter=".",
-        meaning="a drop larger than the tolerance is excluded",
-        next_step="nothing",
+        letter=".", meaning="a drop larger than the tolerance is excluded", next_step="nothing"
     ),
     Verdict.INCONCLUSIVE: Presentation(
         "inconclusive",

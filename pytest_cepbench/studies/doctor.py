@@ -30,12 +30,7 @@ from pytest_cepbench.measures.blindness import same_answers
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
-from pytest_cepbench.studies.calibration import (
-    Announce,
-    Calibrated,
-    PreparedCalibration,
-    calibrate,
-)
+from pytest_cepbench.studies.calibration import Announce, Calibrated, PreparedCalibration, calibrate
 from pytest_cepbench.studies.study import StudiedModel, StudyUsage, studied_models
 from pytest_cepbench.suites import ChainRun, ModelPool
 from pytest_cepbench.suites.chain_run import require_chains
@@ -138,11 +133,7 @@ def examine(prepared: PreparedCalibration, model_pool: ModelPool, announce: Anno
     calibrations = calibrate(prepared, model_pool, announce)
     own = prepared.own
     run = require_chains(own.run(model_pool), "the doctor")
-    checks = [
-        measurability(calibrations),
-        chance_floors(calibrations),
-        visible_drops(calibrations),
-    ]
+    checks = [measurability(calibrations), chance_floors(calibrations), visible_drops(calibrations)]
     # Those that call models or read chains: one that fails says so, and the others go on.
     asked: dict[str, Callable[[], Check]] = {"constant outputs": partial(constant_outputs, run)}
     for (encoder, start), tolerance in _compared(prepared, run).items():
@@ -286,10 +277,7 @@ def visible_drops(calibrations: Sequence[Calibrated]) -> Check:
     if unknown:
         sentence = f"not known: {_listed(list(unknown))} ({next(iter(unknown.values()))})"
         findings.append(("remark", sentence, ""))
-    head = (
-        *("case", "units", "sd", "alpha", "tolerance"),
-        *("visible", "held of 100", "needed"),
-    )
+    head = (*("case", "units", "sd", "alpha", "tolerance"), *("visible", "held of 100", "needed"))
     rows: list[tuple[Cell, ...]] = []
     for case in judged:
         power, noise = case.power, case.noise

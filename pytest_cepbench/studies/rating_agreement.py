@@ -44,13 +44,7 @@ from pytest_cepbench.ratings.summary import (
     repeat_results,
     summarize_people,
 )
-from pytest_cepbench.ratings.votes import (
-    SCALES,
-    PeopleScore,
-    VoteTable,
-    people_scores,
-    vote_table,
-)
+from pytest_cepbench.ratings.votes import SCALES, PeopleScore, VoteTable, people_scores, vote_table
 from pytest_cepbench.studies.rated_items import fingerprint_of
 
 # -- annotators ------------------------------------------------------------------------------------

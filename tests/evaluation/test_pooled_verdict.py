@@ -55,9 +55,7 @@ def test_a_faint_loss_alone_stays_inconclusive(accepted: GatedProject) -> None:
 
     assert verdicts(result)["d-gc"] == result[POOLED].verdict == "inconclusive"
     assert result.passed
-    assert result[POOLED].reasons == [
-        "a drop larger than tolerated is not excluded in 1: d/gc",
-    ]
+    assert result[POOLED].reasons == ["a drop larger than tolerated is not excluded in 1: d/gc"]
     assert not accepted.gate(
         {"inconclusive": "fail"}, drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028"
     ).passed
@@ -157,9 +155,7 @@ def test_a_case_that_two_tests_gate_counts_once(accepted: GatedProject) -> None:
         assert isinstance(pooled, PooledCase)
         case = next(case for case in cases if isinstance(case, Case) and case.id == "a-gc")
         tolerant = Overrides(tolerance=0.5)
-        evaluator.assign(
-            {"one": (path, case, Overrides()), "two": (path, case, tolerant)},
-        )
+        evaluator.assign({"one": (path, case, Overrides()), "two": (path, case, tolerant)})
         result = judge_case(evaluator, path, pooled, "verdict", Overrides())
     finally:
         evaluator.close()

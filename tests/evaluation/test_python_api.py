@@ -159,9 +159,7 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
     """A measurement that may not become a baseline keeps all others from it too."""
     before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
     result = gate_checkpoint(
-        SUITE,
-        snapshot_update=True,
-        **{**GENERATOR, "model": "shapes:?miss=1.0"},
+        SUITE, snapshot_update=True, **{**GENERATOR, "model": "shapes:?miss=1.0"}
     )
 
     assert not result.passed
@@ -285,10 +283,7 @@ def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
     (project / SUITE).with_name("ctrl_c.py").write_text(LEAVING)
     with pytest.raises(KeyboardInterrupt):
         gate_checkpoint(
-            SUITE,
-            model="python:ctrl_c:Describer?how=interrupt",
-            role="describer",
-            samples=4,
+            SUITE, model="python:ctrl_c:Describer?how=interrupt", role="describer", samples=4
         )
 
 

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_cepbench.gate import (
-    Measurement,
-    Noise,
-    dump_baseline,
-    load_baseline,
-)
+from pytest_cepbench.gate import Measurement, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, measured
@@ -45,9 +40,7 @@ def test_a_new_case_has_a_file_and_no_anchor(tmp_path: Path) -> None:
     assert change == BaselineChange(KEY, None, _model(1), "none")
     assert not root.exists()
     assert apply([change], root) == [baseline_path(root, KEY)]
-    assert contents(root) == {
-        f"shapes/{KEY.file_stem}.toml": dump_baseline(_model(1)).encode(),
-    }
+    assert contents(root) == {f"shapes/{KEY.file_stem}.toml": dump_baseline(_model(1)).encode()}
 
 
 def test_an_anchor_is_frozen_kept_or_moved_on_request(tmp_path: Path) -> None:

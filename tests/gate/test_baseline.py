@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.gate import (
-    CaseKey,
-    Noise,
-    dump_baseline,
-    load_baseline,
-)
+from pytest_cepbench.gate import CaseKey, Noise, dump_baseline, load_baseline
 from tests.gate.build import KEY, NAMES, SCORES, Scores, accepted, measured, text_of
 
 TEXT = text_of(measured(model={"spec": "shapes:"}))

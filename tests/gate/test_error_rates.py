@@ -14,14 +14,7 @@ import pytest
 from benchmarks import gate_error_rates
 from benchmarks.error_rates import errors, power, trainings, verdicts
 from benchmarks.error_rates.report import Promises
-from benchmarks.error_rates.worlds import (
-    HARD,
-    LOOKED,
-    LOSSES,
-    SERIES,
-    WORLDS,
-    World,
-)
+from benchmarks.error_rates.worlds import HARD, LOOKED, LOSSES, SERIES, WORLDS, World
 from benchmarks.pages import table
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.compare import verdict_of

@@ -160,10 +160,7 @@ ONE_UNIT = {"c0": {f"s{i}": 300_000 for i in range(3)}}
 @given(comparisons(), st.integers(0, _ROOM))
 @example(
     Comparison(
-        ONE_UNIT,
-        raised(ONE_UNIT, -5),
-        Policy(),
-        clusters=dict.fromkeys(ONE_UNIT["c0"], "k0"),
+        ONE_UNIT, raised(ONE_UNIT, -5), Policy(), clusters=dict.fromkeys(ONE_UNIT["c0"], "k0")
     ),
     2,
 )

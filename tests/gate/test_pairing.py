@@ -169,10 +169,7 @@ def test_what_the_baseline_could_not_score_counts_alike() -> None:
     assert judge(measured(MANY), fewer, policy).verdict is Verdict.INCOMPARABLE
 
 
-@given(
-    st.dictionaries(st.sampled_from("abcdef"), st.tuples(SCORE, SCORE), min_size=2),
-    st.data(),
-)
+@given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(SCORE, SCORE), min_size=2), st.data())
 def test_leaving_out_is_never_kinder_than_any_score(
     scores: dict[str, tuple[float, float]], data: st.DataObject
 ) -> None:

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.gate import (
-    FreshMeasurement,
-    Noise,
-    Policy,
-    Verdict,
-    judge,
-    load_baseline,
-)
+from pytest_cepbench.gate import FreshMeasurement, Noise, Policy, Verdict, judge, load_baseline
 from pytest_cepbench.gate.policy import SeriesShares, check_span
 from pytest_cepbench.gate.sensitivity import (
     design_of,
@@ -24,10 +17,7 @@ from pytest_cepbench.gate.sensitivity import (
     units_to_decide,
     why_not_accepted,
 )
-from pytest_cepbench.gate.statistics import (
-    Design,
-    smallest_visible,
-)
+from pytest_cepbench.gate.statistics import Design, smallest_visible
 from tests.gate.build import KEY, accepted, bell, drifted, measured, replace, scored, text_of
 
 OTHER = {"spec": "step-8000", "identity": "another"}

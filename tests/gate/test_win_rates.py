@@ -145,10 +145,7 @@ def test_what_a_blind_judge_may_hide_makes_a_case_inconclusive() -> None:
 
 @pytest.mark.parametrize(
     ("blind", "verdict"),
-    [
-        (Blindness("why", 0.05), Verdict.HELD),
-        (Blindness("why", 0.050001), Verdict.INCONCLUSIVE),
-    ],
+    [(Blindness("why", 0.05), Verdict.HELD), (Blindness("why", 0.050001), Verdict.INCONCLUSIVE)],
 )
 def test_blindness_is_measured_by_the_tolerance(blind: Blindness, verdict: Verdict) -> None:
     """It counts where more than the tolerance may be lost, and no drop as large can show."""

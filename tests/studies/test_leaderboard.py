@@ -102,10 +102,7 @@ def test_sets_are_ranked_by_their_blocks() -> None:
     assert [(m.rank_low, m.rank_high) for m in board.models] == [(1, 1), (2, 2)]
 
 
-SETS: dict[str, Any] = {
-    "sizes": {"all": 100},
-    "blocks": {"all": {"0": 1.0, "1": 1.5, "2": 2.0}},
-}
+SETS: dict[str, Any] = {"sizes": {"all": 100}, "blocks": {"all": {"0": 1.0, "1": 1.5, "2": 2.0}}}
 """A distance between sets of 100 images, with three blocks of them."""
 
 

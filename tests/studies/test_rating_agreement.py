@@ -21,12 +21,7 @@ from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Vote, option_name
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_items import (
-    RatedItems,
-    RatedRun,
-    answer_items,
-    described_images,
-)
+from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_items, described_images
 from pytest_cepbench.studies.rating_agreement import (
     Coefficient,
     RatingAgreement,

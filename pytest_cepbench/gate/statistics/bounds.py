@@ -251,12 +251,7 @@ class Bounds:
 
 
 def mean_bounds(
-    d: Differences,
-    alpha: float,
-    *,
-    shares: bool = False,
-    blocks: bool = False,
-    span: float = 1.0,
+    d: Differences, alpha: float, *, shares: bool = False, blocks: bool = False, span: float = 1.0
 ) -> Bounds:
     """The test of a drop and the bounds of the mean difference, each at level alpha, in (0, 0.5].
 

@@ -15,11 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from pytest_cepbench.gate.statistics.bounds import hall_step
-from pytest_cepbench.gate.statistics.constants import (
-    FEWEST_IN_STRATUM,
-    FLIP_ROUNDS,
-    MOST_SCATTER,
-)
+from pytest_cepbench.gate.statistics.constants import FEWEST_IN_STRATUM, FLIP_ROUNDS, MOST_SCATTER
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
