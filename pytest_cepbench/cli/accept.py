@@ -28,9 +28,9 @@ from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import (
     anchor_path,
-    as_accepted,
     baseline_path,
     read_baseline,
+    record_of,
     usable_baseline,
 )
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting
@@ -98,7 +98,7 @@ def _changes(
 ) -> Iterator[BaselineChange]:
     for key, (first, *_) in cases.items():
         assert first.measurement is not None  # or the case was refused
-        measured = as_accepted(first.measurement)
+        measured = record_of(first.measurement)
         value = measured.fresh.value  # of the scores, whatever else is there
         after = replace(measured, value=value, accepted=accepted)
         change = propose(key, after, root)

@@ -11,7 +11,7 @@ from pytest_cepbench.cli.output import Section, Table, percent, short, write_and
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.gate.baseline import as_accepted
+from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
 from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
@@ -119,7 +119,7 @@ def run_models(arguments: Namespace) -> int:
     for text in arguments.report:
         given, path = split_name(text)
         report = read_report(Path(path))
-        measured = [as_accepted(c.measurement) for c in report.cases if c.measurement is not None]
+        measured = [record_of(c.measurement) for c in report.cases if c.measurement is not None]
         if not measured:
             raise SpecError(
                 f"{path} has no measurement: the report of a run that measured is needed"

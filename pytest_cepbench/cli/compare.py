@@ -10,7 +10,7 @@ from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_a
 from pytest_cepbench.errors import SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.gate import CaseKey, Verdict
-from pytest_cepbench.gate.baseline import as_accepted
+from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report.case_table import battle_scores
@@ -85,7 +85,7 @@ def _measured_run(name: str, report: RunReport, arguments: Namespace) -> Measure
             value=case.value,
             tolerance=case.tolerance,
             primary=case.primary,
-            record=None if case.measurement is None else as_accepted(case.measurement),
+            record=None if case.measurement is None else record_of(case.measurement),
             opponents=case.shown.opponents,
             won=battle_scores(case) if case.shown.opponents else {},
             gate=case.gate,

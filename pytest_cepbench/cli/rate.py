@@ -18,7 +18,7 @@ from pytest_cepbench.errors import MissingDependencyError, SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import CaseKey, Measurement
-from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_baseline
+from pytest_cepbench.gate.baseline import baseline_path, read_baseline, record_of
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import HOST, bind, is_url, split_name
 from pytest_cepbench.ratings.folder import STUDY, read_ratings
@@ -217,7 +217,7 @@ def _measured(path: Path, suite: Suite) -> dict[str, Measurement]:
     """What a run measured of the suite, by case. Raises SpecError for a run of another suite."""
     report = read_report(path)
     records = {
-        case.measurement.case: as_accepted(case.measurement)
+        case.measurement.case: record_of(case.measurement)
         for case in report.cases
         if case.suite == suite.name and case.measurement is not None
     }

@@ -41,7 +41,6 @@ class RunReport:
     suite_verdicts: those verdicts.
     """
 
-    path: Path
     digest: str
     verdict: str
     problems: tuple[str, ...]
@@ -99,7 +98,6 @@ def read_report(path: Path) -> RunReport:
                 "of a suite and its metric"
             )
     return RunReport(
-        path=path,
         digest=sha256(data).hexdigest()[:16],
         verdict=document.verdict,
         problems=tuple(document.problems),

@@ -88,10 +88,10 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Baseline
     """
     from pytest_cepbench.gate import CaseKey
     from pytest_cepbench.gate.acceptance import apply, propose
-    from pytest_cepbench.gate.baseline import as_accepted
+    from pytest_cepbench.gate.baseline import record_of
 
     measured = {  # once, where several tests judged a case
-        CaseKey(result.suite, result.part, result.metric): as_accepted(result.measurement)
+        CaseKey(result.suite, result.part, result.metric): record_of(result.measurement)
         for result in results
         if result.accepted and result.measurement is not None
     }

@@ -43,12 +43,13 @@ def anchor_path(root: Path, key: CaseKey) -> Path:
     return root / key.suite / ANCHORS / f"{key.file_stem}{SUFFIX}"
 
 
-def as_accepted(record: Measurement) -> Measurement:
-    """A measurement as its baseline keeps it.
+def record_of(measurement: Measurement) -> Measurement:
+    """The measurement as its baseline keeps it.
 
     Of battles not their scores are kept, which the accepted model's answers had no part in, but the
     answers: each is there to be battled, whatever the judge failed to say of it.
     """
+    record = measurement.record
     if not record.answers:
         return msgspec.structs.replace(record, unscored={})
     unjudged = record.unscored
@@ -62,11 +63,6 @@ def as_accepted(record: Measurement) -> Measurement:
         },
         unscored={},
     )
-
-
-def record_of(measurement: Measurement) -> Measurement:
-    """The measurement as its baseline keeps it."""
-    return as_accepted(measurement.record)
 
 
 def answers_digest(baseline: Measurement) -> str:

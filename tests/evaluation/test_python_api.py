@@ -124,7 +124,9 @@ def test_a_regression_says_why(project: Path) -> None:
     """The message of a failed test follows the table."""
     result = gate_checkpoint(
         [project / "suites" / "instrument" / "suite.toml"],
-        **{**GENERATOR, "model": "shapes:?miss=0.5&recolor=0.5", "report": "out/report.json"},
+        **{**GENERATOR, "model": "shapes:?miss=0.5&recolor=0.5"},
+        attribute=0,
+        report="out/report.json",
     )
 
     assert not result.passed

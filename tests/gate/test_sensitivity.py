@@ -244,6 +244,3 @@ def test_measured_noise_is_planned_with() -> None:
     assert design_of(Noise(3, 24, 0.0, 0.0), 96) is None
     assert design_of(Noise(3, 1, 0.05, 0.01), 96) is None
     assert design_of(NOISE, 1) is None
-
-
-POLICY = Policy(alpha=0.0125)

@@ -131,23 +131,17 @@ def _chance_to_exclude(design: Design, distance: float, alpha: float) -> float:
 
 
 def smallest_visible(
-    design: Design,
-    alpha: float,
-    tolerance: float = 0.0,
-    power: float = POWER,
-    *,
-    strict: bool = False,
+    design: Design, alpha: float, tolerance: float = 0.0, *, strict: bool = False
 ) -> float:
-    """The smallest true drop that the regression gate finds in a share `power` of runs.
+    """The smallest true drop that the regression gate finds in a share `POWER` of runs.
 
     alpha, tolerance: as in `chance_to_fail`.
-    power: in (0.5, 1).
     strict: whether found means high < -tolerance, as in a series of gates.
     Positive, in the unit of sd; infinite where so few units can fail nothing at alpha, and where
     there is no spread, which tells nothing of drops.
     Raises ValueError for other numbers.
     """
-    _check(alpha, power, tolerance)
+    _check(alpha, tolerance)
     if not design.sd:
         return inf
 
@@ -156,24 +150,22 @@ def smallest_visible(
             return _chance_to_exclude(design, drop - tolerance, alpha)
         return chance_to_fail(design, drop, alpha, tolerance)
 
-    return _least(chance, power, design.error)
+    return _least(chance, design.error)
 
 
-def tolerance_that_holds(design: Design, alpha: float, power: float = POWER) -> float:
+def tolerance_that_holds(design: Design, alpha: float) -> float:
     """The smallest tolerance at which a checkpoint as good as its baseline is mostly held.
 
-    Above 0, in the unit of sd: where it is held in a share `power` of runs.
-    Raises ValueError for an alpha or a power out of range.
+    Above 0, in the unit of sd: where it is held in a share `POWER` of runs.
+    Raises ValueError for an alpha out of range.
     """
-    _check(alpha, power, 0.0)
+    _check(alpha, 0.0)
     step = design.error or (design.worst or 1.0) / design.units
-    return _least(lambda tolerance: chance_to_hold(design, alpha, tolerance), power, step)
+    return _least(lambda tolerance: chance_to_hold(design, alpha, tolerance), step)
 
 
-def units_needed(
-    design: Design, tolerance: float, alpha: float, power: float = POWER
-) -> int | None:
-    """Units with which a checkpoint as good as its baseline is held in a share `power` of runs.
+def units_needed(design: Design, tolerance: float, alpha: float) -> int | None:
+    """Units with which a checkpoint as good as its baseline is held in a share `POWER` of runs.
 
     design: of the units that were seen; more are taken to come in the same shares of categories.
     tolerance: above 0.
@@ -181,20 +173,18 @@ def units_needed(
     is no farther than the tolerance. None where more than 10 million would be needed.
     Raises ValueError for other numbers.
     """
-    _check(alpha, power, tolerance)
+    _check(alpha, tolerance)
     if tolerance == 0:
         raise ValueError("a tolerance above 0 is needed: no number of units holds a drop of 0")
-    return _enough(design, lambda many: chance_to_hold(many, alpha, tolerance) >= power)
+    return _enough(design, lambda many: chance_to_hold(many, alpha, tolerance) >= POWER)
 
 
-def units_to_fail(
-    design: Design, drop: float, alpha: float, tolerance: float, power: float = POWER
-) -> int | None:
-    """Units with which a drop beyond the tolerance fails in a share `power` of runs; see above."""
-    _check(alpha, power, tolerance)
+def units_to_fail(design: Design, drop: float, alpha: float, tolerance: float) -> int | None:
+    """Units with which a drop beyond the tolerance fails in a share `POWER` of runs; see above."""
+    _check(alpha, tolerance)
     if not drop > tolerance:
         raise ValueError(f"no number of units fails a drop of {drop}, and {tolerance} is tolerated")
-    return _enough(design, lambda many: chance_to_fail(many, drop, alpha, tolerance) >= power)
+    return _enough(design, lambda many: chance_to_fail(many, drop, alpha, tolerance) >= POWER)
 
 
 def _enough(design: Design, does: Callable[[Design], bool]) -> int | None:
@@ -257,24 +247,22 @@ def whole_degrees(degrees: float) -> int:
     return max(round(degrees), 1)
 
 
-def _least(rate: Callable[[float], float], power: float, step: float) -> float:
-    """The least number at which a rising rate is `power`; infinite where it stays below."""
+def _least(rate: Callable[[float], float], step: float) -> float:
+    """The least number at which a rising rate is `POWER`; infinite where it stays below."""
     high = step
-    while rate(high) < power:
+    while rate(high) < POWER:
         high *= 2
         if high > _MOST * step:
             return inf
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if rate(middle) >= power else (middle, high)
+        low, high = (low, middle) if rate(middle) >= POWER else (middle, high)
     return high
 
 
-def _check(alpha: float, power: float, tolerance: float) -> None:
-    if not (0 < alpha <= 0.5 and 0.5 < power < 1):
-        raise ValueError(
-            f"expected alpha in (0, 0.5] and power in (0.5, 1), got {alpha} and {power}"
-        )
+def _check(alpha: float, tolerance: float) -> None:
+    if not 0 < alpha <= 0.5:
+        raise ValueError(f"expected alpha in (0, 0.5], got {alpha}")
     if not (tolerance >= 0 and isfinite(tolerance)):
         raise ValueError(f"expected a tolerance of at least 0, got {tolerance}")
