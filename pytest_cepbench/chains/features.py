@@ -94,9 +94,10 @@ def vectors(
     """Encode every chain's artifact at a generation, which all of them have. Raises as `trace`."""
     if not chains:
         return []
-    kind = chains[0].links[generation].kind
     steps = _steps(chains, generation, encoder, store)
-    return _ask(f"encode_{kind}s", chains, generation, encoder, steps)
+    with naming_damage(chains, generation):
+        encoded: list[Any] = encoder.ask(f"encode_{chains[0].links[generation].kind}s", steps)
+    return encoded
 
 
 def store_vectors(
@@ -122,19 +123,9 @@ def boxes(
     """
     texts = {name: canonical_json(list(words)) for name, words in queries.items()}
     steps = _steps(chains, generation, detector, store, texts)
-    return _ask("detect", chains, generation, detector, steps)
-
-
-def _ask(
-    method: str,
-    chains: Sequence[Chain],
-    generation: int,
-    runner: RoleRunner,
-    steps: Sequence[Step],
-) -> list[Any]:
-    """The results of the steps; DamagedChainsError where a stored image that they need is lost."""
     with naming_damage(chains, generation):
-        return runner.ask(method, steps)
+        found: list[Any] = detector.ask("detect", steps)
+    return found
 
 
 def _steps(
@@ -187,7 +178,8 @@ def vqa_answers(
     Raises as `trace`.
     """
     steps = _steps(chains, generation, vqa, store, queries, vqa_questions)
-    results = _ask("answer", chains, generation, vqa, steps)
+    with naming_damage(chains, generation):
+        results = vqa.ask("answer", steps)
     return [
         _stored_answers(result, len(vqa_questions(queries[chain.sample.id])))
         for result, chain in zip(results, chains, strict=True)

@@ -267,7 +267,7 @@ class Store:
         return {**failures, **self.get(failures)} if failures else {}
 
     def _kept_failures(self, keys: Iterable[str]) -> dict[str, Failure]:
-        """Those of this run. Read after results: one that was stored after a failure is not it."""
+        """Those of this run; read after results, since none counts that is later than a failure."""
         if not self._failed:
             return {}
         query = "SELECT name, value FROM notes WHERE name BETWEEN ? AND ?"
@@ -287,7 +287,7 @@ class Store:
         )
 
     def _drop_old_failures(self) -> None:
-        """Drop those of runs that are over, which cannot be known of a run: by their age."""
+        """Drop those of earlier runs by their age: whether a run is over cannot be known."""
         old = f"name BETWEEN '{_FAILED}' AND '{_FAILED}~' AND CAST(value AS INTEGER) < ?"
         limit = (today() - _FAILURE_DAYS,)
         with suppress(StoreError):  # a disk may be full, and they do no harm
