@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from pytest_cepbench.errors import DatasetError, SpecError, SuiteNotApplicableError
 from pytest_cepbench.gate import Judgement, Verdict, judge, record_of
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
-from pytest_cepbench.ratings.folder import Ratings
+from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_items
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
@@ -51,6 +53,7 @@ def test_a_judge_that_errs_more_often_regresses(store: Store) -> None:
     assert verdict.difference == pytest.approx(-0.2, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_judge_that_names_no_verdict_regresses(store: Store) -> None:
     """It agrees with nobody, in any category, and each verdict that is missing is counted."""
     cases = (AGREEMENT, "swap-agreement", "overall-judge_failures")
@@ -185,65 +188,76 @@ def rate(folder: Path, store: Store, suite: str = "arena") -> Ratings:
 def accept_for_people(folder: Path, store: Store, judge: str) -> None:
     """Accept the perfect answers with people as the judge, as `cepbench arena rejudge` does."""
     accepted = prepare(folder, store, roles={"judge": judge})
-    accepted.accept()
+    accepted.accept(["overall-win_rate", "overall-judge_failures"])
 
 
-def test_people_decide_the_gate(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def rated_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with that study beside it, on which nobody has voted; only to be copied."""
+    root = tmp_path_factory.mktemp("rated")
+    with Store(root / "store") as store:
+        rate(root, store)
+    return root
+
+
+@pytest.fixture
+def rated(tmp_path: Path, rated_root: Path) -> Iterator[Store]:
+    """The store of a copy, with the study beside it."""
+    shutil.copytree(rated_root, tmp_path, dirs_exist_ok=True)
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def test_people_decide_the_gate(tmp_path: Path, rated: Store) -> None:
     """Votes for the accepted answers are a regression; the same answers need no vote."""
-    with Store(tmp_path / "store") as store:
-        ratings = rate(tmp_path, store)
-        vote_all(ratings, lambda _: "B")
-        judge = f"human:{ratings.path}"
-        accept_for_people(tmp_path, store, judge)
-        roles = {"judge": judge}
-        same = prepare(tmp_path, store, roles=roles)
-        worst = prepare(tmp_path, store, model=WORST, roles=roles)
+    ratings = read_ratings(tmp_path / "ratings")
+    vote_all(ratings, lambda _: "B")
+    roles = {"judge": f"human:{ratings.path}"}
+    accept_for_people(tmp_path, rated, roles["judge"])
+    worst = prepare(tmp_path, rated, model=WORST, roles=roles)
 
-        assert same.judge().verdict is Verdict.HELD
-        assert worst.judge().verdict is Verdict.REGRESSED
-        assert worst.measure().value == (20 - len(ratings.items)) / 2 / 20
-        assert worst.measure("overall-judge_failures").value == 0
+    assert prepare(tmp_path, rated, roles=roles).judge().verdict is Verdict.HELD
+    assert worst.judge().verdict is Verdict.REGRESSED
+    assert worst.measure().value == (20 - len(ratings.items)) / 2 / 20
+    assert worst.measure("overall-judge_failures").value == 0
 
 
-def test_missing_votes_fail_the_gate(tmp_path: Path) -> None:
+def test_missing_votes_fail_the_gate(tmp_path: Path, rated: Store) -> None:
     """They are counted as unanswered, and no vote is made up for them."""
-    with Store(tmp_path / "store") as store:
-        ratings = rate(tmp_path, store)
-        for item in list(ratings.items.values())[3:]:
-            cast(ratings, side_vote(item, "ada", "Tie(A)"))
-        roles = {"judge": f"human:{ratings.path}"}
-        accept_for_people(tmp_path, store, roles["judge"])
-        worst = prepare(tmp_path, store, model=WORST, roles=roles)
+    ratings = read_ratings(tmp_path / "ratings")
+    for item in list(ratings.items.values())[3:]:
+        cast(ratings, side_vote(item, "ada", "Tie(A)"))
+    roles = {"judge": f"human:{ratings.path}"}
+    accept_for_people(tmp_path, rated, roles["judge"])
+    worst = prepare(tmp_path, rated, model=WORST, roles=roles)
 
-        judged = worst.judge()
-        assert judged.verdict is Verdict.INCOMPARABLE
-        assert "votes: 3 of 20 battles have no vote of people" in judged.reasons[0]
-        assert worst.judge("overall-judge_failures").verdict is Verdict.REGRESSED
-        assert worst.measure("overall-judge_failures").value == 3 / 20
+    judged = worst.judge()
+    assert judged.verdict is Verdict.INCOMPARABLE
+    assert "votes: 3 of 20 battles have no vote of people" in judged.reasons[0]
+    assert worst.judge("overall-judge_failures").verdict is Verdict.REGRESSED
+    assert worst.measure("overall-judge_failures").value == 3 / 20
 
 
-def test_baselines_outlive_the_votes_of_one_study(tmp_path: Path) -> None:
+def test_baselines_outlive_the_votes_of_one_study(tmp_path: Path, rated: Store) -> None:
     """Other votes are another judge in the store, and comparable with the same baseline."""
-    with Store(tmp_path / "store") as store:
-        ratings = rate(tmp_path, store)
-        judge = f"human:{ratings.path}"
-        vote_all(ratings, lambda _: "B", ["ada"])
-        accept_for_people(tmp_path, store, judge)
-        before = prepare(tmp_path, store, model=WORST, roles={"judge": judge})
-        assert before.judge().verdict is Verdict.REGRESSED
+    ratings = read_ratings(tmp_path / "ratings")
+    roles = {"judge": f"human:{ratings.path}"}
+    vote_all(ratings, lambda _: "B", ["ada"])
+    accept_for_people(tmp_path, rated, roles["judge"])
+    before = prepare(tmp_path, rated, model=WORST, roles=roles)
+    assert before.judge().verdict is Verdict.REGRESSED
 
-        for item in ratings.items.values():
-            cast(ratings, side_vote(item, "ada", "A"))  # the last record counts
-        after = prepare(tmp_path, store, model=WORST, roles={"judge": judge})
-        assert after.judge().verdict is Verdict.IMPROVED
+    for item in ratings.items.values():
+        cast(ratings, side_vote(item, "ada", "A"))  # the last record counts
+    after = prepare(tmp_path, rated, model=WORST, roles=roles)
+    assert after.judge().verdict is Verdict.IMPROVED
 
 
-def test_ratings_of_another_suite_decide_no_battle(tmp_path: Path) -> None:
+def test_ratings_of_another_suite_decide_no_battle(tmp_path: Path, rated: Store) -> None:
     """People saw the answers of that one; what nobody judges is measured all the same."""
-    with Store(tmp_path / "store") as store:
-        ratings = rate(tmp_path, store, "other")
-        prepare(tmp_path, store).accept()
-        worst = prepare(tmp_path, store, model=WORST, roles={"judge": f"human:{ratings.path}"})
-        with pytest.raises(SpecError, match=r"of the suite 'other': .* see the answers of"):
-            worst.measure()
-        assert worst.measure("overall-failures").value == 0
+    ratings = rate(tmp_path / "other", rated, "other")
+    prepare(tmp_path, rated).accept(["overall-win_rate"])
+    worst = prepare(tmp_path, rated, model=WORST, roles={"judge": f"human:{ratings.path}"})
+    with pytest.raises(SpecError, match=r"of the suite 'other': .* see the answers of"):
+        worst.measure()
+    assert worst.measure("overall-failures").value == 0

@@ -156,7 +156,7 @@ def _asked(suite: MeasuredSuite) -> dict[str, int]:
 
 def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, store: Store) -> None:
     """Answers that are yet to be made are taken to differ, so no more is asked than foreseen."""
-    prepare(tmp_path, store).accept()
+    prepare(tmp_path, store).accept(["overall-win_rate"])
     worse = prepare(tmp_path, store, model=WORSE)
     work = _foresee(worse)
     assert (_inputs(work), work.samples, work.units, work.steps) == (
@@ -176,7 +176,7 @@ def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, st
 
 def test_known_answers_are_judged_where_they_differ(tmp_path: Path, store: Store) -> None:
     """Equal answers need no verdict: the forecast is what is asked then."""
-    prepare(tmp_path, store).accept()
+    prepare(tmp_path, store).accept(["overall-win_rate"])
     few = "shapes:?miss=0.05"
     prepare(tmp_path, store, model=few).answers()
     suite = prepare(tmp_path, store, model=few)
@@ -195,9 +195,11 @@ def test_each_comparison_has_battles_of_its_own(
 ) -> None:
     """In both orders or one, against the accepted, the anchor's, and the reference answers."""
     text = f"{ANSWERS}\n[arena]\n{arena}\n"
-    prepare(tmp_path, store, text).accept()
+    prepare(tmp_path, store, text).accept(["overall-win_rate"])
     if anchored:
-        prepare(tmp_path, store, text, "shapes:?no_image=1").accept(anchor=True)
+        prepare(tmp_path, store, text, "shapes:?no_image=1").accept(
+            ["overall-win_rate"], anchor=True
+        )
     work = _foresee(prepare(tmp_path, store, text, WORSE))
     assert _inputs(work) == {"interleaver": 20, "judge": judged}
 

@@ -93,7 +93,7 @@ def test_a_judge_that_sees_nothing_by_its_card_holds_nothing(tmp_path: Path) -> 
     said = "the judge cannot see a drop: its card says: it sees nothing of a true drop"
     assert remark_on_judge(tmp_path, bound)[1] == said
     with Store(tmp_path / "store") as store:
-        prepare(tmp_path, store, model=WORSE).accept()
+        prepare(tmp_path, store, model=WORSE).accept(["overall-win_rate"])
         accepted = prepare(tmp_path, store, model=WORSE)
         keep(accepted.baselines, judge("shapes:"), sees_nothing=True, sentence="it sees nothing")
         assert accepted.judge().verdict is Verdict.HELD  # no battle was fought
