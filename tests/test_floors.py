@@ -6,7 +6,8 @@ import ast
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -71,13 +72,16 @@ TREES = {
 }
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+@cache
+def imports(tree: ast.AST) -> frozenset[str]:
     """Every module that is imported anywhere in a source file, at its top or inside a function."""
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
+            names.add(node.module or "")
+    return frozenset(names)
 
 
 def level_of(parts: Sequence[str]) -> int | None:
@@ -220,7 +224,7 @@ def test_integrations_import_no_floor_but_their_own() -> None:
 
 def test_only_the_plugin_needs_pytest() -> None:
     """What `gate_checkpoint` and the command line use works without a run of pytest."""
-    users = {path.parts[0] for path, tree in TREES.items() if "pytest" in set(imports(tree))}
+    users = {path.parts[0] for path, tree in TREES.items() if "pytest" in imports(tree)}
     assert users == {"plugin"}
 
 

@@ -125,20 +125,24 @@ def test_groups_that_grow_in_step_swap_no_more_than_one(tmp_path: Path) -> None:
     assert len(device.moves) == 7
 
 
-def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path) -> None:
-    """Letting go of it is the only way to give its memory back."""
+@pytest.mark.parametrize(("where", "loads"), [("cuda", 2), ("cpu", 1)])
+def test_a_model_that_cannot_move_is_loaded_again(tmp_path: Path, where: str, loads: int) -> None:
+    """Letting go of it is the only way to give its memory back; on the CPU it takes none of the
+    device, and stays.
+    """
     device = Device()
     residency = DeviceSwap(swap=True)
     with Store(tmp_path) as store:
         runners = ChainModels(
-            runner_on(device, store, residency, "describer", SmallDescriber()),
+            runner_on(device, store, residency, "describer", SmallDescriber(), where),
             runner_on(device, store, residency, "generator", SmallGenerator()),
             store,
         )
         ChainGroup(PLAN, samples(3), runners).chains  # noqa: B018 - growing is the point
         assert runners.describer is not None
-        assert runners.describer.tally.loads == 2
-        assert not runners.describer.loaded
+        assert runners.describer.tally.loads == loads
+        assert runners.describer.loaded == (where == "cpu")
+    assert device.moves == ["+describer", "+generator"] * loads
 
 
 def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -> None:
@@ -159,20 +163,6 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
         describer.handle.unload()  # it is in host memory: nothing to do
         assert describer.model
         assert device.here == {"describer"}
-
-
-def test_models_on_several_devices_leave_each_other_alone(tmp_path: Path) -> None:
-    """A describer on the CPU takes no memory of the device."""
-    device = Device()
-    residency = DeviceSwap(swap=True)
-    with Store(tmp_path) as store:
-        runners = ChainModels(
-            runner_on(device, store, residency, "describer", SmallDescriber(), "cpu"),
-            runner_on(device, store, residency, "generator", SmallGenerator()),
-            store,
-        )
-        ChainGroup(PLAN, samples(3), runners).chains  # noqa: B018 - growing is the point
-    assert device.moves == ["+describer", "+generator"]
 
 
 def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -> None:
