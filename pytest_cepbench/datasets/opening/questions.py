@@ -114,9 +114,6 @@ IMAGE_MARKER = "<image>"
 BEGIN_MARKER = "<BEGIN>"
 """Stands once in each question, between the task's prompt and the annotator's own text."""
 
-ID_FIELDS = ("meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id")
-"""The fields of a record beside `total_uid` and `conversations`, all of them texts."""
-
 
 class RecordedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step of an input or an output as it is written.
@@ -266,7 +263,8 @@ def _sample(record: OpeningRecord, images: Mapping[str, Path | None]) -> Sample:
         before, _, after = part.text.partition(IMAGE_MARKER)
         pieces = (_without_markers(before), image_of(part), _without_markers(after))
         question += [piece for piece in pieces if piece]
-    metadata: dict[str, Any] = {name: getattr(record, name) for name in ID_FIELDS}
+    names = ("meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id")
+    metadata: dict[str, Any] = {name: getattr(record, name) for name in names}
     metadata["input"] = [{"image": part.image, "text": part.text} for part in record.question]
     return Sample(
         id=record.uid,

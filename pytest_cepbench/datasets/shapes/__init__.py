@@ -5,7 +5,6 @@ A scene has one exact caption and as many images as there are seeds; both can be
 
 from pytest_cepbench.datasets.shapes.degrade import Degradation, degrade_scene, is_blank
 from pytest_cepbench.datasets.shapes.parser import (
-    LocatedObject,
     known_scene,
     object_boxes,
     parse_image,
@@ -24,7 +23,6 @@ from pytest_cepbench.datasets.shapes.scene import (
 __all__ = [
     "WORLD_VERSION",
     "Degradation",
-    "LocatedObject",
     "Scene",
     "SceneObject",
     "caption",

@@ -238,8 +238,7 @@ def test_knobs_at_zero_change_nothing(scene: Scene, seed: int) -> None:
     assert not is_blank(Degradation(), seed)
 
 
-@pytest.mark.parametrize("name", PER_OBJECT)
-@given(scene=scenes(), seed=SEEDS, low=PROBABILITIES, high=PROBABILITIES)
+@given(st.sampled_from(PER_OBJECT), scenes(), SEEDS, PROBABILITIES, PROBABILITIES)
 def test_a_higher_knob_keeps_what_a_lower_one_did(
     name: str, scene: Scene, seed: int, low: float, high: float
 ) -> None:

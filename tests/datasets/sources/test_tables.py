@@ -93,28 +93,23 @@ def test_a_file_that_changes_under_the_run_is_refused(tmp_path: Path, table: pa.
         sample.image.load()
 
 
-def _broken_cell(value: Any) -> pa.Table:
+def test_a_cell_without_an_image_names_its_row(tmp_path: Path) -> None:
+    """File, row and column, when the image is needed; no path is ever followed."""
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    return pa.table({"id": ["a"], "image": pa.array([value], kind)})
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
+    cells: list[tuple[Any, str]] = [
         (None, "null: an image is expected"),
         ({"bytes": None, "path": "/etc/passwd"}, "holds the path '/etc/passwd' and no bytes"),
         ({"bytes": b"no image", "path": None}, "not an image of a known format"),
         ({"bytes": b"", "path": None}, "image"),
-    ],
-)
-def test_a_cell_without_an_image_names_its_row(tmp_path: Path, value: Any, words: str) -> None:
-    """File, row and column, when the image is needed; no path is ever followed."""
-    path = write_parquet(tmp_path / "t.parquet", _broken_cell(value))
-    image = load(tmp_path, path).samples[0].image
-    assert image is not None
-    with pytest.raises(ImageError, match=words) as error:
-        image.load()
-    assert f"{path}, row 0, column 'image'" in str(error.value)
+    ]
+    images = pa.array([value for value, _ in cells], kind)
+    path = write_parquet(tmp_path / "t.parquet", pa.table({"id": [*"abcd"], "image": images}))
+    samples = load(tmp_path, path).samples
+    for number, (sample, (_, words)) in enumerate(zip(samples, cells, strict=True)):
+        assert sample.image is not None
+        with pytest.raises(ImageError, match=words) as error:
+            sample.image.load()
+        assert f"{path}, row {number}, column 'image'" in str(error.value)
 
 
 PLAIN = {"id": ["a", "b"], "image": [png(0), png(1)]}
