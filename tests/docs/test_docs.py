@@ -158,11 +158,12 @@ def test_prompts_of_judges_are_documented() -> None:
 
 def test_fixtures_are_documented() -> None:
     """The fixture table has every fixture of the plugin and no others."""
-    from pytest_cepbench import plugin
+    from pytest_cepbench.plugin import fixtures
 
     (rows,) = tables(REFERENCE, "Fixtures")
 
-    assert sorted(column([row])[0] for row in rows) == sorted(plugin.__all__)
+    names = [name for name in vars(fixtures) if name.startswith("cep_")]
+    assert sorted(column([row])[0] for row in rows) == sorted(names)
 
 
 def test_marker_arguments_are_documented() -> None:
