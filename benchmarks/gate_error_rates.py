@@ -131,7 +131,6 @@ def _off(row: Row) -> float:
 
 
 _CASES, _LOOKS = _promised(2, 6), _promised(1, 3)  # columns of a run of one case
-
 _SERIES_HEAD = ("differences", "units", "at 0.0036", "at 0.0006")
 
 PARTS = (

@@ -35,13 +35,9 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.store import Result, Store, StoredResult
 
 _BATCH = 32
-
 _CONTENDED = 10  # one batch of so many is wanted by every process
-
 _LONGEST_LIFE = 0.12  # seconds from a writer's beginning until it is killed, at most
-
 _CONTEXT = get_context("forkserver")
-
 _PROVENANCE = {"device": "cpu", "batch": "32", "model": "0123456789abcdef"}
 
 

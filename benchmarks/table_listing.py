@@ -28,7 +28,6 @@ SAMPLES = 25
 CATEGORIES = 5
 _SHARD = 250_000
 _GROUP = 1_000
-
 _CHILD = """
 import json, resource, sys, time
 from pathlib import Path

@@ -58,7 +58,6 @@ _BRIEF: Mapping[RoleName, Sequence[str]] = {
 """Time by the size of a batch does not depend on how many steps or tokens there are."""
 
 _MOST_ROUNDS = 5
-
 _ROOT = Path(__file__).parents[2]
 
 

@@ -247,7 +247,6 @@ def steps_in_words(steps: Sequence[StepShown]) -> str:
 # -- what became of facts: which kinds are lost, when, and by which role ---------------------------
 
 _ROLE_STEPS = {"describer": "description", "generator": "drawing"}
-
 _ARTIFACTS = {"describer": "text", "generator": "picture"}
 
 

@@ -52,7 +52,6 @@ MOST_ANNOTATIONS = 3
 """Failing cases that are annotated, of the ten annotations of a step that GitHub shows."""
 
 _LONGEST_MESSAGE = 1000
-
 _FOLDED_END = "\n</details>"
 
 _DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
@@ -138,23 +137,14 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|---:|"
-
 _MOST_CASES = 10  # of the table that is not folded away
-
 _MOST_SAMPLES = 3
-
 _MOST_LINES = 3  # of one kind
-
 _MOST_PROBLEMS = 5
-
 _LONGEST_TEXT = 300
-
 _LONGEST_HEADLINE = 1000
-
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", '"': "&quot;"}
-
 _MARKUP = re.compile(r"[\\`*_{}\[\]#!~$]|:(?=\S)")
-
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
@@ -180,7 +170,15 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         lines += ["", _HEAD, *map(_row, shown)]
     if len(loud) > len(shown):
         lines += ["", f"and {len(loud) - len(shown)} more, in the table of the other cases below"]
-    lines += _worst_samples(results)
+    regressed = [result for result in worst_first(results) if result.verdict == Verdict.REGRESSED]
+    samples = worst_samples(regressed, _MOST_SAMPLES)
+    lines += ["", "**Samples that lost most:**", ""] if samples else []
+    for sample in samples:
+        words = f"{scores_of_sample(sample)} ({name_of(sample.result)})"
+        lines += [f"- {escaped(words, 300)}"]
+        lines += [f"  - {escaped(w, _LONGEST_TEXT)}" for w in sample_words(sample, _LONGEST_TEXT)]
+    if lost := worst_loss(results):
+        lines += ["", escaped(lost, 500)]
     lines += ["", *_some("", shortage_lines(results), 500)] if undecided(results) else []
     if step := next_step(results):
         lines += ["", f"**Next:** {escaped(step, 500)}"]
@@ -206,20 +204,6 @@ def _details(title: str, lines: Sequence[str]) -> list[str]:
     if not lines:
         return []
     return ["", f"<details><summary>{escaped(title)}</summary>", "", *lines, "", "</details>"]
-
-
-def _worst_samples(results: Sequence[CaseResult]) -> Iterator[str]:
-    """The samples that lost most, in words, and where the worst case lost its score."""
-    regressed = [result for result in worst_first(results) if result.verdict == Verdict.REGRESSED]
-    samples = worst_samples(regressed, _MOST_SAMPLES)
-    if samples:
-        yield from ("", "**Samples that lost most:**", "")
-    for sample in samples:
-        yield f"- {escaped(f'{scores_of_sample(sample)} ({name_of(sample.result)})', 300)}"
-        for line in sample_words(sample, _LONGEST_TEXT):
-            yield f"  - {escaped(line, _LONGEST_TEXT)}"
-    if lost := worst_loss(results):
-        yield from ("", escaped(lost, 500))
 
 
 def escaped(text: str, most: int = 200) -> str:

@@ -7,7 +7,6 @@ not. Only gating cases are counted in it; informational ones have a line of thei
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_cepbench.gate import Verdict
@@ -18,13 +17,12 @@ from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 _LONGEST_REASON = 120
 
 
-_UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
-
+UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 _HELD = (Verdict.HELD, Verdict.IMPROVED)
 
 _GROUPS = (
     ((Verdict.REGRESSED,), "regressed"),
-    (_UNMEASURED, "not measured"),
+    (UNMEASURED, "not measured"),
     ((Verdict.INCOMPARABLE,), "not comparable with the baseline"),
     ((Verdict.NO_BASELINE,), "without a baseline"),
     ((Verdict.INCONCLUSIVE,), "undecided"),
@@ -32,14 +30,11 @@ _GROUPS = (
 """Verdicts that keep a run from shipping, the gravest first, and their name beside a graver one."""
 
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
 def headline(
     results: Sequence[CaseResult],
     problems: Collection[str] = (),
     *,
-    skipped: Mapping[str, str] = _NOTHING,
+    skipped: Mapping[str, str] | None = None,
     other_code: int = 0,
 ) -> str:
     """The run in one sentence, on one line.
@@ -49,6 +44,7 @@ def headline(
     skipped: what was not to be judged, by name, and why.
     other_code: exit code that the run has for a reason other than its cases; 0 where it has none.
     """
+    skipped = skipped or {}
     clauses = [_outcome(results, list(problems), skipped, other_code)]
     failing = any(not result.passes for result in results)
     if problems and failing:
@@ -138,7 +134,7 @@ def _failure(failing: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
     elif verdict == Verdict.INCONCLUSIVE:
         clause = f"Undecided, which fails this run: {_shortage(cases)}"
     else:
-        unmeasured = [result for result in cases if result.verdict in _UNMEASURED]
+        unmeasured = [result for result in cases if result.verdict in UNMEASURED]
         start = "Nothing was measured" if len(unmeasured) == total else "Not measured"
         clause = f"{start}: {of} ended in an error; {_case(group[0])}: {_reason(group[0])}"
         held = sum(result.verdict in _HELD for result in cases)

@@ -34,12 +34,8 @@ FORMAT = 2
 
 SUFFIX = ".jsonl"
 
-_DIGITS = 16  # of a digest
-
 _MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 250 MB
-
 _BARS = "▁▂▃▄▅▆▇█"
-
 _NO_VALUE, _BREAK = ".", "|"
 
 
@@ -148,7 +144,7 @@ class History:
 
 def report_digest(data: bytes) -> str:
     """The first 16 digits of the SHA-256 of a report."""
-    return sha256(data).hexdigest()[:_DIGITS]
+    return sha256(data).hexdigest()[:16]
 
 
 def host_name() -> str:

@@ -32,11 +32,8 @@ MOST_MARKS = 240
 """Runs that a plot has, the latest ones."""
 
 _FIRST_RUNS = 10  # that the list shows before the others are asked for
-
 _WIDTH, _HEIGHT = 960.0, 220.0  # of a plot, in pixels; a page may show it smaller
-
 _LEFT, _RIGHT, _TOP, _FOOT = 64.0, _WIDTH - 12, 14.0, _HEIGHT - 28
-
 _LARGEST = 1e12  # of a value that is drawn: a damaged file may hold any
 
 _MARKS: dict[str, list[tuple[float, float]]] = {

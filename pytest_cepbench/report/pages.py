@@ -28,7 +28,6 @@ THUMBNAIL = 256
 """Pixels of the longer side of a thumbnail; a smaller image is shown as it is, enlarged."""
 
 _MOST_AUDIO = 600_000  # bytes of sounds inside a page, a third more as text: its limit is 1.5 MB
-
 _QUALITY = 70  # of WebP, for what is made smaller and for noise
 
 # A failing run of suites/shapes shows 585 small images of some noise: without loss they alone are
@@ -137,9 +136,6 @@ TERMS = {
 }
 """Word -> what it means, everywhere: in the documentation and in tooltips of pages."""
 
-_STYLESHEET, SCRIPT = "page.css", "page.js"
-"""Of all pages; everything is readable without the script."""
-
 
 def render(
     template: str, *, images: PageImages | None = None, script: str = "", **values: Any
@@ -178,7 +174,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "bounds": bounds_of,
-        "breakable": _breakable,
+        # A name goes on in the next line behind a slash instead of in a word.
+        "breakable": lambda name: escape(visible(name)).replace("/", Markup("/<wbr>")),
         "failures": failures_of,
         "figures": figures_of,
         "looks": looks_of,
@@ -191,11 +188,6 @@ def _environment() -> jinja2.Environment:
         "word": word_of,
     }
     return environment
-
-
-def _breakable(name: str) -> Markup:
-    """The name of a case, which goes on in the next line behind a slash instead of in a word."""
-    return escape(visible(name)).replace("/", Markup("/<wbr>"))
 
 
 def _with_meaning(text: str) -> Markup | str:
@@ -216,14 +208,14 @@ def _displayed(value: object) -> object:
 @cache
 def stylesheet() -> str:
     """The style of all pages."""
-    return resources.files("pytest_cepbench").joinpath(_STYLESHEET).read_text(encoding="utf-8")
+    return resources.files("pytest_cepbench").joinpath("page.css").read_text(encoding="utf-8")
 
 
 @cache
 def page_script() -> str:
-    """The script of pages of cases."""
+    """The script of pages of cases; everything is readable without it."""
     folder = resources.files(__package__).joinpath("templates")
-    return folder.joinpath(SCRIPT).read_text(encoding="utf-8")
+    return folder.joinpath("page.js").read_text(encoding="utf-8")
 
 
 def html_page(facts: RunFacts, results: Sequence[CaseResult], image: ArtifactSource) -> str:

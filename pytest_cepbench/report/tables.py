@@ -17,7 +17,6 @@ from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import counts_line
 
 _MOST_NAME = 60  # columns of a name, however many there are
-
 _LEAST_NAME = 20  # columns of a folded name, before another column goes
 
 

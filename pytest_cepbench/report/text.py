@@ -48,9 +48,7 @@ from pytest_cepbench.report.totals import (
 )
 
 _WIDTH = 80  # of a failure message: the narrowest usual terminal, and what pytest takes a log for
-
 _REMARK = 28  # columns before the remark of a figure
-
 _LONGEST_TEXT = 76  # of a part of an answer
 
 

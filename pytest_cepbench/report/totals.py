@@ -9,7 +9,7 @@ from math import fsum
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report.headline import is_pooled, without_pooled
+from pytest_cepbench.report.headline import UNMEASURED, is_pooled, without_pooled
 from pytest_cepbench.report.number_format import counted, percent, printable
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 
@@ -42,8 +42,6 @@ _PROMISES = {
     "over {cases}",
 }
 
-
-_UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
 _COMPARED = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE, Verdict.REGRESSED)
 """Verdicts that a gate reached by comparing numbers, and could have reached by mistake."""
@@ -113,7 +111,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     A run with cases that were not measured has no promise. Cases without a baseline, or with one of
     something else, fail without a comparison: nothing is promised of them.
     """
-    unmeasured = sum(result.gates and result.verdict in _UNMEASURED for result in results)
+    unmeasured = sum(result.gates and result.verdict in UNMEASURED for result in results)
     if unmeasured:
         return [f"{counted(unmeasured, 'case')} not measured: no promise on error"]
     compared = [result for result in results if result.gates and result.verdict in _COMPARED]
@@ -169,8 +167,7 @@ def judge_lines(results: Iterable[CaseResult]) -> list[str]:
 
 def total_usage(efforts: Iterable[UsageTotals]) -> UsageTotals:
     """All of them in one; of no worker."""
-    efforts = list(efforts)
-    roles: Counter[str] = Counter()
+    efforts, roles = list(efforts), Counter[str]()
     for effort in efforts:
         roles.update(effort.roles)
     return UsageTotals(
@@ -232,7 +229,6 @@ def usage_line(usage: Usage) -> str:
 
 
 _CHANGED = "It changed during the run: gate it when the trainer has finished, or a copy of it"
-
 _SET_OTHERWISE = "Workers set it differently: say dtype= and device= in its spec"
 
 

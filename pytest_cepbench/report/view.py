@@ -44,7 +44,6 @@ _MOST_WORDS = 2000
 """Words of a text that are compared one by one; comparing takes their square in the worst case."""
 
 _NOT_IN_ANCHORS = re.compile(r"[^A-Za-z0-9]+")
-
 _LONGEST_NAME = 60
 
 # -- addresses -------------------------------------------------------------------------------------
@@ -169,9 +168,7 @@ def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
 def _replaces_answers(result: CaseResult) -> bool:
     """True where answers become the accepted ones in place of others."""
     measured = result.measurement
-    return bool(
-        result.accepted and result.shown.answers and measured is not None and measured.answers
-    )
+    return bool(result.accepted and result.shown.answers and measured and measured.answers)
 
 
 def _case(result: CaseResult, reach: float, opened: CaseResult | None) -> dict[str, Any]:
