@@ -190,7 +190,7 @@ class Figures:
     def cheapest(self, damage: str) -> list[tuple[str, float, Need]]:
         """Key, calls and samples to the target of metrics that reach it, the fewest calls first."""
         reaching = [
-            (key, sum(self.metrics[key].calls.values()) * sight.need.samples, sight.need)
+            (key, self.metrics[key].calls * sight.need.samples, sight.need)
             for key, sight in self.sights[damage].items()
             if sight.need.bound != "over"
         ]
@@ -270,8 +270,7 @@ def summary_table(figures: Figures) -> str:
     for key, metric in figures.metrics.items():
         sights = {name: figures.sights[name][key] for name in damages}
         seen = [name for name, sight in sights.items() if sight.need.bound != "over"]
-        cost = sum(metric.calls.values())
-        times = [cost * sights[n].need.samples / least[n] for n in damages if least[n]]
+        times = [metric.calls * sights[n].need.samples / least[n] for n in damages if least[n]]
         typical = exp(fmean(map(log, times))) if times else 0.0
         blind = [f"`{name}`" for name, sight in sights.items() if sight.rate < _BLIND]
         rows.append((

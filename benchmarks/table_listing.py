@@ -84,24 +84,13 @@ def write_shards(folder: Path, rows: int) -> None:
     shards = -(-rows // _SHARD)
     for shard in range(shards):
         numbers = range(shard * _SHARD, min(rows, (shard + 1) * _SHARD))
-        schema = None
+        columns = {
+            "id": [f"sample-{number:07}" for number in numbers],
+            "category": [f"c{number % CATEGORIES}" for number in numbers],
+            "image": [cell] * len(numbers),
+        }
         path = folder / f"train-{shard:05}-of-{shards:05}.parquet"
-        writer = None
-        for first in range(numbers.start, numbers.stop, _GROUP):
-            part = range(first, min(first + _GROUP, numbers.stop))
-            table = pa.table(
-                {
-                    "id": [f"sample-{number:07}" for number in part],
-                    "category": [f"c{number % CATEGORIES}" for number in part],
-                    "image": [cell] * len(part),
-                },
-                schema=schema,
-            )
-            schema = table.schema
-            writer = writer or pq.ParquetWriter(path, schema)
-            writer.write_table(table)
-        if writer is not None:
-            writer.close()
+        pq.write_table(pa.table(columns), path, row_group_size=_GROUP)
 
 
 def measure(home: Path, folder: Path, most: int) -> dict[str, float]:

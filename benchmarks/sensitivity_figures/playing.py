@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from benchmarks.sensitivity_figures.worlds import Sampling, Setting
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import Chain, Modality
+from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, TooFewError
-from pytest_cepbench.measures.base import RequiredFeatures
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.store import Store, Vector
@@ -44,16 +43,14 @@ Draws = Mapping[int, npt.NDArray[np.int64]]
 class MetricRun:
     """One metric of one model at one seed.
 
-    calls: role -> how often its model is called for a sample, where this metric alone is wanted.
-    value: of all samples, None where there is none. values: number of samples -> (draws,) its
-    values on the draws; NaN where a draw has none.
+    calls: of describer and generator for a sample, where this metric alone is wanted.
+    values: number of samples -> (draws,) its values on the draws; NaN where a draw has none.
     """
 
     name: str
     label: str
     higher_is_better: bool
-    calls: Mapping[str, float]
-    value: float | None
+    calls: int
     values: Mapping[int, Array]
 
 
@@ -84,17 +81,9 @@ def play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played
                 try:
                     measured = _measure(run, case, draws)
                 except CepError as error:
-                    return Played(len(dataset.samples), refused=_placeless(str(error), setting))
+                    return Played(len(dataset.samples), refused=" ".join(str(error).split()))
                 runs[measured.name] = measured
         return Played(len(dataset.samples), runs)
-
-
-def _placeless(message: str, setting: Setting) -> str:
-    """A message in one line, without the folders that the models lie in."""
-    folders = {f"{Path(spec.partition('?')[0]).parent}/" for spec in setting.roles.values()}
-    for folder in folders - {"./"}:
-        message = message.replace(folder, "")
-    return " ".join(message.split())
 
 
 def draw(dataset: Dataset, sampling: Sampling) -> Draws:
@@ -139,7 +128,6 @@ def _measure(run: ChainRun, case: Case, draws: Draws) -> MetricRun:
         label=f"{case.label}{part}",
         higher_is_better=measure.higher_is_better,
         calls=calls_of(run, case),
-        value=measured.value,
         values=values,
     )
 
@@ -214,21 +202,13 @@ def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
     return values
 
 
-def calls_of(run: ChainRun, case: Case) -> dict[str, float]:
-    """Role -> calls of its model that one sample of this case takes, and no other case.
+def calls_of(run: ChainRun, case: Case) -> int:
+    """Calls of describer and generator that one sample of this case takes, and no other case.
 
-    Chains are grown as far as the case reads them. Encoders and detectors, which cost little, are
-    left out.
+    Chains are grown as far as the case reads them, a call a generation. Encoders and detectors,
+    which cost little, are left out.
     """
-    calls = chain_calls(run.measures[case.key.metric].required_features(case))
-    return {role: float(count) for role, count in calls.items()}
-
-
-def chain_calls(required: Sequence[RequiredFeatures]) -> dict[str, int]:
-    """The calls of describer and generator that grow chains as far as they are read."""
-    last = {features.plan: 0 for features in required}
-    for features in required:
-        last[features.plan] = max(last[features.plan], *features.generations)
-    grown = [(plan, g) for plan, end in last.items() for g in range(1, end + 1)]
-    describing = sum(plan.describes(generation) for plan, generation in grown)
-    return {"describer": describing, "generator": len(grown) - describing}
+    last: dict[ChainPlan, int] = {}
+    for features in run.measures[case.key.metric].required_features(case):
+        last[features.plan] = max(last.get(features.plan, 0), *features.generations)
+    return sum(last.values())
