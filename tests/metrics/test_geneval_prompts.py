@@ -127,7 +127,7 @@ def test_impossible_settings_are_refused(options: dict[str, Any], message: str) 
         SelectionSettings(**options)
 
 
-ONE_DOG = {"class": "dog", "count": 1}
+ONE_DOG: dict[str, Any] = {"class": "dog", "count": 1}
 BOX = (0.0, 0.0, 10.0, 10.0)
 
 NAMES = st.sampled_from(["dog", "wine glass", "tv"])
@@ -171,6 +171,17 @@ def test_a_published_line_is_understood() -> None:
     )
 
 
+WRONG_CLAUSES: list[tuple[dict[str, Any], str]] = [
+    ({"class": " "}, "include[1].class"),
+    ({"count": True}, "include[1].count"),
+    ({"color": ""}, "include[1].color"),
+    ({"colour": "red"}, "unknown field `colour` - at `$.include[1]`"),
+    ({"position": ["left", 0]}, "include[1].position[0]"),
+    ({"position": ["left of", -1]}, "include[1].position[1]"),
+    ({"position": ["left of", 1]}, "include[1]: position: clause 1 is not an earlier one"),
+]
+
+
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
@@ -181,17 +192,8 @@ def test_a_published_line_is_understood() -> None:
          "unknown field `color` - at `$.exclude[0]`"),
         ({"tag": "colors", "include": [ONE_DOG], "exclude": [ONE_DOG | {"count": 0}]},
          "`int` >= 1 - at `$.exclude[0].count`"),
-        *(({"tag": "position", "include": [ONE_DOG, ONE_DOG | fields]}, message)
-          for fields, message in [
-              ({"class": " "}, "include[1].class"),
-              ({"count": True}, "include[1].count"),
-              ({"color": ""}, "include[1].color"),
-              ({"colour": "red"}, "unknown field `colour` - at `$.include[1]`"),
-              ({"position": ["left", 0]}, "include[1].position[0]"),
-              ({"position": ["left of", -1]}, "include[1].position[1]"),
-              ({"position": ["left of", 1]},
-               "include[1]: position: clause 1 is not an earlier one"),
-          ]),
+        *(({"tag": "position", "include": [ONE_DOG, ONE_DOG | clause]}, message)
+          for clause, message in WRONG_CLAUSES),
     ],
 )  # fmt: skip
 def test_metadata_that_is_none_is_refused(metadata: dict[str, Any], message: str) -> None:

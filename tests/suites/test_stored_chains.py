@@ -1,9 +1,9 @@
-"""Chains by a recorded model: read from the store, without asking any model."""
+"""Chains by a recorded model, and where a case lost its score: told hop by hop, or why not."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,49 +15,344 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.measures import ChainExcerpt
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.stored_chains import similarity_curve, stored_chains
+from pytest_cepbench.suites.stored_chains import (
+    Attribution,
+    Hop,
+    _describe_hops,
+    attribute,
+    similarity_curve,
+    stored_chains,
+)
+from tests.datasets.replay.files import put_table
 from tests.suites.spoiling import ASKED
-from tests.suites.world import SUITE, Staged, stage
+from tests.suites.world import SUITE, TASKS, Staged, stage
 
-METRICS = "[metrics.gc]\n[metrics.sim]\n[metrics.failures]\n"
+LONG = SUITE.replace("iterations = 2", "iterations = 3")
 
+BOTH = SUITE.replace('start = "image"\niterations = 2', 'start = "both"\ngenerations = 4')
 
-Stage = Callable[..., Staged]
+Setter = Callable[..., Staged]
 
 
 @pytest.fixture
-def stage_describer(tmp_path: Path) -> Iterator[Stage]:
-    """Stages the suite with a describer that spoils some generations; one store for all of them."""
-    with Store(tmp_path / "store") as store:
+def stage_model(tmp_path: Path, store: Store) -> Setter:
+    """Stages a suite with models of given roles that spoil given generations."""
 
-        def staged(at: str, mute: str = "") -> Staged:
-            query = f"at={at}&mute={mute}" if mute else f"at={at}"
-            model = f"python:tests.suites.spoiling:describer?{query}"
-            choices = RoleChoices(model=model, role="describer")
-            return stage(tmp_path / "suite", SUITE + METRICS, store, choices)
+    def staged(text: str, role: RoleName, at: str, mute: str = "", **roles: str) -> Staged:
+        model = f"python:tests.suites.spoiling:{role}?at={at}" + (f"&mute={mute}" if mute else "")
+        # roles: the keys are names of roles
+        choices = RoleChoices(model=model, role=role, roles=roles)  # type: ignore[arg-type]
+        return stage(tmp_path / "suite", text, store, choices)
 
-        yield staged
+    return staged
 
 
 def _step(staged: Staged) -> str:
-    return remember(staged.run.chain_data.runner("describer").bound)
+    """What a baseline remembers of the model under test."""
+    return remember(staged.run.chain_data.runner(staged.run.assignments.under_test).bound)
+
+
+def _attribute(
+    candidate: Staged, baseline: Staged, case: str, ids: Sequence[str] = ()
+) -> Attribution:
+    return attribute(candidate.run, candidate.cases[case], _step(baseline), ids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["1", "3", "5", "1-5", "1-3-5"])
+@pytest.mark.parametrize("case", ["overall-gc", "a-gc", "overall-gc_fid"])
+def test_costs_of_a_describer_are_those_of_models_that_spoil_less(
+    stage_model: Setter, at: str, case: str
+) -> None:
+    """The hybrid with the first k hops put back scores as a model that never spoiled these."""
+    _check_truth(stage_model, LONG + "[metrics.gc]\n[metrics.gc_fid]\n", "describer", at, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", ["1", "3-5", "1-3-5"])
+@pytest.mark.parametrize("case", ["overall-mgg", "overall-mgg-colors", "overall-s", "overall-mcd"])
+def test_costs_of_a_generator_in_text_first_chains(stage_model: Setter, at: str, case: str) -> None:
+    """The same for the other role, the other start, and a describer with losses of its own."""
+    mgg = 'kind = "mgg"\ncolors = "detector"\n'
+    text = f'{TASKS}[metrics.mgg]\n{mgg}[metrics.mgg-colors]\n{mgg}pool = "samples"\n'
+    _check_truth(stage_model, f"{text}[metrics.s]\n[metrics.mcd]\n", "generator", at, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["overall-mcd", "image-to-image-mcd", "text-to-text-mcd"])
+def test_costs_where_both_chains_are_played(stage_model: Setter, case: str) -> None:
+    """Hops of both starts have costs of their own; a case of one mapping names its chains only."""
+    attribution = _check_truth(
+        stage_model, f'{BOTH}[metrics.mcd]\nparts = "all"\n', "describer", "2-3", case
+    )
+    starts = {"overall-mcd": {"text", "image"}, "image-to-image-mcd": {"image"}}
+    assert {hop.start for hop in attribution.hops} == starts.get(case, {"text"})
+    assert ("of the" in attribution.said) == (case == "overall-mcd")
+
+
+def _check_truth(stage_model: Setter, text: str, role: RoleName, at: str, case: str) -> Attribution:
+    baseline = stage_model(text, role, "")
+    candidate = stage_model(text, role, at)
+    before = baseline.measure(case)
+    after = candidate.measure(case)
+    attribution = _attribute(candidate, baseline, case)
+    sign = 1 if before.higher_is_better else -1
+    left = set(at.split("-"))
+    values = [after.value]
+    for hop in attribution.hops:
+        left -= {str(hop.generation)}
+        values.append(stage_model(text, role, "-".join(sorted(left))).measure(case).value)
+        assert hop.cost == pytest.approx(sign * (values[-1] - values[-2]), abs=2e-6)
+        assert (hop.cost != 0) == (str(hop.generation) in at)
+    drop = sign * (before.value - after.value)
+    # The last pictures of spoiled chains happen to be nearer to their starts.
+    assert drop < 0 if (case, at) == ("overall-s", "1-3-5") else drop > 0
+    assert sum(hop.cost for hop in attribution.hops) == pytest.approx(drop, abs=2e-6)
+    return attribution
+
+
+def test_the_hop_is_named(stage_model: Setter) -> None:
+    """A describer that only spoils its second description is found out, in words."""
+    text = LONG + "[metrics.gc]\n"
+    baseline = stage_model(text, "describer", "")
+    baseline.measure("overall-gc")
+    attribution = _attribute(stage_model(text, "describer", "3"), baseline, "overall-gc")
+    assert [(hop.generation, hop.cost > 0) for hop in attribution.hops] == [
+        (1, False), (3, True), (5, False),
+    ]  # fmt: skip
+    drop = attribution.hops[1].cost
+    assert attribution.said == (
+        f"Lost {drop:.4f} over 12 samples: {drop:.4f} (100%) by the describer at generation 3."
+    )
+
+
+def test_a_gain_is_never_the_worst_hop() -> None:
+    """However large it is; of many small costs the largest are said."""
+    costs = [0.3, -0.4, 0.25, -0.1, 0.05]
+    hops = [Hop("image", "describer", 2 * at + 1, cost) for at, cost in enumerate(costs)]
+    assert _describe_hops(hops, sum(costs), 1, both=False) == (
+        "Lost 0.1000 over 1 sample: 0.3000 (300%) by the describer at generation 1, -0.4000 at "
+        "generation 3, 0.2500 at generation 5, -0.1000 at generation 7, less elsewhere."
+    )
+
+
+def test_some_samples_count_once_each(stage_model: Setter) -> None:
+    """Over given samples, in any order, the drop is the mean of their differences."""
+    text = LONG + "[metrics.gc]\n[metrics.mcd]\n[metrics.failures]\n"
+    baseline = stage_model(text, "describer", "")
+    candidate = stage_model(text, "describer", "1-5")
+    for case in ("overall-gc", "overall-mcd", "overall-failures"):
+        scores = [
+            {
+                name: score
+                for part in model.measure(case).scores.values()
+                for name, score in part.items()
+            }
+            for model in (baseline, candidate)
+        ]
+        ids = sorted(scores[0])[1::3]
+        lost = [scores[0][name] - scores[1][name] for name in ids]
+        attribution = _attribute(candidate, baseline, case, [*reversed(ids), ids[0]])
+        assert attribution.samples == len(ids)
+        drop = sum(hop.cost for hop in attribution.hops)
+        assert drop == pytest.approx(sum(lost) / len(ids), abs=1e-6)
+
+
+def test_no_model_is_asked_twice_and_the_baseline_s_never(stage_model: Setter) -> None:
+    """The candidate plays on once; a second attribution comes from the store."""
+    text = LONG + "[metrics.gc]\n"
+    baseline = stage_model(text, "describer", "")
+    baseline.measure("overall-gc")
+    candidate = stage_model(text, "describer", "1-3")
+    candidate.measure("overall-gc")
+    before = ASKED.copy()
+    ids = [sample.id for sample in candidate.run.dataset.samples[:4]]
+    first = _attribute(candidate, baseline, "overall-gc", ids)
+    spent = ASKED - before
+    assert spent == {"describer 1-3": 3 * 4}  # two hops of hybrid 1 and one of hybrid 2, of each
+    assert _attribute(candidate, baseline, "overall-gc", ids) == first
+    assert ASKED - before == spent
+
+
+def test_chains_that_stop_are_a_hop_s_cost(stage_model: Setter) -> None:
+    """A describer that says nothing at its second hop costs similarities and whole chains there."""
+    text = LONG + "[metrics.gc]\n[metrics.failures]\n"
+    baseline = stage_model(text, "describer", "")
+    baseline.measure("overall-gc")
+    mute = stage_model(text, "describer", "3", mute="yes")
+    for case, lost in (("overall-gc", 5 / 6), ("overall-failures", 1.0)):
+        mute.measure(case)
+        attribution = _attribute(mute, baseline, case)
+        assert [hop.cost for hop in attribution.hops] == pytest.approx([0, lost, 0], abs=1e-6)
+        assert "by the describer at generation 3." in attribution.said
+
+
+def test_a_baseline_whose_chains_stopped_was_no_better(stage_model: Setter) -> None:
+    """Its hybrids end as it did; what the candidate gained is no loss."""
+    text = LONG + "[metrics.gc]\n"
+    mute = stage_model(text, "describer", "3", mute="yes")
+    mute.measure("overall-gc")
+    attribution = _attribute(stage_model(text, "describer", ""), mute, "overall-gc")
+    assert [hop.cost for hop in attribution.hops] == pytest.approx([0, -5 / 6, 0], abs=1e-6)
+    assert attribution.said.startswith(
+        "Nothing was lost over 12 samples, the value is 0.8333 better than the baseline's."
+    )
+
+
+def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
+    """As a unified model's: hops of both in the order they are played in, and sums by role."""
+    text = LONG + "[metrics.gc]\n"
+    factory = "python:tests.suites.spoiling:generator?at="
+    baseline = stage_model(text, "describer", "", generator=factory)
+    baseline.measure("overall-gc")
+    candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
+    runner = baseline.run.chain_data.runner
+    steps = [json.loads(remember(runner(role).bound)) for role in ("describer", "generator")]
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
+    assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in attribution.hops] == [
+        ("d", 1, False), ("g", 2, False), ("d", 3, True),
+        ("g", 4, False), ("d", 5, False), ("g", 6, True),
+    ]  # fmt: skip
+    costs = {
+        role: sum(h.cost for h in attribution.hops if h.role == role)
+        for role in ("describer", "generator")
+    }
+    words = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
+    assert attribution.said.endswith(f"By role: {words}.")
+
+
+GC = SUITE + "[metrics.gc]\n"
+
+BASELINE = "python:tests.suites.spoiling:describer"
+
+CANDIDATE = "python:tests.suites.spoiling:describer?at=1"
+
+
+@pytest.fixture
+def candidate(tmp_path: Path, store: Store) -> Staged:
+    """A describer that spoils its first hop, measured."""
+    staged = stage(tmp_path / "suite", GC, store, RoleChoices(model=CANDIDATE))
+    staged.measure("overall-gc")
+    return staged
+
+
+def _measured(folder: Path, store: Store, model: str, role: RoleName, most: int | None) -> str:
+    """Measure a baseline's model; what the baseline remembers of it."""
+    choices = RoleChoices(model=model, role=role)
+    staged = stage(folder / "suite", GC, store, choices, most=most)
+    staged.measure("overall-gc")
+    return remember(staged.run.chain_data.runner(role).bound)
+
+
+def _silent(attribution: Attribution) -> str:
+    assert (attribution.samples, attribution.hops) == (0, ())
+    return attribution.said
+
+
+def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """No model is asked, and the sentence says which store would do."""
+    with Store(tmp_path / "elsewhere") as elsewhere:
+        step = _measured(tmp_path, elsewhere, BASELINE, "describer", None)
+    calls = ASKED.copy()
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The baseline's chains are not in this run's store, so")
+    assert "--cep-store" in sentence
+    assert calls == ASKED
+
+
+def test_samples_that_the_store_lacks_are_left_out(
+    tmp_path: Path, store: Store, candidate: Staged
+) -> None:
+    """The others are looked at, and how many are missing is said."""
+    step = _measured(tmp_path, store, BASELINE, "describer", 2)
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+    assert 0 < attribution.samples < 5
+    assert attribution.said.endswith(
+        f"Left out: {12 - attribution.samples} whose chains by the baseline are not in the store."
+    )
+    assert sum(hop.cost for hop in attribution.hops) > 0
+
+
+def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
+    """An encoder plays no hop: the loss is in the reading."""
+    step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
+    staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
+    staged.measure("overall-gc")
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The encoder under test only reads")
+
+
+def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """What differs is not the model: no model can be put back."""
+    step = _measured(tmp_path, store, CANDIDATE, "describer", None)
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    assert sentence == "The describer is the baseline's own: there is no model to exchange."
+
+
+def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """Replayed chains have no model that could play on."""
+    samples = candidate.run.dataset.samples
+    folder = tmp_path / "made" / "image-first"
+    rows = [["filename", "caption"], *([f"{sample.id}.png", "a red circle"] for sample in samples)]
+    put_table(folder / "gen-1.csv", rows)
+    choices = RoleChoices(model=f"replay:{tmp_path / 'made'}?layout=sdp")
+    staged = stage(tmp_path / "suite", GC, store, choices)
+    step = _measured(tmp_path, store, BASELINE, "describer", None)
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    assert sentence.startswith("The chains were made elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ("", "The baseline does not say whose steps it was measured with"),
+        ("{}", "Where the score was lost cannot be said: the baseline's model.step cannot be read"),
+        ("[]", "Where the score was lost cannot be said: the baseline's model.step names no role"),
+    ],
+)
+def test_a_baseline_that_does_not_tell(candidate: Staged, step: str, says: str) -> None:
+    """An older or an edited baseline is named as the reason."""
+    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+    assert _silent(attribution).startswith(says)
+
+
+def test_a_sample_of_another_case(candidate: Staged) -> None:
+    """The caller's mistake is an error that names the sample."""
+    only_a = next(s.id for s in candidate.run.dataset.samples if s.categories == ("a",))
+    with pytest.raises(ValueError, match=f"world/b/gc has no sample '{only_a}'"):
+        attribute(candidate.run, candidate.cases["b-gc"], "{}", [only_a])
+
+
+def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> None:
+    """A candidate whose chains stop has smaller sets than its hybrids, as in the gate."""
+    text = SUITE + "[metrics.gc_fid]\n"
+    baseline = stage(tmp_path / "suite", text, store, RoleChoices(model=BASELINE))
+    baseline.measure("overall-gc_fid")
+    step = remember(baseline.run.chain_data.runner("describer").bound)
+    blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
+    staged = stage(tmp_path / "suite", text, store, blank)
+    assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
+    sentence = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ()))
+    assert "sets of other sizes are not compared" in sentence
+
+
+# -- chains by a recorded model: read from the store, without asking any model
+
+STORED = SUITE + "[metrics.gc]\n[metrics.sim]\n[metrics.failures]\n"
 
 
 def _ids(staged: Staged) -> list[str]:
     return [sample.id for sample in staged.run.dataset.samples]
 
 
-def _asked() -> Counter[str]:
-    return Counter(ASKED)
-
-
-def test_chains_are_those_that_were_measured(stage_describer: Stage) -> None:
+def test_chains_are_those_that_were_measured(stage_model: Setter) -> None:
     """Link by link and with their similarities, and no model is asked for them."""
-    before, now = stage_describer("1"), stage_describer("3")
+    before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
     before.measure("overall-gc")
-    asked = _asked()
+    asked = ASKED.copy()
     case = now.cases["overall-gc"]
     stored = stored_chains(now.run, _step(before))
     assert stored.known(now.cases["overall-gc"], _ids(now)) == _ids(now)
@@ -69,25 +364,25 @@ def test_chains_are_those_that_were_measured(stage_describer: Stage) -> None:
         digests = [link.digest for link in excerpt.chain.links]
         assert digests == [link.digest for link in known.chain.links]
         assert excerpt.marks == known.marks
-    assert _asked() == asked
+    assert ASKED.copy() == asked
 
 
-def test_what_is_not_stored_is_not_made(stage_describer: Stage) -> None:
+def test_what_is_not_stored_is_not_made(stage_model: Setter) -> None:
     """Of a model that never ran there are no chains, and it is not asked for any."""
-    now = stage_describer("3")
+    now = stage_model(STORED, "describer", "3")
     now.measure("overall-gc")
-    asked = _asked()
-    other = _step(stage_describer("1-3"))
+    asked = ASKED.copy()
+    other = _step(stage_model(STORED, "describer", "1-3"))
     stored = stored_chains(now.run, other)
     case = now.cases["overall-gc"]
     assert stored.known(case, _ids(now)) == []
     assert stored.excerpt(case, _ids(now)[0], "image") is None
-    assert _asked() == asked
+    assert ASKED.copy() == asked
 
 
-def test_chains_without_vectors_have_no_similarities(stage_describer: Stage) -> None:
+def test_chains_without_vectors_have_no_similarities(stage_model: Setter) -> None:
     """Chains that were grown and not compared are shown as they are; the encoder is not loaded."""
-    before, now = stage_describer("1"), stage_describer("3")
+    before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
     case = now.cases["overall-gc"]
     before.run.grow([(case, before.run.dataset.samples)])
     before.run.chain_data.chains("image", before.run.dataset.samples)  # waits until all are stored
@@ -98,9 +393,9 @@ def test_chains_without_vectors_have_no_similarities(stage_describer: Stage) -> 
     assert stored.scored(case, _ids(now)) == {}
 
 
-def test_chains_are_complete_as_far_as_the_case_reads(stage_describer: Stage) -> None:
+def test_chains_are_complete_as_far_as_the_case_reads(stage_model: Setter) -> None:
     """SIM reads the first iteration; what is stored beyond it is shown as well."""
-    before, now = stage_describer("1"), stage_describer("3")
+    before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
     before.measure("overall-gc")
     stored = stored_chains(now.run, _step(before))
     excerpt = stored.excerpt(now.cases["overall-sim"], _ids(now)[0], "image")
@@ -108,9 +403,12 @@ def test_chains_are_complete_as_far_as_the_case_reads(stage_describer: Stage) ->
     assert (len(excerpt.chain.links), sorted(excerpt.marks)) == (5, [2])
 
 
-def test_chains_that_stopped_are_complete(stage_describer: Stage) -> None:
+def test_chains_that_stopped_are_complete(stage_model: Setter) -> None:
     """A model that says nothing has chains too, with the failure that ended them."""
-    before, now = stage_describer("3", mute="1"), stage_describer("1")
+    before, now = (
+        stage_model(STORED, "describer", "3", mute="1"),
+        stage_model(STORED, "describer", "1"),
+    )
     before.measure("overall-gc")
     stored = stored_chains(now.run, _step(before))
     assert stored.known(now.cases["overall-gc"], _ids(now)) == _ids(now)
@@ -120,9 +418,9 @@ def test_chains_that_stopped_are_complete(stage_describer: Stage) -> None:
     assert (excerpt.failure.kind, excerpt.failed_at) == ("empty-text", 3)
 
 
-def test_a_step_that_is_none_is_refused(stage_describer: Stage) -> None:
+def test_a_step_that_is_none_is_refused(stage_model: Setter) -> None:
     """A baseline that was edited is a line that names the remedy."""
-    now = stage_describer("1")
+    now = stage_model(STORED, "describer", "1")
     with pytest.raises(BaselineError, match="cannot be read"):
         stored_chains(now.run, "{}")
 
