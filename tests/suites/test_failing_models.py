@@ -392,13 +392,16 @@ def test_one_failure_at_an_early_look_is_no_large_share_of_all(tmp_path: Path) -
         for sample in load_shapes_arena(samples_per_category=6).samples
     }
 
+    file, accepted = tmp_path / "broken.txt", tmp_path / "accepted"
+    file.touch()
+    accepted.mkdir()
+    text = BATTLES.replace("MODEL", f"{_MODEL}Judge?kind=odd&file={file}")
+    (accepted / "suite.toml").write_text(text + '[metrics.win_rate]\nparts = "overall"\n')
+    gate_checkpoint(accepted / "suite.toml", root=accepted, snapshot_update=True)
+
     def gated(folder: Path, broken: Sequence[str]) -> CaseResult:
-        file = folder / "broken.txt"
-        folder.mkdir()
+        shutil.copytree(accepted, folder)
         file.write_text("\n".join(map(digest_text, broken)), encoding="utf-8")
-        text = BATTLES.replace("MODEL", f"{_MODEL}Judge?kind=odd&file={file}")
-        (folder / "suite.toml").write_text(text + '[metrics.win_rate]\nparts = "overall"\n')
-        gate_checkpoint(folder / "suite.toml", root=folder, snapshot_update=True)
         more: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
         result = gate_checkpoint(folder / "suite.toml", root=folder, model=WORSE, **more)
         (case,) = result.cases
