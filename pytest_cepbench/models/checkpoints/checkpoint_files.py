@@ -94,7 +94,7 @@ def readable_files(
     holders = _holders(kind, config)
     folders = {".", *holders}
     if kind == "sentence_transformers":
-        folders |= {_folder(module) for module in config["modules"]}
+        folders |= {str(PurePosixPath(m["path"])) for m in config["modules"]}
     if kind == "transformers":  # a processor's second tokenizer has a folder of its own
         folders |= {str(p.parent) for p in paths if _TOKENIZER.fullmatch(str(p.parent))}
     templates = tuple(f"{f}/additional_chat_templates/".removeprefix("./") for f in folders)
@@ -130,12 +130,9 @@ def _holders(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
     if kind == "diffusers":
         return component_names(config)
     if kind == "sentence_transformers":
-        return [_folder(m) for m in config["modules"] if m["type"].endswith(".Transformer")]
+        modules = (m for m in config["modules"] if m["type"].endswith(".Transformer"))
+        return [str(PurePosixPath(module["path"])) for module in modules]
     return ["."]
-
-
-def _folder(module: Mapping[str, str]) -> str:
-    return str(PurePosixPath(module["path"]))
 
 
 def holds_adapter(folder: Path) -> bool:
