@@ -294,9 +294,9 @@ def test_an_answer_counts_under_every_name_of_its_end(server: FakeServer, load: 
     """Also of servers that never say how an answer ended; an empty one is the model's too. One that
     was cut says so in the provenance, which is stored, so that later runs count it too.
     """
-    model = load("describer", "concurrency=1")
+    model, nothing = load("describer", "concurrency=1"), list[Any]((None, "", []))
     for reason in (*WHOLE, *CUT):
-        empty = (chat_answer(content, ended=reason, tokens=1) for content in (None, "", []))
+        empty = (chat_answer(content, ended=reason, tokens=1) for content in nothing)
         server.in_turn(chat_answer("a dog", ended=reason), *empty)
         replies = describe(model, 4)
         assert [reply.value for reply in replies] == ["a dog", "", "", ""]

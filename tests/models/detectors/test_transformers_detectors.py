@@ -194,9 +194,10 @@ def test_a_missing_tensor_is_never_made_up(folders: Folders, tmp_path: Path, kin
 def test_a_detector_can_wait_in_host_memory(folders: Folders, kind: str) -> None:
     """Where another model needs the device, all of its weights leave it."""
     model: Any = bind_detector(str(folders[kind])).load()
+    network = model.model
     assert isinstance(model, Movable)
     model.move("meta")
-    assert all(weight.is_meta for weight in model.model.parameters())
+    assert all(weight.is_meta for weight in network.parameters())
 
 
 def test_boxes_are_those_of_the_library(folders: Folders, images: Images) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,9 @@ def folder_of(tiny_describer: Build, folders: dict[str, Path]) -> Build:
     return lambda name: folders[name] if name in folders else tiny_describer(name)
 
 
+@cache
 def load(folder: Path, query: str = "max_new_tokens=6") -> Writer:
-    """Load a folder as writer."""
+    """Load a folder as writer, once; not to be changed."""
     model = bind_text(f"{folder}?{query}", "writer").load()
     assert isinstance(model, Writer)
     return model
