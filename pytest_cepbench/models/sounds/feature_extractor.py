@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,14 +22,6 @@ Wave = npt.NDArray[np.float32]
 """(frames,) samples of a sound at the rate of the model."""
 
 T = TypeVar("T")
-
-
-def used_outside_training(missing: Collection[str]) -> set[str]:
-    """Those of the names of missing tensors that take part in answers.
-
-    wav2vec 2.0 and its like put `masked_spec_embed` in the place of frames while they are trained.
-    """
-    return {name for name in missing if not name.endswith("masked_spec_embed")}
 
 
 @dataclass(frozen=True)
@@ -97,10 +89,12 @@ class SoundReader:
 
 
 def check_extractor(plan: LoadPlan[Any]) -> None:
-    """Raise CheckpointError, at binding, where a checkpoint has no feature extractor of sounds.
+    """Raise CheckpointError, at binding, where a checkpoint of sounds has no feature extractor.
 
     Without its file, or in that of an image processor, transformers makes up a default one.
     """
+    if "image" in plan.checkpoint.reads:
+        return
     files = [plan.checkpoint.preparation_file(name) for name in PROCESSOR_FILES[:2]]
     configs = [read_json(file) for file in files if file.is_file()]
     if not any("sampling_rate" in config.get("feature_extractor", config) for config in configs):

@@ -160,14 +160,14 @@ def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
     """
     spec, params, checkpoint = plan.spec, plan.params, plan.checkpoint
     chat = has_chat_template(checkpoint)
-    if "image" not in checkpoint.reads:
-        check_extractor(plan)
-        if any(name.startswith("audio_token") for name in checkpoint.config) and not chat:
-            raise RoleError(
-                f"{spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
-                "and the checkpoint has no chat template. Save its processor into the folder too "
-                "(processor.save_pretrained)"
-            )
+    check_extractor(plan)
+    among_texts = any(name.startswith("audio_token") for name in checkpoint.config)
+    if among_texts and "image" not in checkpoint.reads and not chat:
+        raise RoleError(
+            f"{spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
+            "and the checkpoint has no chat template. Save its processor into the folder too "
+            "(processor.save_pretrained)"
+        )
     if params.system_prompt is not None and not chat:
         raise SpecError(
             f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "

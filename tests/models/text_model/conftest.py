@@ -192,7 +192,8 @@ def interleaver(folders: dict[str, Path]) -> Callable[..., Interleaver]:
 
     @cache
     def load(family: str, query: str) -> Interleaver:
-        model = bind_text(f"{folders[family]}?{DRAW[family]}&{query}", "interleaver").load()
+        options = "&".join(filter(None, (DRAW[family], query)))
+        model = bind_text(f"{folders[family]}?{options}", "interleaver").load()
         assert isinstance(model, Interleaver)
         return model
 
