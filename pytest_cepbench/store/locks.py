@@ -115,35 +115,32 @@ class WorkLocks:
                         os.close(file)
         return None
 
-    def say_who(self, waited: float, name: str = "*") -> str:
+    def say_who(self, waited: float, name: str) -> str:
         """Say once which process of another run has work that this one waits for.
 
         Workers of one run wait for one another all the time, and nothing is said of that.
-        waited: in seconds, so far. name: of the work; any work by default.
+        waited: in seconds, so far. name: of the work.
         Returns the process in a few words; "" where nothing is to be said.
         """
-        if waited < QUIET_SECONDS:
-            return ""
-        for path in self._folder.glob(f"{name}.lock"):
-            try:
+        holders = ""
+        with suppress(OSError):  # released
+            if waited >= QUIET_SECONDS:
+                path = self._folder / f"{name}.lock"
                 holders = path.read_text(encoding="utf-8", errors="replace")
-            except OSError:  # released
-                continue
-            *runs, process = holders.split() or [""]
-            if not process or self._run in runs or _has_ended(process):
-                continue
-            space, _, number = process.rpartition(":")
-            host = space.split(":")[1] if ":" in space else ""
-            who = f"process {number}{f' on {host}' if host else ''}"
-            if not self._has_said:
-                self._has_said = True
-                self.say(
-                    f"waiting for {who}, which works on the same store {self._folder.parent}. To "
-                    "go on without it, end that process, or start this run with another store "
-                    "(--cep-store DIR)"
-                )
-            return who
-        return ""
+        *runs, process = holders.split() or [""]
+        if not process or self._run in runs or _has_ended(process):
+            return ""
+        space, _, number = process.rpartition(":")
+        host = space.split(":")[1] if ":" in space else ""
+        who = f"process {number}{f' on {host}' if host else ''}"
+        if not self._has_said:
+            self._has_said = True
+            self.say(
+                f"waiting for {who}, which works on the same store {self._folder.parent}. To go on "
+                "without it, end that process, or start this run with another store (--cep-store "
+                "DIR)"
+            )
+        return who
 
 
 def _index(folder: Path) -> Path:

@@ -90,7 +90,7 @@ def test_who_is_waited_for_is_said_once(locks: WorkLocks, tmp_path: Path) -> Non
         assert said == []
         who = locks.say_who(60.0, "a")
         assert who == f"process {other.pid} on {os.uname().nodename}"
-        assert locks.say_who(60.0) == who
+        assert locks.say_who(60.0, "a") == who
         (sentence,) = said
         assert sentence.startswith(f"waiting for {who}, which works on the same store {tmp_path}")
         assert sentence.endswith(
