@@ -18,7 +18,7 @@ from tests.plugin.project import run_plainly
 
 SUITES = Path(__file__).parents[2] / "suites"
 
-GENERATOR: Any = {"model": "shapes:", "role": "generator", "samples": 4}
+GENERATOR: Any = {"model": "shapes:", "role": "generator", "samples": 2}
 
 SUITE, ONE = "suites/instrument/suite.toml", ("-k", "test_drift")
 """One suite file, and the tests that gate it."""
@@ -50,7 +50,7 @@ def project(accepted_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def by_pytest(root: Path, *args: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Exit code and cases by name of a run of pytest."""
-    code = run_plainly(root, "--cep-samples=4", "--cep-role=generator", *args)
+    code = run_plainly(root, "--cep-samples=2", "--cep-role=generator", *args)
     report = msgspec.json.decode((root / ".cepbench" / "report.json").read_bytes())
     return code, _numbers(report["cases"])
 
@@ -207,7 +207,7 @@ def test_modules_beside_a_suite_are_importable_while_it_runs(project: Path) -> N
     before = list(sys.path)
 
     result = gate_checkpoint(
-        SUITE, model="python:models_beside_the_suite:describer", role="describer", samples=4
+        SUITE, model="python:models_beside_the_suite:describer", role="describer", samples=2
     )
 
     assert result.cases
@@ -265,7 +265,7 @@ def test_code_that_leaves_the_process_is_an_error(project: Path, how: str, at: s
     before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
 
     with pytest.raises(CepError, match=r"SystemExit|Skipped|Exit|SkipTest"):
-        gate_checkpoint(SUITE, snapshot_update=True, model=model, role="describer", samples=4)
+        gate_checkpoint(SUITE, snapshot_update=True, model=model, role="describer", samples=2)
 
     assert {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")} == before
 
@@ -285,7 +285,7 @@ def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
     (project / SUITE).with_name("ctrl_c.py").write_text(LEAVING)
     with pytest.raises(KeyboardInterrupt):
         gate_checkpoint(
-            SUITE, model="python:ctrl_c:Describer?how=interrupt", role="describer", samples=4
+            SUITE, model="python:ctrl_c:Describer?how=interrupt", role="describer", samples=2
         )
 
 
