@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_JUDGED = {
+JUDGED = {
     "level": "alpha",
     "baseline": "baseline_value",
     "anchor": "since_anchor",
@@ -16,6 +16,7 @@ _JUDGED = {
         )
     },
 }
+"""Fields of a flat case that its judgement holds, by their names there."""
 
 
 def flat_case(case: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def flat_case(case: dict[str, Any]) -> dict[str, Any]:
     return {
         **own,
         **shown,
-        **{flat: judged[name] for flat, name in _JUDGED.items()},
+        **{flat: judged[name] for flat, name in JUDGED.items()},
         "notes": [*shown["notes"], *judged["statements"]],
         "warnings": [*shown["warnings"], *judged["warnings"]],
         "value": value,

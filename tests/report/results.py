@@ -21,19 +21,8 @@ from pytest_cepbench.report import (
     Shown,
     StepShown,
 )
+from tests.documents import JUDGED
 
-_JUDGED = {
-    "level": "alpha",
-    "baseline": "baseline_value",
-    "anchor": "since_anchor",
-    **{
-        name: name
-        for name in (
-            *("verdict", "reasons", "difference", "p", "low", "high", "method", "units"),
-            *("visible", "needed", "baseline_floor", "reference"),
-        )
-    },
-}
 _MEASURED = ("value", "n", "higher_is_better", "failures", "floor", "model", "identity")
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -41,7 +30,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def case_of(**flat: Any) -> CaseResult:
     """A case by the names of all that it nests; `measured` is its whole measurement."""
-    judgement = {_JUDGED[name]: flat.pop(name) for name in [*flat] if name in _JUDGED}
+    judgement = {JUDGED[name]: flat.pop(name) for name in [*flat] if name in JUDGED}
     judgement["verdict"] = Verdict(judgement["verdict"])
     judgement["reasons"] = tuple(judgement.get("reasons", ()))
     shown = {name: flat.pop(name) for name in [*flat] if name in Shown.__struct_fields__}
@@ -70,7 +59,7 @@ def replace(record: T, **changes: Any) -> T:
     measurement, shown = fields.pop("measurement"), fields.pop("shown")
     judged = fields.pop("judgement")
     fields |= {name: getattr(shown, name) for name in shown.__struct_fields__}
-    fields |= {old: getattr(judged, new) for old, new in _JUDGED.items()}
+    fields |= {old: getattr(judged, new) for old, new in JUDGED.items()}
     if measurement is not None and changes.get("value", record.value) is not None:
         fields |= {name: getattr(measurement, name) for name in _MEASURED}
         fields["measured"] = measurement

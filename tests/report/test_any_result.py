@@ -43,10 +43,12 @@ from tests.test_escapes import hides_nothing
 
 FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
+FEW = settings(max_examples=15)  # each result has some hundred texts and numbers
+
 LISTS = st.lists(RESULTS, min_size=1, max_size=2)
 
 
-@settings(max_examples=15)
+@FEW
 @given(LISTS, st.integers(1, 3), st.text(max_size=20))
 def test_markup_shows_any_text_and_obeys_none(
     results: list[CaseResult], runs: int, text: str
@@ -79,6 +81,7 @@ def test_markup_shows_any_text_and_obeys_none(
         assert all(0 <= float(place.rstrip("%")) <= 100 for place in places)
 
 
+@FEW
 @given(LISTS, st.integers(30, 140), st.booleans())
 def test_lines_show_any_text_and_obey_none(
     results: list[CaseResult], columns: int, grouped: bool
@@ -115,6 +118,7 @@ def test_lines_show_any_text_and_obey_none(
         assert result.suite in message
 
 
+@FEW
 @given(LISTS)
 def test_programs_read_any_result_as_it_was(results: list[CaseResult]) -> None:
     """JSON keeps every field; the cells of a table are no formulas; properties for JUnit are exact
@@ -150,6 +154,7 @@ def test_programs_read_any_result_as_it_was(results: list[CaseResult]) -> None:
 RUN = {"run_verdict": "failed", "step": 7, "model": "runs/1/step-7"}
 
 
+@FEW
 @given(LISTS, st.lists(st.just("1 tests did not report: a"), max_size=1), st.booleans())
 def test_headline_and_counts_never_contradict_the_exit_code(
     results: list[CaseResult], problems: list[str], skip: bool
