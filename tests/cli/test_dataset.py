@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench import gate_checkpoint
+from pytest_cepbench.cli import main
 from pytest_cepbench.construction.folder import RATINGS
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.ratings.folder import read_ratings
@@ -45,10 +47,22 @@ class Talker:
         return [type(self).reply for _ in images]
 
 
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 60 scenes, and a store of what the models of the world say of them."""
+    root = tmp_path_factory.mktemp("scenes")
+    write_scenes(root / "photos")
+    options = (f"--out={root / 'bench'}", f"--store={root / '.cepbench/store'}", "--per-pattern=8")
+    models = ("--describer=shapes:", "--writer=shapes:")
+    assert main(["dataset", "patterns", str(root / "photos"), *models, *options]) == 0
+    shutil.rmtree(root / "bench")
+    return root
+
+
 @pytest.fixture
-def photos(home: Home) -> Home:
-    """A folder of 60 scenes, and the command where they lie."""
-    write_scenes(home.path / "photos")
+def photos(home: Home, scenes: Path) -> Home:
+    """A copy of them, and the command where they lie."""
+    shutil.copytree(scenes, home.path, dirs_exist_ok=True)
     return home
 
 
