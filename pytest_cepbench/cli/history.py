@@ -32,11 +32,6 @@ def run(arguments: Namespace) -> int:
             raise SpecError(f"no record below {root / SERIES}: {reason}")
         show(list(_series_page(record, arguments.series)))
         return 0
-    _show_history(arguments)
-    return 0
-
-
-def _show_history(arguments: Namespace) -> None:
     selection = Selection(arguments.suite, arguments.case, arguments.model, arguments.last)
     history = read_history(arguments.history)
     runs = select_runs(history, selection)
@@ -52,7 +47,7 @@ def _show_history(arguments: Namespace) -> None:
             tell(remark)
         drawn = f"{counted(len(timelines), 'case')} over {counted(len(runs), 'run')}"
         show([], f"written: {path if path.suffix else path.with_suffix('.html')} ({drawn})")
-        return
+        return 0
     latest = runs[-1]
     checkpoint = f", {latest.checkpoint}" if latest.checkpoint else ""
     times = f"{when(runs[0].started)} to {when(latest.started)} UTC"
@@ -86,6 +81,7 @@ def _show_history(arguments: Namespace) -> None:
         title = "values compare between two breaks (|) only"
         sections.append(Section(title, tuple(changes[-_MOST_CHANGES:])))
     show(sections)
+    return 0
 
 
 def _series_page(record: SeriesRecord, name: str) -> Iterator[Section]:
