@@ -129,35 +129,6 @@ def test_the_run_goes_before_all_of_them(levels: ScoredProject, run: str, tmp_pa
     assert ended.report["alpha"] == (None if share is None else pytest.approx(6 * share))
 
 
-THIRTEEN = [f"c{number:02}" for number in range(13)]
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """Thirteen categories of one sample: fourteen accepted cases of the same metric."""
-    project = ScoredProject.make(
-        tmp_path_factory.mktemp("many"), scored_suite(n=1, categories=THIRTEEN)
-    )
-    project.accept()
-    return project
-
-
-MORE = "--cep-inconclusive=more"
-
-
-@pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """Two hundred samples, all of them in the baseline; one metric more that fails nothing."""
-    suite = scored_suite(
-        n=200, rest="[metrics.gc]\n[metrics.s]\n[gate]\nprimary = ['gc']\nalpha = 0.06\n"
-    )
-    project = ScoredProject.make(tmp_path_factory.mktemp("looks"), suite)
-    ended = project.accept(MORE)
-    assert ended.cases["overall-gc"]["n"] == 200
-    assert not ended.cases["overall-gc"]["partial"]
-    return project
-
-
 COLORS: dict[str, Color] = {
     f"{name}.png": (200, 20 * place, 10) for place, name in enumerate("abcdefgh")
 }

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.documents import flat_report
 from tests.plugin.project import (
     EACH_MODE,
     REGRESSED,
     Project,
     contents,
-    run_plainly,
-    without_effort,
 )
-
-
-@pytest.fixture(scope="module")
-def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The cases of a run that regressed, judged in one plain process."""
-    root = tmp_path_factory.mktemp("plain") / "project"
-    shutil.copytree(accepted_root, root)
-    assert run_plainly(root, REGRESSED) == pytest.ExitCode.TESTS_FAILED
-    return without_effort(
-        flat_report(json.loads((root / ".cepbench" / "report.json").read_text()))["cases"]
-    )
 
 
 @pytest.mark.slow

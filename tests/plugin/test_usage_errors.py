@@ -189,17 +189,6 @@ def test_a_key_that_a_suite_file_does_not_have(project: Project, workers: tuple[
     result.stdout.fnmatch_lines(["*unknown field `gaet`. Did you mean 'gate'?"])
 
 
-DESCRIBER = 'describer = "shapes:"'
-
-
-@pytest.fixture
-def trained(project: Project) -> Project:
-    """A project whose suite names a folder beside it as its describer."""
-    project.suite(SHAPES.replace(DESCRIBER, 'describer = "./trained"'))
-    (project.path / "trained").mkdir()
-    return project
-
-
 PROBABILITY = "a probability over 0 and at most 0.5 is expected, such as 0.05"
 
 

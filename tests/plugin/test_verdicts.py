@@ -192,12 +192,6 @@ def plain(scored: ScoredProject) -> tuple[Ended, Path]:
     return scored.run(CANDIDATE, f"--junitxml={junit}"), junit
 
 
-@pytest.fixture(scope="module")
-def whole(scored: ScoredProject) -> Ended:
-    """The same with all that a terminal can show."""
-    return scored.run(CANDIDATE, "-vv")
-
-
 def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path]) -> None:
     """The letters i + . ? F in the order of cases, counted apart; one regression fails the run."""
     ended, _ = plain

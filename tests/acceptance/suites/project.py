@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import Link, Modality
@@ -185,15 +184,6 @@ def assert_none_lost(cases: Sequence[Mapping[str, Any]]) -> None:
         own = [case for case in measured if case["primary"] and case["suite"] == whole["suite"]]
         held = {case["verdict"] for case in own} == {"held"}
         assert whole["verdict"] == ("held" if held else "inconclusive")
-
-
-def assert_held_unasked(run: Run, cases: int) -> None:
-    """Every case keeps what it can lose, and no model was loaded or asked for it."""
-    assert run.code == pytest.ExitCode.OK, run.output
-    assert len(run.cases) == cases
-    assert_none_lost(run.report["cases"])
-    assert all(case["difference"] == 0 for case in run.cases.values())
-    assert (run.spent("loads"), run.spent("inputs")) == (0, 0)
 
 
 class Gated(NamedTuple):
