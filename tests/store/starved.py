@@ -136,7 +136,7 @@ def main(folder: Path, lack: str) -> None:
         else:
             for name in ("own", "recorded"):
                 seen = set()
-                for mebibytes in range(16):
+                for mebibytes in range(0, 64, 4):
                     with with_memory(mebibytes):
                         result = attempt(reads[name])
                     # Only now: without memory, words about it could not be made either.
