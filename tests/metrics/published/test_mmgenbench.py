@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -78,7 +80,20 @@ def test_agreement_with_majorities() -> None:
     assert result.without_majority == 0
 
 
+def test_agreement_with_majorities_and_single_votes_fit_each_other() -> None:
+    """900 right majorities have 4,500 to 8,100 right votes, 100 wrong ones at most 400."""
+    least, most = 900 * 5, 900 * 9 + 100 * 4
+    assert least <= 7944 <= most
+
+
 # Rankings of Tables 1 and 7
+
+
+def test_table_1_is_a_part_of_table_7() -> None:
+    """The 23 main models have the same four scores among the 55, under other names."""
+    every = {tuple(np.nan_to_num(row)) for row in TABLE_7.rows.values()}
+    assert (len(TABLE_1.rows), len(TABLE_7.rows)) == (23, 55)
+    assert {tuple(np.nan_to_num(row)) for row in TABLE_1.rows.values()} <= every
 
 
 def test_similarity_and_distance_rank_55_models_nearly_the_same() -> None:
@@ -94,6 +109,22 @@ def test_both_data_sets_rank_the_models_nearly_the_same() -> None:
     assert both.sum() == 52
     rho = value_of(TABLE_7.column("test_sim")[both], domain[both], "spearman")
     assert rho == pytest.approx(0.985, abs=0.0005)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "samples", "above", "models"), [("test", 1284, 55, 55), ("domain", 10_000, 2, 52)]
+)
+def test_distances_were_made_of_features_of_any_length(
+    dataset: str, samples: int, above: int, models: int
+) -> None:
+    """Vectors of length 1 would bound FID by 2 (1 - SIM) n / (n - 1): no model keeps it on Test.
+
+    So FID was computed on features as the encoder gives them, not normalised.
+    """
+    sim, fid = TABLE_7.column(f"{dataset}_sim"), TABLE_7.column(f"{dataset}_fid")
+    known = np.isfinite(sim)
+    bound = 2 * (1 - sim[known]) * samples / (samples - 1)
+    assert (len(bound), (fid[known] > bound).sum()) == (models, above)
 
 
 # Sensitivity to the generator and the encoder: C.5, C.6
@@ -161,6 +192,26 @@ def test_averages_over_encoders(name: str) -> None:
     assert round(mean_of_pairs(matrix) or 0, 2) == average
 
 
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        m
+        for t in (TABLES_9_TO_12, TABLES_16_TO_19)
+        for n, (m, _) in t.items()
+        if n.endswith("Kendall")
+    ],
+)
+def test_kendall_was_computed_over_55_models(matrix: Matrix) -> None:
+    """Every tau is a difference of pairs over 1,485 = 55 * 54 / 2, odd as 1,485 is: no ties.
+
+    Intervals of these coefficients are those of n = 55.
+    """
+    for tau in {tau for row in matrix for tau in row}:
+        difference = round(tau * 1485)
+        assert difference % 2 == 1
+        assert round(difference / 1485, 4) == tau
+
+
 def test_ranges_of_table_14() -> None:
     """Nine of ten are largest minus smallest; Eagle's .0599 is off by rounding of the two."""
     result = TABLE_14.column("max") - TABLE_14.column("min") - TABLE_14.column("range")
@@ -196,6 +247,13 @@ BANDS = {
 }
 
 
+def test_longer_captions_score_better_in_table_5() -> None:
+    """SIM rises and FID falls from band to band, for every model."""
+    for sim, fid in BANDS.values():
+        assert all(shorter < longer for shorter, longer in pairwise(sim))
+        assert all(shorter > longer for shorter, longer in pairwise(fid))
+
+
 @pytest.mark.parametrize(("score", "higher_is_better"), [(0, True), (1, False)])
 def test_the_order_of_models_is_that_of_every_band(score: int, *, higher_is_better: bool) -> None:
     """The paper's claim on the order holds for SIM and for FID."""
@@ -206,12 +264,40 @@ def test_the_order_of_models_is_that_of_every_band(score: int, *, higher_is_bett
     assert ranks == {(2, 1, 3, 4)}
 
 
+def test_the_middle_band_is_the_test_set_of_table_3() -> None:
+    """Tables 3 and 5 print the same scores of the default prompt."""
+    table_3 = {
+        "InternVL2-8B": (0.5478, 1.4037),
+        "Ovis1.6-Gemma2-9B": (0.5825, 1.3167),
+        "Qwen2-VL-7B-Instruct": (0.5323, 1.4370),
+        "LLaVA-OneVision-Qwen2-7B": (0.4888, 1.5904),
+    }
+    assert {model: (sim[1], fid[1]) for model, (sim, fid) in BANDS.items()} == table_3
+
+
 # Seeds: C.9, Table 6
 
 
 @pytest.mark.parametrize(("score", "rho"), [("sim", 0.9975), ("fid", 0.9970)])
 def test_rank_correlation_of_seeds(score: str, rho: float) -> None:
     """What C.9 calls the correlation across seeds is that of Table 1 with the means of Table 6."""
-    assert list(TABLE_1.rows) == list(TABLE_6.rows)
     result = value_of(TABLE_1.column(f"test_{score}"), TABLE_6.column(f"{score}_mean"), "spearman")
     assert result == pytest.approx(rho, abs=HALF + 1e-9)
+
+
+def test_largest_difference_between_table_1_and_the_means_over_seeds() -> None:
+    """The claim "at most 0.004" holds for SIM, with .0035; FID of InternVL2-8B differs by .0181."""
+    away = {
+        score: abs(TABLE_1.column(f"test_{score}") - TABLE_6.column(f"{score}_mean"))
+        for score in ("sim", "fid")
+    }
+    assert away["sim"].max() == pytest.approx(0.0035, abs=1e-9)
+    assert away["fid"].max() == pytest.approx(0.0181, abs=1e-9)
+    assert list(TABLE_6.rows)[int(away["fid"].argmax())] == ("InternVL2-8B",)
+    assert list(TABLE_1.rows) == list(TABLE_6.rows)
+
+
+def test_range_of_deviations_over_seeds() -> None:
+    """C.9 states the smallest and largest deviations of Table 6 as they are."""
+    sim, fid = TABLE_6.column("sim_std"), TABLE_6.column("fid_std")
+    assert (sim.min(), sim.max(), fid.min(), fid.max()) == (0.0002, 0.0038, 0.0022, 0.0141)
