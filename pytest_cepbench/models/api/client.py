@@ -96,6 +96,8 @@ class ApiClient:
         limits: RequestLimits,
         prices: tuple[float, float, float] = (0.0, 0.0, 0.0),
     ) -> None:
+        from urllib.request import getproxies
+
         import httpx2
 
         headers = {"User-Agent": "pytest-cepbench"}
@@ -110,8 +112,9 @@ class ApiClient:
             follow_redirects=False,
             # A proxy does not reach the server that the run has started on this machine.
             trust_env=endpoint.own is None,
-            # Without a certificate to check the client is made in no time.
-            verify=endpoint.url.startswith("https:"),
+            # Without a certificate of a server or proxy to check the client is made in no time.
+            verify=endpoint.url.startswith("https:")
+            or (endpoint.own is None and bool(getproxies())),
         )
         self._loop = loop = asyncio.new_event_loop()
 
