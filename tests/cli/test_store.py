@@ -42,8 +42,7 @@ def filled(home: Home) -> Home:
     """A store with two models' results; those of the first are old."""
     fill(STORE, range(2), "a" * 16)
     fill(STORE, range(2, 3), "b" * 16)
-    for key in results_of(range(2)):
-        age(STORE, key, 40)
+    age(STORE, list(results_of(range(2))), 40)
     age_images(STORE)
     return home
 
