@@ -236,6 +236,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.set_defaults(action=None)
     groups = {"": parser.add_subparsers(dest="command", metavar="COMMAND", required=True)}
     shared = {entry.split()[0].removeprefix("--"): entry for entry in _entries(SHARED)}
+    named = next((word for word in argv if not word.startswith("-")), "")
     for block in re.split(r"\n(?! )", COMMANDS.strip()):
         title, _, table = block.partition("\n")
         words, about = title.split(": ", 1)
@@ -246,7 +247,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         )
         if not table:
             groups[name] = own.add_subparsers(dest="action", metavar="ACTION", required=True)
-        for entry in _entries(table):
+        # Options of the other commands would take more time than most commands.
+        for entry in _entries(table if words.split()[0] == named else ""):
             inserted = entry.removeprefix("@").split() if entry.startswith("@") else []
             for option in [shared[key] for key in inserted] or [entry]:
                 head, *text = re.split(r" {2,}|\n", option, maxsplit=1)
