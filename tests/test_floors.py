@@ -67,9 +67,12 @@ MUTUAL = {
 """Imports of one folder from another that are left out where circles are looked for -> why the two
 import each other. Every other pair has an order."""
 
-TREES = {
-    path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))
-}
+
+@cache
+def trees() -> Mapping[Path, ast.Module]:
+    """All modules of the package, by their paths in it."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in paths}
 
 
 @cache
@@ -92,7 +95,7 @@ def level_of(parts: Sequence[str]) -> int | None:
 def test_imports_run_downward() -> None:
     """No module imports from a floor above its own."""
     upward = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         level = level_of(path.parts[:-1])
         for name in imports(tree):
             imported = (
@@ -122,12 +125,15 @@ def modules_of(graph_of: Mapping[str, ast.AST]) -> dict[str, set[str]]:
     return graph
 
 
-MODULES = {
-    ".".join(("pytest_cepbench", *path.with_suffix("").parts)).removesuffix(".__init__"): tree
-    for path, tree in TREES.items()
-    if path.parts != ("__init__.py",)
-}
-IMPORTS = modules_of(MODULES)
+@cache
+def modules() -> Mapping[str, set[str]]:
+    """Those of the package."""
+    own = {
+        ".".join(("pytest_cepbench", *path.with_suffix("").parts)).removesuffix(".__init__"): tree
+        for path, tree in trees().items()
+        if path.parts != ("__init__.py",)
+    }
+    return modules_of(own)
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
@@ -142,7 +148,7 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 def test_no_modules_import_each_other() -> None:
     """Not in a circle of any length, not for types alone: each can be read after what it needs."""
-    assert circle(IMPORTS) == []
+    assert circle(modules()) == []
 
 
 def folder_of(module: str) -> str:
@@ -155,7 +161,7 @@ def folder_of(module: str) -> str:
 def test_no_folders_import_each_other() -> None:
     """But for the pairs that `MUTUAL` explains, each of which still is one."""
     graph: dict[str, set[str]] = {}
-    for module, imported in IMPORTS.items():
+    for module, imported in modules().items():
         below = {folder_of(name) for name in imported} - {folder_of(module), ""}
         graph.setdefault(folder_of(module), set()).update(below)
     del graph[""]
@@ -185,7 +191,7 @@ def test_torch_stays_in_models_and_integrations() -> None:
     hold a library's callback, which only its users import.
     """
     misplaced = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         at_top = [
             node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.Try)
         ]
@@ -214,7 +220,7 @@ def test_integrations_import_no_floor_but_their_own() -> None:
     """What runs inside a training loads nothing of the package that the gate's process needs."""
     imported = {
         ".".join(name.split(".")[1:2])
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.parts[0] == "integrations"
         for name in imports(tree)
         if name.startswith("pytest_cepbench.")
@@ -224,7 +230,7 @@ def test_integrations_import_no_floor_but_their_own() -> None:
 
 def test_only_the_plugin_needs_pytest() -> None:
     """What `gate_checkpoint` and the command line use works without a run of pytest."""
-    users = {path.parts[0] for path, tree in TREES.items() if "pytest" in imports(tree)}
+    users = {path.parts[0] for path, tree in trees().items() if "pytest" in imports(tree)}
     assert users == {"plugin"}
 
 
@@ -235,7 +241,7 @@ def test_every_exception_is_defined_in_one_module_below_one_base() -> None:
     """
     elsewhere = [
         f"{path}: {node.name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.name != "errors.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)

@@ -25,8 +25,9 @@ from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import list_files
 from tests.chains.roles import bound, outcomes
+from tests.optional import needs
 
-pytest.importorskip("soundfile")
+needs("soundfile")
 
 PLAN = ChainPlan("sound", 4, "describe", "{description}", makes="sound")
 TEXT_PLAN = replace(PLAN, start="text")

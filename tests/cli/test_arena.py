@@ -241,6 +241,7 @@ def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
             ]
 
 
+@pytest.mark.slow
 def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
     """Those of a model that is named go into the split of the unseen."""
     ended = home.command("arena", "training", "shapes-arena", "--unseen=blind", "--out=chats")

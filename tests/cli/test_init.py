@@ -230,6 +230,7 @@ def test_one_suite_in_full(
         assert piece in out
 
 
+@pytest.mark.slow
 def test_pytest_finds_a_suite_by_its_package(home: Home) -> None:
     """`--pyargs` runs it, and its baselines and store belong to the project."""
     (home.path / "suite.toml").unlink()

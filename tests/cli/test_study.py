@@ -167,6 +167,7 @@ WRITERS = (
 DRAWERS = ("--generator=exact=shapes:", "--generator=moves=shapes:?move=0.3")
 
 
+@pytest.mark.slow
 def test_generators_behind_a_writer(home: Home) -> None:
     """The same texts, drawn by each generator, battle the reference answers and are ranked."""
     write_suite(home.path, ANSWERS.replace("[answer]", '[answer]\n[arena]\nagainst = "gold"'))
@@ -189,6 +190,7 @@ def test_generators_behind_a_writer(home: Home) -> None:
     assert study["effort"]["inputs"] == 0 < asked
 
 
+@pytest.mark.slow
 def test_seeds_of_answers(home: Home) -> None:
     """Without accepted answers no win rate is made up: it is left out, and said so."""
     write_suite(home.path, ANSWERS)

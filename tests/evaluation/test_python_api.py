@@ -72,7 +72,7 @@ def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("suites", "selection", "model", "options", "verdict"),
     [
-        ("suites", (), "shapes:", {}, "held"),
+        pytest.param("suites", (), "shapes:", {}, "held", marks=pytest.mark.slow),
         (SUITE, ONE, "shapes:?miss=0.5&recolor=0.5", {"attribute": 0}, "regressed"),
         (SUITE, ONE, "shapes:", {"seeds": 2}, "incomparable"),
         (SUITE, ONE, "shapes:", {"baselines": "empty"}, "no-baseline"),

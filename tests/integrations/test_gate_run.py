@@ -303,6 +303,7 @@ def _whole(folder: Path) -> str:
     return json.dumps(texts).replace(str(folder), "")
 
 
+@pytest.mark.slow
 def test_kill_at_any_instant_leaves_an_accepted_checkpoint(
     rule_gate: MakeGate, tmp_path: Path
 ) -> None:

@@ -459,6 +459,7 @@ assert current_ranks() == Ranks()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ranks_act_once_and_know_the_same(tmp_path: Path) -> None:
     """Two forked ranks: the first acts, fails and gates; the second has its results and errors."""

@@ -59,6 +59,7 @@ def _until(is_so: Callable[[], bool], shown: Path | None = None) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @SLOWLY_BOTH
 def test_a_run_says_for_which_other_one_it_waits(
     project: Project, arguments: tuple[str, ...]

@@ -23,6 +23,7 @@ from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.live_study import SentAnswer, make_vote, parse_answer
 from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, Vote, fault_of, record_line
 from tests.disk import small_disk
+from tests.optional import needs
 from tests.ratings.serving import records, request, see, served, slots
 from tests.ratings.studies import NAMES, make_study
 
@@ -141,7 +142,7 @@ def test_errors_are_of_the_answer_wherever_it_stood(
     assert "of pairs" in fault_of(msgspec.structs.replace(vote, task="caption"), study, item)
 
 
-pytest.importorskip("starlette")
+needs("starlette")
 
 
 @pytest.mark.slow

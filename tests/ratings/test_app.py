@@ -17,12 +17,13 @@ from pytest_cepbench.ratings.app import render_item
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Task
+from tests.optional import needs
 from tests.ratings.serving import Reply, records, request, slots
 from tests.ratings.studies import make_study
 from tests.ratings.voted import give
 from tests.report.pages import read_page
 
-pytest.importorskip("starlette")
+needs("starlette")
 
 PAGE = {"Content-Type": "application/json", "X-Cepbench": "1"}
 

@@ -17,6 +17,7 @@ from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import begin_study, make_item
 from pytest_cepbench.ratings.records import TASKS, Part, Study, Task
 from tests.construction.scenes import write_scenes
+from tests.optional import needs
 from tests.ratings.serving import (
     Server,
     press,
@@ -29,7 +30,7 @@ from tests.ratings.serving import (
 from tests.ratings.studies import BLUE, HOSTILE, RED, SAMPLE, make_study
 from tests.report.browser import axe_core
 
-pytest.importorskip("starlette")
+needs("starlette")
 
 pytestmark = pytest.mark.slow
 

@@ -169,6 +169,7 @@ def test_a_refusal_leaves_nothing(tmp_path: Path) -> None:
     assert names(folder.parent) == {"chats"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", FILES)
 def test_a_killed_export_is_whole_or_nothing(tmp_path: Path, layout: ExportFormat) -> None:
     """Killed before its first, second, ... change."""

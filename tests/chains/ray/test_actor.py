@@ -41,7 +41,7 @@ from pytest_cepbench.models.protocols import (
     RoleName,
 )
 from tests.artifacts.files import noise
-from tests.test_floors import TREES, imports
+from tests.test_floors import imports, trees
 from tests.tiny.encoders import build_clip
 
 MODELS = "python:tests.chains.ray.actor_models"
@@ -230,7 +230,7 @@ def test_ray_is_imported_in_its_folder_alone_and_late() -> None:
     """Inside functions of chains/ray, so that the package can be used without it."""
     importing = {
         path.as_posix(): tree
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if any(name.split(".")[0] == "ray" for name in imports(tree))
     }
 

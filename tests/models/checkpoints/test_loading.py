@@ -19,6 +19,7 @@ from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import RoleName, VqaQuestion
 from tests.models.binding import bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
+from tests.optional import needs
 from tests.tiny import describers, detectors, encoders, generators, unified
 from tests.tiny.common import JUDGE_WORDS, pictures
 
@@ -106,8 +107,7 @@ def test_answers_are_read_by_their_names(
     np.testing.assert_array_equal(ask(bind_text(spec, role).load()), expected)
 
 
-pytest.importorskip("torch", reason="checkpoints need the [models] extra")
-pytest.importorskip("accelerate", reason="device maps need the [models] extra")
+needs("torch", "accelerate", reason="device maps need the [models] extra")
 
 pytestmark = pytest.mark.models
 

@@ -15,14 +15,16 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="adapters need the [models] extra")
-peft = pytest.importorskip("peft", reason="adapters need the [models] extra")
 
 from pytest_cepbench import gate_checkpoint  # noqa: E402
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.protocols import Encoder  # noqa: E402
 from tests.models.binding import bind_text, describe  # noqa: E402
+from tests.optional import needs  # noqa: E402
 from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
 from tests.tiny.common import pictures  # noqa: E402
+
+needs("peft", reason="adapters need the [models] extra")
 
 pytestmark = pytest.mark.models
 
@@ -49,19 +51,22 @@ def copied(tmp_path: Path, lora: Path) -> Path:
     return Path(shutil.copytree(lora, tmp_path / "copied"))
 
 
-def _lora(**options: Any) -> Callable[..., Any]:
-    return lambda **targets: peft.LoraConfig(r=4, **options, **targets)
-
-
-CONFIGS: dict[str, Callable[..., Any]] = {
-    "lora": _lora(),
-    "rslora": _lora(use_rslora=True),
-    "dora": _lora(use_dora=True),
-    "head": _lora(modules_to_save=["lm_head"]),
-    "tokens": _lora(trainable_token_indices={"embed_tokens": [5, 6]}),
-    "ia3": lambda **targets: peft.IA3Config(feedforward_modules=[], **targets),
-    "loha": lambda **targets: peft.LoHaConfig(r=4, **targets),
+OPTIONS: dict[str, dict[str, Any]] = {
+    "rslora": {"use_rslora": True},
+    "dora": {"use_dora": True},
+    "head": {"modules_to_save": ["lm_head"]},
+    "tokens": {"trainable_token_indices": {"embed_tokens": [5, 6]}},
 }
+
+
+def config_of(name: str, *targets: str, **options: Any) -> Any:
+    """A configuration of PEFT: LoRA with these options, or another method."""
+    import peft  # takes seconds, and only these tests need it
+
+    options |= {"target_modules": list(targets), **OPTIONS.get(name, {})}
+    if name == "ia3":
+        return peft.IA3Config(feedforward_modules=[], **options)
+    return (peft.LoHaConfig if name == "loha" else peft.LoraConfig)(r=4, **options)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ CONFIGS: dict[str, Callable[..., Any]] = {
 )
 def test_an_adapter_is_the_merged_model(name: str, base: Path, tmp_path: Path) -> None:
     """Merged in memory or at work beside the weights, it describes as the merged folder does."""
-    config = CONFIGS[name](target_modules=["q_proj", "v_proj"])
+    config = config_of(name, "q_proj", "v_proj")
     adapter = build_adapter(tmp_path / "adapter", base, config)
 
     expected = describe(merge(tmp_path / "merged", adapter))
@@ -90,9 +95,8 @@ def test_an_adapter_is_the_merged_model(name: str, base: Path, tmp_path: Path) -
 def test_new_tokens_bring_their_rows(base: Path, tmp_path: Path) -> None:
     """An adapter that was trained with more tokens has all of both tables in its file."""
     rows = 40
-    config = peft.LoraConfig(
-        r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]
-    )
+    tables = ["embed_tokens", "lm_head"]
+    config = config_of("lora", "q_proj", modules_to_save=tables)
     adapter = build_adapter(
         tmp_path / "adapter",
         base,
@@ -232,7 +236,7 @@ def test_adapters_add_up_as_peft_concatenates_them(base: Path, lora: Path, tmp_p
 def test_what_does_not_add_up_is_refused(base: Path, lora: Path, tmp_path: Path) -> None:
     """Trained heads of two adapters cannot both be in place, and DoRA's norms do not add."""
     for name in ("dora", "head", "ia3"):
-        config = CONFIGS[name](target_modules=["q_proj"])
+        config = config_of(name, "q_proj")
         other = build_adapter(tmp_path / name, base, config)
         with pytest.raises(CheckpointError, match="right for LoRA alone"):
             describe(base, f"adapters={lora},{other}")
@@ -243,7 +247,7 @@ def test_an_adapter_of_a_dual_encoder(tmp_path: Path) -> None:
     from tests.tiny.encoders import build_clip
 
     base = build_clip(tmp_path / "clip")
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
+    config = config_of("lora", "q_proj", "v_proj")
     adapter = build_adapter(tmp_path / "adapter", base, config, auto_class="AutoModel")
     merged = merge(tmp_path / "merged", adapter, auto_class="AutoModel")
 
@@ -300,7 +304,7 @@ DESCRIBER = REPOSITORY / "reference" / "checkpoints" / "describer-step2000"
 
 def test_an_adapter_is_idle_until_it_is_trained(base: Path, lora: Path, tmp_path: Path) -> None:
     """As PEFT begins it, it changes nothing; what holds anything else may change something."""
-    config = CONFIGS["lora"](target_modules=["q_proj", "v_proj"])
+    config = config_of("lora", "q_proj", "v_proj")
     begun = build_adapter(tmp_path / "begun", base, config, spread=0)
     idle = bind_text(str(begun), "describer").idle()
     assert idle.whole
@@ -309,7 +313,7 @@ def test_an_adapter_is_idle_until_it_is_trained(base: Path, lora: Path, tmp_path
     assert bind_text(str(lora), "describer").idle().remarks == ()
     idle = bind_text(f"{base}?adapters={begun},{lora}", "describer").idle()
     assert (len(idle.remarks), idle.whole) == (1, False)
-    head = CONFIGS["head"](target_modules=["q_proj"])
+    head = config_of("head", "q_proj")
     other = build_adapter(tmp_path / "head", base, head, spread=0)
     assert bind_text(str(other), "describer").idle().remarks == ()
 
@@ -370,7 +374,7 @@ def test_gating_it_is_an_error_and_accepting_it_a_warning(tmp_path: Path) -> Non
     shutil.copytree(REPOSITORY / "suites" / "instrument", tmp_path / "suite")
     options: Any = {"root": tmp_path, "samples": 1, "role": "describer"}
     suite = tmp_path / "suite" / "suite.toml"
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
+    config = config_of("lora", "q_proj", "v_proj")
     begun = build_adapter(tmp_path / "begun", DESCRIBER, config, spread=0)
     trained = build_adapter(tmp_path / "trained", DESCRIBER, config)
     brief = "?max_new_tokens=8"

@@ -103,6 +103,7 @@ def test_shards_and_their_index_are_read(tmp_path: Path) -> None:
     assert describe(f"{folder}?") == expected
 
 
+@pytest.mark.slow
 def test_parts_may_be_wrapped(tmp_path: Path) -> None:
     """A component in a folder or a file, an adapter and LoRA weights: each as it is inside."""
     skip_before("a component's file as diffusers writes it", "diffusers", "0.35")

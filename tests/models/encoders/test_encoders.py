@@ -24,15 +24,14 @@ from tests.models.encoders.conftest import (
     bind_encoder,
     load,
 )
+from tests.optional import needs
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
 from tests.tiny.generators import drop_tensor
 from tests.tiny.weights_files import UNICOM
 
-pytest.importorskip("open_clip", reason="encoders need the [models] extra")
-pytest.importorskip("timm", reason="encoders need the [models] extra")
-pytest.importorskip("cleanfid", reason="encoders need the [models] extra")
-pytest.importorskip("sentence_transformers", reason="encoders need the [models] extra")
+LIBRARIES = ("open_clip", "timm", "cleanfid", "sentence_transformers")
+needs(*LIBRARIES, reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models
 

@@ -18,6 +18,7 @@ from pytest_cepbench.models.encoders import file_encoders
 from pytest_cepbench.models.encoders.file_encoders import inception_weights, make_network
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.encoders.conftest import Images, bind_encoder, load
+from tests.optional import needs
 from tests.tiny.weights_files import (
     INCEPTION_NAME,
     UNICOM,
@@ -27,8 +28,7 @@ from tests.tiny.weights_files import (
     save_unicom,
 )
 
-pytest.importorskip("torchvision", reason="encoders need the [models] extra")
-pytest.importorskip("cleanfid", reason="encoders need the [models] extra")
+needs("torchvision", "cleanfid", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models
 

@@ -16,6 +16,7 @@ from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import CONTEXT
 from tests.models.encoders.conftest import Images, bind_encoder, load
+from tests.optional import needs
 from tests.tiny.text_encoders import (
     DIMENSION,
     TEXT_LENGTH,
@@ -23,7 +24,7 @@ from tests.tiny.text_encoders import (
     build_sentence_transformer,
 )
 
-pytest.importorskip("sentence_transformers", reason="encoders need the [models] extra")
+needs("sentence_transformers", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models
 

@@ -15,11 +15,11 @@ from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.encoders.transformers_encoder import pool
 from pytest_cepbench.models.encoders.vectors import to_vectors
 from tests.models.encoders.conftest import Folders, Images, bind_encoder, load
+from tests.optional import needs
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
 
-pytest.importorskip("open_clip", reason="encoders need the [models] extra")
-pytest.importorskip("timm", reason="encoders need the [models] extra")
+needs("open_clip", "timm", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models
 

@@ -18,12 +18,13 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import Generator, ImageLike, Reply
 from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
+from tests.optional import needs
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 from tests.tiny.common import skip_before
 
 pytestmark = pytest.mark.models
-pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
+needs("peft", reason="diffusers loads LoRA weights with it")
 
 TEXTS = ["two red circles and a blue square", "one green triangle", "three small yellow shapes"]
 

@@ -14,10 +14,11 @@ from packaging.version import Version
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.pipelines.conftest import bind_generator, draw
+from tests.optional import needs
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 
-pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
+needs("peft", reason="diffusers loads LoRA weights with it")
 
 pytestmark = pytest.mark.models
 

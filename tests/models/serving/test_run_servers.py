@@ -32,8 +32,9 @@ from tests.models.binding import context_with
 from tests.models.files import safetensors_bytes
 from tests.models.serving.conftest import Bind
 from tests.models.serving.stand_ins import StandIn, is_alive, kill
+from tests.optional import needs
 
-pytest.importorskip("httpx2")
+needs("httpx2")
 
 RED = Image.new("RGB", (4, 4), (200, 10, 10))
 
