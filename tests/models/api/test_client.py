@@ -396,14 +396,15 @@ def test_a_model_can_be_asked_inside_an_event_loop_and_is_closed_when_it_is_drop
     load: Load,
 ) -> None:
     """Tests of one's own may be coroutines; no thread stays behind a model without a reference."""
+    before = threading.enumerate()  # with those of models that other tests keep
     model = load("describer")
 
     async def ask(asked: Any) -> str:
         return str(describe(asked)[0].value)
 
     def alive() -> bool:
-        names = [thread.name for thread in threading.enumerate()]
-        return any(name.startswith("openai-describer") for name in names)
+        began = [thread.name for thread in threading.enumerate() if thread not in before]
+        return any(name.startswith("openai-describer") for name in began)
 
     assert asyncio.run(ask(model)) == "a red circle"
     assert alive()
