@@ -102,13 +102,8 @@ def mean_of_rounded_means(
     many.
     The overall score is the mean of the rounded means, which is not the rounded mean of all scores.
     Source: OpenING's script summarize_GPT_scores.py.
-    Raises ValueError where a criterion has no score.
+    Raises ValueError where there is no score, or none of a criterion.
     """
-    lacking = [name for name, values in scores.items() if not values]
-    if lacking or not scores:
-        raise ValueError(
-            f"at least one score of each criterion is expected, none of {', '.join(lacking)}"
-        )
     means = {name: round(fmean(values), _DIGITS) for name, values in scores.items()}
     return round(fmean(means.values()), _DIGITS), means
 

@@ -246,6 +246,7 @@ def test_each_task_demands_what_its_clauses_name() -> None:
     """Objects always; number, color and place where the prompt says them."""
     counting = Prompt("counting", (Clause("clock", 2),), (Exclusion("clock", 3),))
     assert _atoms(counting) == [("object", "clock"), ("count", "clock")]
+    assert _atoms(Prompt("counting", (Clause("clock", 2),))) == _atoms(counting)
     place = Position("left of", 0)
     position = Prompt("position", (Clause("cat", 1), Clause("dog", 1, position=place)))
     assert _atoms(position) == [("object", "cat"), ("object", "dog"), ("relation", "dog")]
