@@ -366,6 +366,13 @@ def test_tasks_count_the_same_however_many_images_they_have() -> None:
     assert overall_accuracy(correct, tasks) == 0.5
 
 
+@pytest.mark.parametrize(("images", "tasks"), [(2, ["counting"]), (1, ["counting"] * 2), (0, [])])
+def test_each_image_has_a_task(images: int, tasks: list[str]) -> None:
+    """A wrong number of either, and no image at all."""
+    with pytest.raises(ValueError, match="expected one task per image and an image, got "):
+        overall_accuracy(np.zeros(images, bool), tasks)
+
+
 @pytest.mark.parametrize("shape", [(3,), (3, 0), (1, 2, 3)])
 def test_generations_need_a_dimension(shape: tuple[int, ...]) -> None:
     """The shape that came is said."""

@@ -142,6 +142,16 @@ def test_images_that_no_result_refers_to(root: Path) -> None:
         assert store.get_artifact(picture(21).digest) is not None
 
 
+def test_the_young_image_of_a_result_that_goes_waits(root: Path) -> None:
+    """It is counted, and stays."""
+    going = plan(root, GcCriteria(unused_for=9))
+    with Store(root) as store:
+        store.put_artifact(picture(0))  # wanted again: young
+        _, waiting, _ = collect(store, going)
+        assert (waiting, len(store.get(results_of(range(1))))) == (1, 0)
+        assert store.get_artifact(picture(0).digest) is not None
+
+
 def test_an_image_that_is_still_referred_to_stays(root: Path) -> None:
     """Two results can share one; the second may come between the choice and the deletion."""
     going = plan(root, GcCriteria(unused_for=9))

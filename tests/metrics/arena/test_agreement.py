@@ -161,6 +161,7 @@ def test_verdicts_that_are_all_right_count_once_a_question() -> None:
     once = share([True] * 4, ["q0", "q1", "q2", "q3"])
     assert (four.low, four.high) == (once.low, once.high)
     assert share([True] * 9, ["q"] * 9) == Share(9, 9, 0.0, 1.0)
+    assert share([True] * 2, ["q0", "q1"]).low == pytest.approx(2 / (2 + 1.959964**2))
 
 
 def test_kappa() -> None:
