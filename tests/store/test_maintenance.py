@@ -118,6 +118,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
     with Store(root) as store:
         assert collect(store, going) == (going.bytes, 0, True)
         kept = results_of(range(4, 7))
+        assert going.kept == len(kept) == len(store)
         assert store.get([*results_of(range(7)), key_of("large")]).keys() == kept.keys()
         for number in range(7):
             image = store.get_artifact(picture(number).digest)
