@@ -270,14 +270,12 @@ class Store:
         """Those of this run; read after results, since none counts that is later than a failure."""
         if not self._failed:
             return {}
-        query = "SELECT name, value FROM notes WHERE name BETWEEN ? AND ?"
-        rows = self.index.read(query, (self._failed, f"{self._failed}~"))
-        kept = {str(name).removeprefix(self._failed): str(value) for name, value in rows}
         failures = {}
-        for key in kept.keys() & set(keys) if kept else ():
-            _, _, text = kept[key].partition(" ")
+        for name, value in self.notes(f"{self._failed}{key}" for key in keys).items():
+            _, _, text = value.partition(" ")
             with suppress(ValueError):  # a damaged note: the step is asked for again
-                failures[key] = cast("Failure", unpack("failure", text.encode()))
+                failure = cast("Failure", unpack("failure", text.encode()))
+                failures[name.removeprefix(self._failed)] = failure
         return failures
 
     def drop_failures(self) -> None:
