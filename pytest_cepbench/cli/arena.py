@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS
 from pytest_cepbench.cli.arguments import suite_file
-from pytest_cepbench.cli.judges import file_titles, votes_with_remarks
+from pytest_cepbench.cli.judges import file_titles, read_battles
 from pytest_cepbench.cli.output import (
     HOME,
     Section,
@@ -26,7 +26,7 @@ from pytest_cepbench.cli.rate import named_runs
 from pytest_cepbench.cli.session import measuring, open_store, run_servers, verdicts_line
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.answers import read_answers
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_battles
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, suite_baselines
@@ -39,7 +39,7 @@ from pytest_cepbench.metrics.battles import TiePolicy
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.option_values import split_name
-from pytest_cepbench.ratings.folder import STUDY, read_ratings
+from pytest_cepbench.ratings.folder import STUDY
 from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.store import Store
@@ -84,17 +84,10 @@ POLICIES: dict[TiePolicy, str] = {
 def run_leaderboard(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
     titles, names = file_titles(arguments.verdicts), ModelNames()
-    boards = []
-    for path, title in titles.items():
-        if path.is_dir():
-            ratings = read_ratings(path)
-            battles = [
-                replace(b, first=names(b.first), second=names(b.second))
-                for b in shown_battles(ratings, votes_with_remarks(ratings))
-            ]
-        else:
-            battles = read_verdicts(path, names)
-        boards.append(make_leaderboard(title, battles))
+    boards = [
+        make_leaderboard(title, read_battles(path, names, shown_battles))
+        for path, title in titles.items()
+    ]
     page = [s for board in boards for s in _board_page(board)]
     name = f"leaderboard-{'-'.join(titles.values())}"
     write_and_show(arguments, {"leaderboards": boards}, page, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -74,14 +74,9 @@ def run_judges(arguments: Namespace) -> int:
     _refuse(arguments, _OF_ASKED, "is of a judge that is asked: add --judge=SPEC")
     names = ModelNames()
     judge = read_verdicts(verdicts[0], names)
-    if arguments.people.is_dir():  # those of the majority
-        ratings = read_ratings(arguments.people)
-        people = [
-            replace(battle, first=names(battle.first), second=names(battle.second))
-            for _, battle in named_battles(ratings, votes_with_remarks(ratings))
-        ]
-    else:
-        people = read_verdicts(arguments.people, names)
+    people = read_battles(
+        arguments.people, names, lambda *study: [battle for _, battle in named_battles(*study)]
+    )
     measured = measure_judge(
         (verdicts[0].stem, arguments.people.stem),
         judge,
@@ -106,6 +101,17 @@ def votes_with_remarks(ratings: Ratings) -> Votes:
     for line in votes.remarks.lines:
         tell(line)
     return votes
+
+
+def read_battles(
+    path: Path, names: ModelNames, of_votes: Callable[[Ratings, Votes], Sequence[JudgedBattle]]
+) -> list[JudgedBattle]:
+    """Those of a file of verdicts, or of a ratings folder, by the majority. Raises DatasetError."""
+    if not path.is_dir():
+        return read_verdicts(path, names)
+    ratings = read_ratings(path)
+    battles = of_votes(ratings, votes_with_remarks(ratings))
+    return [replace(b, first=names(b.first), second=names(b.second)) for b in battles]
 
 
 # -- two judges -----------------------------------------------------------------------------------

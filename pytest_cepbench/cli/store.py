@@ -7,7 +7,6 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pytest_cepbench.cli.arguments import UNITS
@@ -35,19 +34,19 @@ from pytest_cepbench.store.answers import (
     import_bundle,
     keys_of_answers,
 )
-from pytest_cepbench.store.database import ReadonlyStore
+from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.maintenance import (
     Collection,
-    GcCriteria,
     StoreShare,
     VerifyReport,
     choose,
     collect,
     count,
+    entries,
+    image_sizes,
     inspect,
     models_in,
     repair,
-    summarize,
 )
 from pytest_cepbench.store.rows import DAY_SECONDS
 from pytest_cepbench.suites import load_suite
@@ -59,11 +58,14 @@ def run_stats(arguments: Namespace) -> int:
     """Show what a store holds; exit codes as in `main`."""
     folder: Path = arguments.store
     with ReadonlyStore(folder) as reader:
-        held = summarize(reader)
-    images = f"files: {held.images:,}, {_show_size(held.image_bytes)}"
-    blocks: list[str | Table] = [f"index: {_show_size(held.index_bytes)}", images]
-    if held.kinds:
-        blocks += [_shares("kind", held.kinds), _shares("model", held.models)]
+        sizes = image_sizes(folder)
+        kinds, models = count(entries(reader.read), sizes)
+        files = [path for end in ("", "-wal") if (path := folder / f"{INDEX}{end}").exists()]
+        index = sum(path.stat().st_size for path in files)
+    images = f"files: {len(sizes):,}, {_show_size(sum(sizes.values()))}"
+    blocks: list[str | Table] = [f"index: {_show_size(index)}", images]
+    if kinds:
+        blocks += [_shares("kind", kinds), _shares("model", models)]
     else:
         blocks.append("no results")
     show([Section(f"store {folder}", blocks)])
@@ -129,8 +131,8 @@ _Tables = dict[Path, dict[str, object]]
 def run_gc(arguments: Namespace) -> int:
     """List what may go, and delete it where asked to; exit codes as in `main`."""
     folder: Path = arguments.store
-    criteria = GcCriteria(unused_for=arguments.unused_for, max_size=arguments.max_size)
-    if criteria == GcCriteria() and not arguments.baselines:
+    unused_for, max_size = arguments.unused_for, arguments.max_size
+    if unused_for is None and max_size is None and not arguments.baselines:
         raise SpecError(
             "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         )
@@ -139,20 +141,25 @@ def run_gc(arguments: Namespace) -> int:
     named, project = _baselines_of(arguments)
     with ReadonlyStore(folder) as reader:
         accepted = _accepted_keys([*named.values(), *project.values()], reader)
+        needed, staying = None, set[str]()
         if (named or project) and not arguments.without_baselines:
             models = models_in(reader.read)
-            criteria = replace(
-                criteria,
-                # Fixed roles can answer again; a checkpoint that was accepted may be gone.
-                needed=_needed_models(named, models) | _needed_models(project, models, ("model",)),
-                accepted=frozenset().union(*accepted.values()),
-            )
-        collection = choose(folder, reader.read, criteria)
+            # Fixed roles can answer again; a checkpoint that was accepted may be gone.
+            needed = _needed_models(named, models) | _needed_models(project, models, ("model",))
+            staying = staying.union(*accepted.values())
+        collection = choose(
+            folder,
+            reader.read,
+            unused_for=unused_for,
+            max_size=max_size,
+            needed=needed,
+            accepted=staying,
+        )
         going = {entry.key for entry in collection.entries}
         lost = {case: len(keys & going) for case, keys in accepted.items() if keys & going}
         known = bool(named or project) or arguments.without_baselines
         answers = 0 if known else len(answers_under(reader.read, going))
-    page = _gc_page(folder, collection, criteria, lost)
+    page = _gc_page(folder, collection, max_size, len(staying), lost)
     if answers:
         unknown = (
             f"{counted(answers, 'answer')} would go, and no baselines were found that say which "
@@ -190,11 +197,15 @@ def run_gc(arguments: Namespace) -> int:
 
 
 def _gc_page(
-    folder: Path, collection: Collection, criteria: GcCriteria, lost: Mapping[str, int]
+    folder: Path,
+    collection: Collection,
+    max_size: int | None,
+    accepted: int,
+    lost: Mapping[str, int],
 ) -> Section:
     """Page of the results that go, by kind and by the model that made them, and of those that stay.
 
-    lost: results of accepted answers that go, by case.
+    accepted: results of accepted answers that stay. lost: those that go, by case.
     """
     blocks: list[str | Table] = []
     if collection.entries:
@@ -212,18 +223,16 @@ def _gc_page(
         f"stays: {counted(collection.kept, 'result')}, about {_show_size(collection.kept_bytes)} "
         "with their files"
     )
-    if criteria.accepted:
-        blocks.append(f"the baselines keep {counted(len(criteria.accepted), 'result')} of answers")
+    if accepted:
+        blocks.append(f"the baselines keep {counted(accepted, 'result')} of answers")
     if collection.unnamed:
         blocks.append(
             f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: "
             "the baselines cannot keep them, and only age and size let them go"
         )
-    if criteria.max_size is not None and collection.kept_bytes > criteria.max_size:
-        blocks.append(
-            f"more than --max-size stays: the baselines need it ({_show_size(criteria.max_size)} "
-            "were asked)"
-        )
+    if max_size is not None and collection.kept_bytes > max_size:
+        asked = _show_size(max_size)
+        blocks.append(f"more than --max-size stays: the baselines need it ({asked} were asked)")
     return Section(f"what may go of the store {folder}", blocks)
 
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +21,6 @@ from pytest_cepbench.store.artifact_files import (
     list_files,
     load_artifact,
 )
-from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.rows import (
     DAY_SECONDS,
     REFERENCE,
@@ -133,31 +133,6 @@ def count(
     return dict(sorted(kinds.items())), dict(sorted(models.items()))
 
 
-@dataclass(frozen=True)
-class StoreStats:
-    """A store summed up.
-
-    kinds, models: as `count` returns them.
-    images, image_bytes: number and size of the images' files.
-    index_bytes: size of the database.
-    """
-
-    kinds: Mapping[str, StoreShare]
-    models: Mapping[str, StoreShare]
-    images: int
-    image_bytes: int
-    index_bytes: int
-
-
-def summarize(reader: ReadonlyStore) -> StoreStats:
-    """Sum a store up. Raises StoreError."""
-    sizes = image_sizes(reader.folder)
-    kinds, models = count(entries(reader.read), sizes)
-    index = (reader.folder / f"{INDEX}{suffix}" for suffix in ("", "-wal"))
-    index_bytes = sum(path.stat().st_size for path in index if path.exists())
-    return StoreStats(kinds, models, len(sizes), sum(sizes.values()), index_bytes)
-
-
 def image_sizes(root: Path) -> dict[str, int]:
     """Size of each image's file in bytes, by digest."""
     files = list_files(root)
@@ -170,24 +145,6 @@ def image_sizes(root: Path) -> dict[str, int]:
 _YOUNG_SECONDS = 3600.0  # the result of an image this young may not be stored yet
 
 _KEYS_AT_ONCE = 500  # keys of one transaction
-
-
-@dataclass(frozen=True)
-class GcCriteria:
-    """Rules for what is deleted; at least one of them is given.
-
-    unused_for: days without use after which a result is deleted.
-    max_size: bytes to be left; results are deleted in the order of their last use.
-    needed: models whose results always stay; without another rule, the results of all other models
-        are deleted. None where baselines do not matter.
-    accepted: keys of results that always stay, whatever model their provenance names: answers that
-        were accepted, which no run makes again.
-    """
-
-    unused_for: int | None = None
-    max_size: int | None = None
-    needed: frozenset[str] | None = None
-    accepted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -210,9 +167,23 @@ class Collection:
     unnamed: int | None
 
 
-def choose(root: Path, read: Read, criteria: GcCriteria) -> Collection:
+def choose(
+    root: Path,
+    read: Read,
+    *,
+    unused_for: int | None = None,
+    max_size: int | None = None,
+    needed: AbstractSet[str] | None = None,
+    accepted: AbstractSet[str] = frozenset(),
+) -> Collection:
     """Select what is to be deleted from the store in a folder; nothing is deleted.
 
+    unused_for: days without use after which a result is deleted.
+    max_size: bytes to be left; results are deleted in the order of their last use.
+    needed: models whose results always stay; without another rule, the results of all other models
+        are deleted. None where baselines do not matter.
+    accepted: keys of results that always stay, whatever model their provenance names: answers that
+        were accepted, which no run makes again.
     Raises StoreError.
     """
     sizes = image_sizes(root)
@@ -221,15 +192,14 @@ def choose(root: Path, read: Read, criteria: GcCriteria) -> Collection:
     unused = tuple(digest for _, digest, _ in _old_images(root) if digest not in references)
     total = sum(entry.size for entry in stored) + sum(sizes.values())
     freed = sum(sizes[digest] for digest in unused if digest in sizes)
-    needed, limit = criteria.needed or frozenset(), criteria.max_size
-    oldest = None if criteria.unused_for is None else today() - criteria.unused_for
+    oldest = None if unused_for is None else today() - unused_for
     chosen = []
     for entry in sorted(stored, key=lambda entry: (entry.day, entry.created)):
-        if entry.model in needed or entry.key in criteria.accepted:
+        if entry.model in (needed or ()) or entry.key in accepted:
             continue
         old = oldest is not None and entry.day <= oldest
-        large = limit is not None and total - freed > limit
-        unneeded = oldest is None and limit is None and entry.model is not None
+        large = max_size is not None and total - freed > max_size
+        unneeded = oldest is None and max_size is None and entry.model is not None
         if not (old or large or unneeded):
             continue
         chosen.append(entry)
@@ -238,8 +208,8 @@ def choose(root: Path, read: Read, criteria: GcCriteria) -> Collection:
             references[entry.image] -= 1
             freed += 0 if references[entry.image] else sizes.get(entry.image, 0)
     unnamed = None
-    if criteria.needed is not None:
-        unnamed = sum(e.model is None and e.key not in criteria.accepted for e in stored)
+    if needed is not None:
+        unnamed = sum(entry.model is None and entry.key not in accepted for entry in stored)
     return Collection(
         entries=tuple(chosen),
         unused=unused,

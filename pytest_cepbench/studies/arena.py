@@ -40,7 +40,7 @@ from pytest_cepbench.metrics.battles import (
 )
 from pytest_cepbench.metrics.pair_models import ELO, fit_ratings
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.judge_card import AskedOrder, equal_answers, shown_in_order
+from pytest_cepbench.studies.judge_card import AskedOrder, shown_in_order
 from pytest_cepbench.studies.rated_items import RatedRun, answers_of, check_samples, load_answers
 
 # -- leaderboards ----------------------------------------------------------------------------------
@@ -281,10 +281,10 @@ def arrange(
             forfeits.append(Forfeit(battle.question, battle.first, battle.second))
         elif pieces.opponent is None:
             forfeits.append(Forfeit(battle.question, battle.second, battle.first))
-        elif equal_answers(pieces):
-            equal += 1
-        else:
+        elif pieces.needs_judge:
             fought.append(battle)
+        else:
+            equal += 1
     if not fought:
         raise DatasetError(
             f"none of {len(arranged)} battles has two different answers: {len(forfeits)} lack one, "

@@ -73,20 +73,20 @@ def collect_verdicts(
     """
     given: list[JudgedBattle] = []
     failures: Counter[str] = Counter()
-    details: dict[str, str] = {}
+    detail = "every two answers are equal"
     equal = 0
     begun = told = time.monotonic()
     for start in range(0, len(battles), CHUNK):
         chunk = battles[start : start + CHUNK]
         pairs = [(battle, pair(battle)) for battle in chunk]
-        different = [(battle, answers) for battle, answers in pairs if not equal_answers(answers)]
+        different = [(battle, answers) for battle, answers in pairs if answers.needs_judge]
         equal += len(pairs) - len(different)
         shown = list(shown_in_order(different, order, seed))
         winners = judge_in_order([answers for _, _, answers in shown], seed, judge)
         for (question, models, _), winner in zip(shown, winners, strict=True):
             if isinstance(winner, Failure):
+                detail = detail if failures else f"{winner.kind}: {winner.detail}"
                 failures[winner.kind] += 1
-                details.setdefault(winner.kind, winner.detail)
             else:
                 given.append(JudgedBattle(question, *models, winner))
         judge.store.artifact_cache.clear()
@@ -97,23 +97,12 @@ def collect_verdicts(
             more = f"; {remark(done)}" if remark else ""
             announce(f"{done:,} of {len(battles):,} battles judged, {left:.0f} s left{more}")
     if not given:
-        kind, detail = next(iter(details.items()), ("", "every two answers are equal"))
-        why = f"{kind}: {detail}" if kind else detail
-        raise MeasurementError(f"the judge gave no verdict on {len(battles)} battles: {why}")
+        raise MeasurementError(f"the judge gave no verdict on {len(battles)} battles: {detail}")
     return AskedVerdicts(tuple(given), dict(failures), equal)
 
 
 _Showing = tuple[str, tuple[str, str], AnswerPair]
 """A question, the models in the order in which the judge sees them, and their answers."""
-
-
-def equal_answers(pair: AnswerPair) -> bool:
-    """Whether both answers are there and are the same, so that no judge is needed."""
-    return (
-        pair.candidate is not None
-        and pair.opponent is not None
-        and pair.candidate.inputs == pair.opponent.inputs
-    )
 
 
 def shown_in_order(

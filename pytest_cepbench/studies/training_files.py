@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.datasets.judged_battles import FILE_NAME, VERDICT, load_judged_battles
 from pytest_cepbench.datasets.sample import GoldStep, SeedImage
@@ -24,7 +24,7 @@ from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JudgePrompt, break_up
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part
-from pytest_cepbench.ratings.votes import battle_votes
+from pytest_cepbench.ratings.votes import battle_votes, mirrored
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.panels import BattlePanel
 
@@ -233,8 +233,7 @@ def _chats(
     rows = []
     shown = battle.battle
     turned = Battle(shown.question, shown.second, shown.first)
-    other = WINNERS[len(WINNERS) - 1 - WINNERS.index(battle.verdict)]
-    for own, winner in ((shown, battle.verdict), (turned, other)):
+    for own, winner in ((shown, battle.verdict), (turned, mirrored(battle.verdict))):
         pieces = break_up(_CONTROLS, prompt.show(own))
         # As prompt and completion: of rows with all turns in one list, trl learns the prompt too.
         rows.append(

@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX, ReadonlyStore
 from pytest_cepbench.store.maintenance import (
     Collection,
-    GcCriteria,
     VerifyReport,
     choose,
     collect,
@@ -60,10 +60,10 @@ def root(tmp_path: Path, aged: Path) -> Path:
     return shutil.copytree(aged, tmp_path / "store")
 
 
-def plan(root: Path, criteria: GcCriteria) -> Collection:
+def plan(root: Path, **rules: Any) -> Collection:
     """What would go."""
     with ReadonlyStore(root) as reader:
-        return choose(root, reader.read, criteria)
+        return choose(root, reader.read, **rules)
 
 
 def numbers_of(going: Collection) -> list[int]:
@@ -76,33 +76,33 @@ def numbers_of(going: Collection) -> list[int]:
 
 def test_what_was_not_used_for_long(root: Path) -> None:
     """By the day of its last use, which a hit makes young again; never used counts from storing."""
-    assert numbers_of(plan(root, GcCriteria(unused_for=8))) == [0, 1]
-    assert numbers_of(plan(root, GcCriteria(unused_for=10))) == []
+    assert numbers_of(plan(root, unused_for=8)) == [0, 1]
+    assert numbers_of(plan(root, unused_for=10)) == []
     with Store(root) as store:
         store.get(results_of(range(1)))
-    assert numbers_of(plan(root, GcCriteria(unused_for=8))) == [1]
+    assert numbers_of(plan(root, unused_for=8)) == [1]
 
 
 def test_the_least_recently_used_goes_until_the_rest_fits(root: Path) -> None:
     """Images count; what stays is no more than was asked."""
-    size = plan(root, GcCriteria(unused_for=1000)).kept_bytes
-    assert plan(root, GcCriteria(max_size=size)).entries == ()
-    assert len(plan(root, GcCriteria(max_size=size - 1)).entries) == 1
-    whole = plan(root, GcCriteria(max_size=10**9))
+    size = plan(root, unused_for=1000).kept_bytes
+    assert plan(root, max_size=size).entries == ()
+    assert len(plan(root, max_size=size - 1).entries) == 1
+    whole = plan(root, max_size=10**9)
     assert (numbers_of(whole), whole.bytes) == ([], 0)
-    going = plan(root, GcCriteria(max_size=whole.kept_bytes * 3 // 5))
+    going = plan(root, max_size=whole.kept_bytes * 3 // 5)
     assert numbers_of(going) == [0, 1, 2]
     assert going.kept_bytes <= whole.kept_bytes * 3 // 5
     assert going.kept_bytes + going.bytes == whole.kept_bytes
-    assert numbers_of(plan(root, GcCriteria(max_size=0))) == list(range(7))
+    assert numbers_of(plan(root, max_size=0)) == list(range(7))
 
 
 def test_baselines_keep_what_their_models_made(root: Path) -> None:
     """Whatever age and size say; by themselves they let go only what names another model."""
     needed = frozenset({OLD})
-    assert numbers_of(plan(root, GcCriteria(unused_for=1, needed=needed))) == []
-    assert numbers_of(plan(root, GcCriteria(max_size=0, needed=needed))) == [4, 5, 6]
-    alone = plan(root, GcCriteria(needed=needed))
+    assert numbers_of(plan(root, unused_for=1, needed=needed)) == []
+    assert numbers_of(plan(root, max_size=0, needed=needed)) == [4, 5, 6]
+    alone = plan(root, needed=needed)
     assert (numbers_of(alone), alone.unnamed) == ([4, 5], 3)
 
 
@@ -113,8 +113,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
         store.get([key_of("large"), key_of("text 4")])
     age(root, [key_of("large")], 9)
     size = (root / INDEX).stat().st_size
-    criteria = GcCriteria(unused_for=5)
-    going = plan(root, criteria)
+    going = plan(root, unused_for=5)
     with Store(root) as store:
         assert collect(store, going) == (going.bytes, 0, True)
         kept = results_of(range(4, 7))
@@ -125,7 +124,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
             assert (image is not None) == (number > 3)
         assert store.damage == []
     assert (root / INDEX).stat().st_size < size - 250_000
-    assert plan(root, criteria).entries == ()
+    assert plan(root, unused_for=5).entries == ()
 
 
 def test_images_that_no_result_refers_to(root: Path) -> None:
@@ -135,7 +134,7 @@ def test_images_that_no_result_refers_to(root: Path) -> None:
             store.put_artifact(picture(seed))
         age_images(root)
         store.put_artifact(picture(21))  # wanted again: young
-    going = plan(root, GcCriteria(unused_for=1000))
+    going = plan(root, unused_for=1000)
     assert going.unused == (picture(20).digest,)
     with Store(root) as store:
         collect(store, going)
@@ -145,7 +144,7 @@ def test_images_that_no_result_refers_to(root: Path) -> None:
 
 def test_the_young_image_of_a_result_that_goes_waits(root: Path) -> None:
     """It is counted, and stays."""
-    going = plan(root, GcCriteria(unused_for=9))
+    going = plan(root, unused_for=9)
     with Store(root) as store:
         store.put_artifact(picture(0))  # wanted again: young
         _, waiting, _ = collect(store, going)
@@ -155,7 +154,7 @@ def test_the_young_image_of_a_result_that_goes_waits(root: Path) -> None:
 
 def test_an_image_that_is_still_referred_to_stays(root: Path) -> None:
     """Two results can share one; the second may come between the choice and the deletion."""
-    going = plan(root, GcCriteria(unused_for=9))
+    going = plan(root, unused_for=9)
     with Store(root) as store:
         late = results_of(range(1))[key_of("image 0")]
         store.put([StoredResult(key_of("late"), late)])
@@ -172,7 +171,7 @@ def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
     size = (root / INDEX).stat().st_size
     with Store(root) as other, Store(root) as store:
         assert other.get([key_of("text 0")])
-        *_, compacted = collect(store, plan(root, GcCriteria(unused_for=1)))
+        *_, compacted = collect(store, plan(root, unused_for=1))
         assert not compacted
         assert other.get([key_of("text 0"), key_of("text 4")]).keys() == {key_of("text 4")}
         assert (root / INDEX).stat().st_size >= size
