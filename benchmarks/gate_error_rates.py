@@ -22,11 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from timeit import repeat
 
-if __package__ in (
-    None,
-    "",
-):  # Run by its path, Python looks beside the script for what it imports.
+if not __package__:  # run by its path, Python looks beside the script for what it imports
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
@@ -36,7 +34,7 @@ from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.verdicts import LEVELS, measured
 from benchmarks.error_rates.worlds import SD, one_category
 from benchmarks.pages import Row, Rows, fill_in, largest, number, table
-from pytest_cepbench.gate import FreshMeasurement, Measurement, Policy, judge, record_of
+from pytest_cepbench.gate import Policy, judge, record_of
 
 RUNS, QUICK = 4000, 100
 """Simulated runs of each setting of the false failures and false passes."""
@@ -72,26 +70,11 @@ def speed(_: int, __: Promises) -> Iterator[list[str]]:
         baseline = record_of(measured(before, layout, "baseline"))
         candidate, policy = measured(now, layout, "candidate"), Policy(alpha=level)
 
-        seconds = _least_seconds(partial(_judge_all, cases, candidate, baseline, policy))
-        one = _least_seconds(partial(ttest_rel, now, before))
+        five = partial(repeat, timer=time.process_time, repeat=5)
+        seconds = min(five(partial(judge, candidate, baseline, policy), number=cases))
+        one = min(five(partial(ttest_rel, now, before), number=1))
         name = f"{cases} of {units} units at 0.05 / {round(0.05 / level)}"
         yield [name, f"{seconds:.3f}", f"{seconds / one / cases:.0f} each", goal]
-
-
-def _judge_all(
-    cases: int, candidate: FreshMeasurement, baseline: Measurement, policy: Policy
-) -> None:
-    for _ in range(cases):
-        judge(candidate, baseline, policy)
-
-
-def _least_seconds(call: Callable[[], object]) -> float:
-    least = float("inf")
-    for _ in range(5):
-        started = time.process_time()
-        call()
-        least = min(least, time.process_time() - started)
-    return least
 
 
 _KINDS = ("others normal", "others lose")
@@ -114,16 +97,6 @@ def _short(row: Row) -> float:
     return theirs - ours
 
 
-def _unseen(row: Row) -> float:
-    """How little power there is at a drop of two tolerances."""
-    return -number(row[2])
-
-
-def _stopped(row: Row) -> float:
-    """How many good trainings single gates stop."""
-    return number(row[2])
-
-
 def _off(row: Row) -> float:
     """Points by which the worst prediction of a row is off."""
     pairs = [cell.removesuffix(" (off)").split(", ") for cell in row[3:]]
@@ -141,10 +114,12 @@ PARTS = (
     Part("cliff", ("ties", *_TIES), errors.cliff, 8),
     Part("looks", ("scores", *errors.LOOKS_HEAD), errors.looks_of, 4, largest(2, _LOOKS)),
     Part("power", ("scores", "units", *power.HEAD), power.power, 10, largest(4, _short)),
-    Part("embedded", power.LAYOUTS_HEAD, power.embedded, 10, largest(4, _unseen)),
+    # Those of the least power at a drop of two tolerances.
+    Part("embedded", power.LAYOUTS_HEAD, power.embedded, 10, largest(4, lambda r: -number(r[2]))),
     Part("told", power.TOLD_HEAD, power.told, 10, largest(4, _off)),
-    Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20, largest(2, _stopped)),
-    Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),
+    # Those that single gates stop most.
+    Part("trainings", trainings.HEAD, trainings.good, 20, largest(2, lambda r: number(r[2]))),
+    Part("delays", trainings.LATE_HEAD, trainings.bad, 20),
     Part("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed),
 )
 

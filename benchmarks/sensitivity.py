@@ -116,35 +116,23 @@ def drops_between(before: Sequence[Array], now: Sequence[Array], sign: int) -> A
     return np.concatenate(pairs) if pairs else np.empty(0)
 
 
-@dataclass(frozen=True)
-class Need:
-    """The samples that reach the target.
-
-    samples: how many; the largest number that was tried where it was never reached.
-    bound: "" for a number between two that were tried, "at most" for the smallest one, "over" where
-        it was never reached.
-    """
-
-    samples: float
-    bound: str = ""
-
-
-def samples_needed(rates: Mapping[int, float]) -> Need:
+def samples_needed(rates: Mapping[int, float]) -> tuple[float, bool]:
     """The fewest samples with the target power, between two sizes by the logarithm of the size.
 
     rates: number of samples -> power. A larger number is taken to see at least as much as a
     smaller one: where the rates fall, the earlier one holds.
+    Returns also whether the power is reached at all; the largest number that was tried, if not.
     """
     sizes = sorted(rates)
     best = np.maximum.accumulate([rates[size] for size in sizes]).tolist()
     if best[0] >= TARGET:
-        return Need(float(sizes[0]), "at most")
+        return float(sizes[0]), True
     for place in range(1, len(sizes)):
         if best[place] >= TARGET:
             part = (TARGET - best[place - 1]) / (best[place] - best[place - 1])
             low, high = log2(sizes[place - 1]), log2(sizes[place])
-            return Need(float(2 ** (low + part * (high - low))))
-    return Need(float(sizes[-1]), "over")
+            return float(2 ** (low + part * (high - low))), True
+    return float(sizes[-1]), False
 
 
 def make_world(name: str, copies: Path, *, quick: bool) -> World:
@@ -165,10 +153,11 @@ def make_world(name: str, copies: Path, *, quick: bool) -> World:
 class Sight:
     """What one metric sees of one damage.
 
-    need: samples to the target power. rate: power at the most samples that were tried.
+    samples, reached: as of `samples_needed`. rate: power at the most samples that were tried.
     """
 
-    need: Need
+    samples: float
+    reached: bool
     rate: float
 
 
@@ -176,25 +165,14 @@ class Sight:
 class Figures:
     """What was seen of a world.
 
-    seconds: wall time. samples: played. metrics: undamaged, by name. sights: by
-    damage and key; without a damage that was refused. refused: damage -> why its runs are errors.
+    seconds: wall time. samples: played. metrics: undamaged, by name. sights: by damage and key;
+    without a damage whose runs are errors.
     """
 
-    world: World
     seconds: float
     samples: int
     metrics: Mapping[str, MetricRun]
     sights: Mapping[str, Mapping[str, Sight]]
-    refused: Mapping[str, str]
-
-    def cheapest(self, damage: str) -> list[tuple[str, float, Need]]:
-        """Key, calls and samples to the target of metrics that reach it, the fewest calls first."""
-        reaching = [
-            (key, self.metrics[key].calls * sight.need.samples, sight.need)
-            for key, sight in self.sights[damage].items()
-            if sight.need.bound != "over"
-        ]
-        return sorted(reaching, key=lambda each: each[1])
 
 
 def measure(world: World, store: Path, jobs: int) -> Figures:
@@ -216,20 +194,18 @@ def measure(world: World, store: Path, jobs: int) -> Figures:
     if why := next((run.refused for run in undamaged if run.refused), ""):
         raise ValueError(f"{world.name}: undamaged models cannot be measured: {why}")
     sights: dict[str, dict[str, Sight]] = {}
-    refused: dict[str, str] = {}
     for damage in world.damages:
         damaged = [played[damage.setting, seed] for seed in world.damaged_seeds]
-        if why := next((run.refused for run in damaged if run.refused), ""):
-            refused[damage.name] = why
-            continue
-        sights[damage.name] = {
-            name: _sight(
-                [run.metrics[name] for run in undamaged], [run.metrics.get(name) for run in damaged]
-            )
-            for name in undamaged[0].metrics
-        }
+        if not any(run.refused for run in damaged):
+            sights[damage.name] = {
+                name: _sight(
+                    [run.metrics[name] for run in undamaged],
+                    [run.metrics.get(name) for run in damaged],
+                )
+                for name in undamaged[0].metrics
+            }
     seconds = time.perf_counter() - started
-    return Figures(world, seconds, undamaged[0].samples, undamaged[0].metrics, sights, refused)
+    return Figures(seconds, undamaged[0].samples, undamaged[0].metrics, sights)
 
 
 def _play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played:
@@ -256,7 +232,7 @@ def _sight(before: Sequence[MetricRun], now: Sequence[MetricRun | None]) -> Sigh
         threshold = calibrate(drops_between(undamaged, undamaged, sign))
         damaged = [values(run, size) for run in now]
         rates[size] = alarm_rate(threshold, drops_between(undamaged, damaged, sign))
-    return Sight(samples_needed(rates), rates[max(rates)])
+    return Sight(*samples_needed(rates), rates[max(rates)])
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -265,16 +241,19 @@ def _sight(before: Sequence[MetricRun], now: Sequence[MetricRun | None]) -> Sigh
 def summary_table(figures: Figures) -> str:
     """Over all damages that leave something to measure: what each metric sees, and its price."""
     damages = [name for name in figures.sights if name not in (UNCHANGED, CONTROL)]
-    least = {name: min((c for _, c, _ in figures.cheapest(name)), default=0.0) for name in damages}
+    metrics, least = figures.metrics, {}
+    for name in damages:
+        reaching = {key: own.samples for key, own in figures.sights[name].items() if own.reached}
+        least[name] = min((metrics[key].calls * n for key, n in reaching.items()), default=0.0)
     rows = []
-    for key, metric in figures.metrics.items():
+    for key, metric in metrics.items():
         sights = {name: figures.sights[name][key] for name in damages}
-        seen = [name for name, sight in sights.items() if sight.need.bound != "over"]
-        times = [metric.calls * sights[n].need.samples / least[n] for n in damages if least[n]]
+        seen = [name for name, sight in sights.items() if sight.reached]
+        times = [metric.calls * sights[n].samples / least[n] for n in damages if least[n]]
         typical = exp(fmean(map(log, times))) if times else 0.0
         blind = [f"`{name}`" for name, sight in sights.items() if sight.rate < _BLIND]
         rows.append((
-            figures.metrics[key].label,
+            metric.label,
             f"{len(seen)} of {len(damages)}",
             f"{'' if len(seen) == len(damages) else '> '}{typical:.1f}",
             ", ".join(blind) or "-" if len(blind) <= _MOST_NAMED else f"{len(blind)} damages",

@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -156,17 +155,11 @@ def picture(life: int, number: int) -> ImageArtifact:
     return ImageArtifact(noise.integers(0, 255, (24, 24, 3), dtype=np.uint8))
 
 
-@dataclass(frozen=True)
-class Deaths:
-    """How many writers were killed, and what had been confirmed to them."""
+def killed(folder: Path, times: int, seed: int = 0) -> tuple[int, int]:
+    """Kill writers; how many results and images had been confirmed to them.
 
-    killed: int
-    results: int
-    images: int
-
-
-def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
-    """Kill writers. Raises AssertionError where something is lost that had been confirmed."""
+    Raises AssertionError where one of these is lost.
+    """
     moments = random.Random(seed)
     results: list[str] = []
     images: list[str] = []
@@ -183,7 +176,7 @@ def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
         gone = [digest for digest in images if store.get_artifact(digest) is None]
         assert not gone, f"{len(gone)} confirmed images are lost"
         assert store.damage == []
-    return Deaths(times, len(results), len(images))
+    return len(results), len(images)
 
 
 @contextmanager
@@ -238,9 +231,9 @@ def main() -> None:
         rate = f"{options.entries / median:,.0f}"
         print(f"| {workers} | {median:.2f} | {rate} | {alone / median:.2f} | 0 |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        deaths = killed(Path(folder), options.kills)
+        results, images = killed(Path(folder), options.kills)
     print("\n| killed | results confirmed | images confirmed | lost |\n|---:|---:|---:|---:|")
-    print(f"| {deaths.killed} | {deaths.results:,} | {deaths.images:,} | 0 |")
+    print(f"| {options.kills} | {results:,} | {images:,} | 0 |")
 
 
 if __name__ == "__main__":

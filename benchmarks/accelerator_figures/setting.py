@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.pages import table
 from pytest_cepbench.chains import ChainPlan, RoleRunner
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
@@ -149,17 +150,8 @@ TEXTS: Sequence[str] = (
 
 def markdown_table(figures: Sequence[Figure], machine: str) -> str:
     """A table with a row for each figure, under the machine's name."""
-    return "\n".join((machine, "", *_rows(figures))) + "\n"
-
-
-def _rows(figures: Sequence[Figure]) -> Iterator[str]:
-    yield "| part | figure | goal | measured | |"
-    yield "|---|---|---|---|---|"
-    part = ""
-    for figure in figures:
-        shown = "" if figure.part == part else figure.part
-        part = figure.part
-        yield f"| {shown} | {figure.name} | {figure.goal} | {_value(figure)} | {figure.note} |"
+    rows = [(own.part, own.name, own.goal, _value(own), own.note) for own in figures]
+    return f"{machine}\n\n{table(('part', 'figure', 'goal', 'measured', ''), rows)}\n"
 
 
 def _value(figure: Figure) -> str:

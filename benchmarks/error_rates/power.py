@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -25,6 +24,7 @@ from benchmarks.error_rates.worlds import (
     WORLDS,
     Layout,
     World,
+    at,
     categories,
     normal,
     scaled,
@@ -77,45 +77,32 @@ def beside_t(world: World, units: int, runs: int) -> tuple[list[str], list[tuple
     return cells, pairs
 
 
-@dataclass(frozen=True)
-class Suite:
-    """A layout of the embedded suites. of: which cases have it. sizes: of its categories."""
-
-    of: str
-    sizes: Sequence[int]
-
-
 SUITES = (
-    Suite("shapes, arena-instrument: one category", [24]),
-    Suite("shapes: attributes", [24] * 3),
-    Suite("shapes: arrangement", [24] * 4),
-    Suite("shapes: all", [24] * 8),
-    Suite("arena-instrument, judge: all", [24] * 10),
-    Suite("arena: one category", [12]),
-    Suite("arena: all", [12] * 10),
-    Suite("tasks: one task", [16]),
-    Suite("tasks: all", [16] * 6),
-    Suite("drift: one category", [8]),
-    Suite("drift: all", [8] * 8),
-    Suite("tones: words", [16] * 3),
-    Suite("tones: all", [16] * 5),
+    ("shapes, arena-instrument: one category", [24]),
+    ("shapes: attributes", [24] * 3),
+    ("shapes: arrangement", [24] * 4),
+    ("shapes: all", [24] * 8),
+    ("arena-instrument, judge: all", [24] * 10),
+    ("arena: one category", [12]),
+    ("arena: all", [12] * 10),
+    ("tasks: one task", [16]),
+    ("tasks: all", [16] * 6),
+    ("drift: one category", [8]),
+    ("drift: all", [8] * 8),
+    ("tones: words", [16] * 3),
+    ("tones: all", [16] * 5),
 )
-
-
-def _always(layout: Layout, _units: int) -> Layout:
-    return layout
+"""Layouts of the embedded suites: which cases have it, and the sizes of its categories."""
 
 
 def embedded(runs: int, promises: Promises) -> Iterator[list[str]]:
     """Rows of the layouts of the embedded suites, under even and under unequal noise."""
-    for suite in SUITES:
-        layout = categories(suite.sizes)
-        here = partial(_always, layout)
-        worlds = [World(f"{suite.of}, even", scaled(normal, (0.1,)), here)]
-        if len(suite.sizes) > 1:
-            worlds.append(World(f"{suite.of}, unequal", scaled(student, CLIP_SPREADS), here))
+    for name, sizes in SUITES:
+        layout, units = categories(sizes), sum(sizes)
+        worlds = [at(f"{name}, even", layout, scaled(normal, (0.1,)))]
+        if len(sizes) > 1:
+            worlds.append(at(f"{name}, unequal", layout, scaled(student, CLIP_SPREADS)))
         for world in worlds:
-            units = sum(suite.sizes)
             cells, pairs = beside_t(world, units, runs)
             # So few units cannot fail at the share of a case of 14: their power is 0 and said so.
             able = [pair for i, pair in enumerate(pairs) if 0.5**units <= LEVELS[i % 2]]
@@ -132,13 +119,8 @@ def embedded(runs: int, promises: Promises) -> Iterator[list[str]]:
 # -- what people are told --------------------------------------------------------------------------
 
 TOLD_HEAD = (
-    "scores",
-    "units",
-    "cases",
-    "visible drop found",
-    "held",
-    "held with as many as needed",
-)
+    "scores", "units", "cases", "visible drop found", "held", "held with as many as needed",
+)  # fmt: skip
 
 _TOLD_AT = (12, 24, 48, 96, 192)
 _WITHIN = 0.05
@@ -180,11 +162,8 @@ def _told(
     enough = categories([max(2, round(size * needed / units)) for size in sizes])
     there = passes(still(enough, 2), enough, tolerance, [level])[0]
     cells = [name, str(units), f"1 of {round(LEVELS[0] / level)}"]
-    for what, hits, rate in (
-        ("found", found, 0.8),
-        ("held", held, expected),
-        ("needed", there, 0.8),
-    ):
+    told = (("found", found, 0.8), ("held", held, expected), ("needed", there, 0.8))
+    for what, hits, rate in told:
         got = float(hits.mean())
         spread = sqrt(rate * (1 - rate) / runs)
         off = promises.keep(f"told of {what}, {name}, {units}", abs(got - rate), spread, _WITHIN)

@@ -28,9 +28,9 @@ from pytest_cepbench.gate.statistics.bounds import flip_p_value, hall_steps
 RULES = ("single gates", "series")
 """Gates at the whole alpha each, as without a series, and the gate's series."""
 
-HEAD = tuple(f"stopped, {rule}" for rule in RULES)
+HEAD = ("training", "n", *(f"stopped, {rule}" for rule in RULES))
 
-LATE_HEAD = ("found", "80 % after")
+LATE_HEAD = ("training", "n", "found", "80 % after")
 
 LENGTH = 40
 """Checkpoints of a training."""

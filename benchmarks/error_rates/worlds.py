@@ -183,11 +183,6 @@ def _clip_layout(n: int) -> Layout:
     return categories([max(2, round(n * size / 24)) for size in _CLIP_SIZES])
 
 
-def equal_categories(count: int) -> Callable[[int], Layout]:
-    """Of n units, at least two in each."""
-    return lambda n: categories([max(2, round(n / count))] * count)
-
-
 NORMAL = World("normal", scaled(normal))
 LOSSES = World("exponential", scaled(exponential), symmetric=False)
 BINARY = World("right or wrong", _binary, tolerance=0.05, shares=True)
@@ -202,19 +197,20 @@ WORLDS = (
     BINARY,
     CLUSTERED,
     CLIP,
-    World("8 equal categories", scaled(normal), equal_categories(8)),
+    World("8 equal categories", scaled(normal), lambda n: categories([max(2, round(n / 8))] * 8)),
 )
 """Measured at every number of samples."""
 
 
-def _at(name: str, layout: Layout, draw: Draw, **settings: Any) -> World:
+def at(name: str, layout: Layout, draw: Draw, **settings: Any) -> World:
+    """Of one layout."""
     return World(name, draw, lambda _: layout, **settings)
 
 
 def _tailed(
     name: str, layout: Layout, values: Values, scales: Sequence[float] = (SD,), **settings: Any
 ) -> World:
-    return _at(name, layout, scaled(values, scales), symmetric=values is normal, **settings)
+    return at(name, layout, scaled(values, scales), symmetric=values is normal, **settings)
 
 
 _60 = one_category(60)
@@ -232,10 +228,10 @@ HARD = (
     *(_tailed("exponential", one_category(n), exponential) for n in (5, 8, 12, 20)),
     *(_tailed("lognormal", one_category(n), lognormal) for n in (10, 14, 19, 40)),
     _tailed("lognormal", _60, lognormal, promised=False),
-    _at("12 % lose 0.1, 2 % gain 0.6, others tie", _60, _rare, symmetric=False),
-    _at("3 % drop, others jitter by 1e-4", _60, of_few(0.03, 1e-4)),
-    _at("3 % drop, others differ by 0.02", _60, of_few(0.03, 0.02), promised=False),
-    _at("baseline the best of 5", _60, _best_of_5, symmetric=False, turned=1),
+    at("12 % lose 0.1, 2 % gain 0.6, others tie", _60, _rare, symmetric=False),
+    at("3 % drop, others jitter by 1e-4", _60, of_few(0.03, 1e-4)),
+    at("3 % drop, others differ by 0.02", _60, of_few(0.03, 0.02), promised=False),
+    at("baseline the best of 5", _60, _best_of_5, symmetric=False, turned=1),
     _tailed("the same, measured again", _60, normal),
 )
 """Layouts, tails and baselines that break bounds which look sound on even samples."""

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pytest_cepbench.suites import Suite, load_suite
 
@@ -101,13 +100,9 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is wrong with a model.
-
-    about: for people. setting: what is played instead of the undamaged one.
-    """
+    """One thing that is wrong with a model. setting: what is played instead of the sound one."""
 
     name: str
-    about: str
     setting: Setting
 
 
@@ -132,27 +127,19 @@ UNCHANGED = "unchanged"
 
 # -- the instrument: rule-based models that lose what they are told to lose ------------------------
 
-_KNOBS = {
-    "miss": "objects are left out",
-    "recolor": "objects get another color",
-    "reshape": "objects get another shape",
-    "resize": "objects get the other size",
-    "move": "objects go to another place",
-    "swap": "two objects exchange places",
-    "blank": "the answer is empty",
-    "collapse": "the answer is always the same scene",
-}
-
-_ALWAYS = 0.01  # of the knobs of objects: models without any loss have no noise to be told from
+_KNOBS = ("miss", "recolor", "reshape", "resize", "move", "swap")
+"""Of objects, which every model has a little of."""
 
 _RARE = ("blank", "collapse")
-"""Knobs of whole answers, which undamaged models do not have."""
+"""Of whole answers, which undamaged models do not have."""
+
+_ALWAYS = 0.01  # models without any loss have no noise to be told from
 
 _MORE = 0.1
 
 
 def _knobs(more: Mapping[str, float]) -> str:
-    turned = {name: _ALWAYS for name in _KNOBS if name not in _RARE}
+    turned = dict.fromkeys(_KNOBS, _ALWAYS)
     for name, amount in more.items():
         turned[name] = turned.get(name, 0.0) + amount
     return "shapes:?" + "&".join(f"{name}={value:.3g}" for name, value in turned.items())
@@ -163,19 +150,12 @@ def instrument(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, .
 
     Both roles lose alike in this world, so that a worse generator is no other case.
     """
-    roles = {"describer": _knobs({}), "generator": _knobs({}), "encoder": "shapes:"}
-    base = Setting(roles)
-
+    base = Setting({"describer": _knobs({}), "generator": _knobs({}), "encoder": "shapes:"})
     damages = [
-        Damage(
-            knob,
-            f"{about}, {_MORE:g} more",
-            _with_role(base, "describer", _knobs({knob: _MORE})),
-        )
-        for knob, about in _KNOBS.items()
+        Damage(knob, _with_role(base, "describer", _knobs({knob: _MORE})))
+        for knob in (*_KNOBS, *_RARE)
     ]
-    control = Damage(UNCHANGED, "the same models", base)
-    return World("instrument", base, (control, *damages), sampling, seeds, damaged)
+    return World("instrument", base, (Damage(UNCHANGED, base), *damages), sampling, seeds, damaged)
 
 
 def _with_role(base: Setting, role: str, spec: str) -> Setting:
@@ -221,38 +201,28 @@ def reference(
         "drawing": f"{CHECKPOINTS / 'generator-step3000'}",
     }
     base = Setting(roles)
-    damages = [
-        Damage(name, about, _with_role(base, "describer", f"{folder}{_PRECISION}"))
-        for name, about, folder in _damaged_copies(best, copies)
-    ]
-    for step in (800, 600):
-        folder = CHECKPOINTS / f"describer-step{step}"
-        settings = _with_role(base, "describer", f"{folder}{_PRECISION}")
-        damages.append(Damage(f"describer-step{step}", "an earlier step", settings))
-    earlier = _with_role(base, "drawing", f"{CHECKPOINTS / 'generator-step500'}")
-    damages.append(Damage("generator-step500", "an earlier step", earlier))
+    damages = []
+    earlier = {
+        f"describer-step{step}": CHECKPOINTS / f"describer-step{step}" for step in (800, 600)
+    }
+    for name, folder in {**_damaged_copies(best, copies), **earlier}.items():
+        damages.append(Damage(name, _with_role(base, "describer", f"{folder}{_PRECISION}")))
+    drawing = _with_role(base, "drawing", f"{CHECKPOINTS / 'generator-step500'}")
+    damages.append(Damage("generator-step500", drawing))
     return World("reference", base, tuple(damages), sampling, seeds, damaged)
 
 
-def _damaged_copies(best: Path, copies: Path) -> list[tuple[str, str, Path]]:
-    """Name, what it is, and folder of each; its numbers are the same whenever it is made."""
-    regressions = _regressions()
-    made = []
-    for name, amount in {CONTROL: None, **AMOUNTS}.items():
-        regression = regressions.REGRESSIONS[name]
-        shown = regression.amount if amount is None else amount
-        folder = copies / (name if shown is None else f"{name}-{shown:g}")
-        if not folder.exists():
-            copies.mkdir(parents=True, exist_ok=True)
-            regressions.regress(name, best, folder, amount)
-        about = regression.about if shown is None else f"{regression.about}: {shown:g}"
-        made.append((name, about, folder))
-    return made
-
-
-def _regressions() -> Any:
-    """`reference/regress.py`, which is run as a script and imports its neighbours; needs torch."""
+def _damaged_copies(best: Path, copies: Path) -> dict[str, Path]:
+    """Name -> folder; its numbers are the same whenever it is made."""
+    # `reference/regress.py` is run as a script and imports its neighbours; it needs torch.
     sys.path.insert(0, str(ROOT / "reference"))
-    import regress
+    from regress import REGRESSIONS, regress
 
-    return regress
+    made = {}
+    for name, amount in {CONTROL: None, **AMOUNTS}.items():
+        shown = REGRESSIONS[name].amount if amount is None else amount
+        made[name] = copies / (name if shown is None else f"{name}-{shown:g}")
+        if not made[name].exists():
+            copies.mkdir(parents=True, exist_ok=True)
+            regress(name, best, made[name], amount)
+    return made
