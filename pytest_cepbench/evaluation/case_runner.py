@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
@@ -12,8 +13,9 @@ from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
 from pytest_cepbench.evaluation.evaluator import AssignedCase, EvaluatedCase, Evaluator
+from pytest_cepbench.evaluation.run_context import interrupted
 from pytest_cepbench.evaluation.shown_samples import shown_of_case
-from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict, judge
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.policy import Pairing
@@ -105,7 +107,7 @@ def _result(
 ) -> CaseResult:
     """The record of an evaluated case. unmeasured: the record so far."""
     measurement, judgement, policy = evaluated.measurement, evaluated.judgement, evaluated.policy
-    refused, place, since = "", evaluated.place, judgement.since_anchor
+    refused, place, since = "", policy.series, judgement.since_anchor
     # A case that cannot fail a run cannot let a worse checkpoint pass either.
     if accepting and policy.primary and not evaluator.settings.accept_insensitive:
         refused = why_not_accepted(measurement) or ""
@@ -134,7 +136,7 @@ def _result(
             name=place.series,
             look=place.look,
             expected=place.expected,
-            alpha=place.alpha * place.share,
+            alpha=policy.alpha * place.share,
             level=judgement.upper_alpha,
             anchor_level=None if since is None else since.upper_alpha,
             baseline=place.baseline,
@@ -178,7 +180,7 @@ def evaluate_case(
     Raises what reading baselines, measuring and the record of the series raise;
     CheckpointError where the model under test is its base: nothing would be gated.
     """
-    case, policy, place = own.case, own.policy, None
+    case, policy = own.case, own.policy
     baseline = anchor = None
     try:
         baseline, anchor = read_references(evaluator, case)
@@ -208,7 +210,7 @@ def evaluate_case(
             ),
             first,
         )
-        policy = replace(policy, alpha=place.alpha, series=place.shares)
+        policy = replace(policy, alpha=place.alpha, series=place)
     # As the first baseline of a training an idle model is right, and accepted with a warning.
     gated = () if accepting or run.assignments.replay is not None else run.assignments.gated
     found = [run.runner(role).bound.idle() for role in gated]
@@ -221,7 +223,7 @@ def evaluate_case(
     evaluated = _look(evaluator, replace(own, policy=policy), baseline, anchor, accepting=accepting)
     if accepting:
         check_policy(own.suite_file, case.key, policy, evaluated.measurement)
-    return replace(evaluated, place=place)
+    return evaluated
 
 
 def _look(
@@ -257,19 +259,10 @@ def _look(
             continue
         unscored, partial = None, depth is not None
         looks.append(measurement.n)
-        judgement = judge(
-            measurement,
-            baseline,
-            replace(policy, alpha=policy.alpha * share),
-            anchor=anchor,
-            pairing=pairing,
-            partial=partial,
-        )
         evaluated = EvaluatedCase(
-            case, policy, measurement, judgement, baseline, anchor, pairing, tuple(looks), partial,
-            share,
-        )  # fmt: skip
-        if judgement.verdict is not Verdict.INCONCLUSIVE:
+            case, policy, measurement, baseline, anchor, pairing, tuple(looks), partial, share
+        )
+        if evaluated.judgement.verdict is not Verdict.INCONCLUSIVE:
             break
     if unscored is not None:
         raise unscored
@@ -287,6 +280,18 @@ def prepared_shards(evaluator: Evaluator) -> WorkQueue:
             shards.add(own.suite_file, own.case, depth)
             evaluator.offer(own.suite_file, own.case, depth)
     return shards
+
+
+def help_others(evaluator: Evaluator) -> None:
+    """Grow and read shards that no process has, until none is left or the run is to stop."""
+    try:
+        # The process that judges the case meets the same error and reports it; here it would end
+        # the worker.
+        with suppress(Exception), interrupted(evaluator.stopped):
+            prepared_shards(evaluator).compute_others()
+    except KeyboardInterrupt:
+        if not evaluator.stopped():
+            raise  # the engineer's own
 
 
 def planned_looks(evaluator: Evaluator, own: AssignedCase) -> list[int]:

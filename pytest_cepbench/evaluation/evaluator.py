@@ -20,10 +20,9 @@ from pytest_cepbench.evaluation.run_context import RunContext, stop_flag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
-from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.series import Place, SeriesFile
+from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
 from pytest_cepbench.models.protocols import Model, RoleName
@@ -62,20 +61,22 @@ class EvaluatedCase:
     looks: samples at each look.
     partial: whether there are more samples.
     share: of alpha, at the last look.
-    place: in the series of the run; None where it has none.
     """
 
     case: Case
     policy: Policy
     measurement: CaseMeasurement
-    judgement: Judgement
     baseline: Measurement | None
     anchor: Measurement | None
     pairing: Pairing
     looks: tuple[int, ...]
     partial: bool
     share: float
-    place: Place | None = None
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The verdict, at the case's own alpha."""
+        return self.judge_at(self.policy.alpha)
 
     @property
     def lost_since_anchor(self) -> bool:
@@ -94,7 +95,7 @@ class EvaluatedCase:
         battled = self.lost_since_anchor and measurement.answers
         return measurement.anchor_scores if battled else measurement.scores
 
-    @property
+    @cached_property
     def differences(self) -> dict[str, float]:
         """Sample id -> its paired difference to the reference, turned so that positive is better.
 
@@ -113,13 +114,12 @@ class EvaluatedCase:
         }
 
     @property
-    def losers(self) -> tuple[Loser, ...]:
+    def losers(self) -> list[str]:
         """The samples that got worse since the reference, most first; empty if not compared."""
-        judgement, reference = self.judgement, self.reference
-        incomparable = judgement.verdict is Verdict.INCOMPARABLE
-        if reference is None or judgement.difference is None or incomparable:
-            return ()
-        return losers_of(self.paired_scores, reference)
+        if self.judgement.verdict is Verdict.INCOMPARABLE:
+            return []
+        lost = sorted((difference, sample) for sample, difference in self.differences.items())
+        return [sample for difference, sample in lost if difference < 0]
 
     def judge_at(self, alpha: float) -> Judgement:
         """The measurement judged at another alpha, of which the last look has its share."""

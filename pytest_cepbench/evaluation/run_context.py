@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,6 +99,40 @@ def stop_flag(folder: Path) -> Callable[[], bool]:
         return is_set
 
     return look
+
+
+@contextmanager
+def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
+    """Interrupt the main thread, wherever it is, when it should stop.
+
+    A shard of a large model takes minutes, and what is lost of it is one batch.
+    """
+    ending, over = threading.Lock(), threading.Event()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def watch() -> None:
+        while not over.wait(_INTERVAL):
+            if stopped():
+                with ending:  # not after the work has ended of itself
+                    if not over.is_set():
+                        # A signal also ends a sleep and a wait, as no exception from outside does.
+                        signal.pthread_kill(main, signal.SIGINT)
+                return
+
+    handler = signal.getsignal(signal.SIGINT)
+    if handler == signal.SIG_IGN:  # as shells have it in what they start in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # from here on, the interrupt may come in any line
+        threading.Thread(target=watch, name="cepbench-stop", daemon=True).start()
+        try:
+            yield
+        finally:
+            with ending:
+                over.set()
+    finally:
+        if handler == signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def write_message(folder: Path, name: str, text: str) -> None:

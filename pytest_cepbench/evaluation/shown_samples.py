@@ -13,13 +13,12 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
+from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.datasets.sample import Dataset, Seed
-from pytest_cepbench.errors import ArtifactError, CepError
+from pytest_cepbench.errors import ArtifactError, BaselineError, CepError
 from pytest_cepbench.evaluation.evaluator import EvaluatedCase, Evaluator
-from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import Measurement, Verdict
 from pytest_cepbench.gate.baseline import answers_digest
-from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
@@ -87,8 +86,7 @@ def shown_of_case(
                 f"sets are followed through the chain whole: --cep-attribute={whole} does that"
             )
         else:
-            losers = dict.fromkeys(loser.sample for loser in evaluated.losers)
-            samples = list(losers)[:most] if run.per_sample(case) else []
+            samples = evaluated.losers[:most] if run.per_sample(case) else []
             found = attribute(run, case, reference.model.get("step", ""), samples)
             attribution = found.said
             hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in found.hops]
@@ -115,13 +113,9 @@ def shown_of_case(
 def _baseline_model(baseline: Measurement | None) -> BaselineModel | None:
     if baseline is None:
         return None
-    model, fingerprints = baseline.model, []
-    with suppress(ValueError):  # a baseline by hand has no record of its steps
-        steps = parse_json(model.get("step", ""))
-        for record in steps if isinstance(steps, list) else [steps]:
-            fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
-            if isinstance(fingerprint, str):
-                fingerprints.append(fingerprint)
+    model, fingerprints = baseline.model, list[str]()
+    with suppress(BaselineError):  # a baseline by hand has no record of its steps
+        fingerprints = [bound.fingerprint for bound in recall(model.get("step", ""))]
     return BaselineModel(
         role=model.get("role", ""),
         spec=model.get("spec", ""),
@@ -188,7 +182,7 @@ def shown_chains(
         )
 
     shown: list[ChainShown] = []
-    for sample in list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:MOST_SAMPLES]:
+    for sample in evaluated.losers[:MOST_SAMPLES]:
         lost = chain(sample, whole=len(shown) < SHOWN_WHOLE)
         if lost is not None:
             shown.append(lost)
@@ -346,21 +340,18 @@ def shown_answers(
     """
     assert isinstance(run, AnswerRun)
     replacing = accepted and bool(evaluated.measurement.answers)
-    losers = _changed(evaluated) if replacing else evaluated.losers
-    samples: dict[str, tuple[float, float | None]] = {
-        loser.sample: (loser.candidate, loser.baseline)
-        for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]
-    }
+    lost = {sample: evaluated.differences[sample] for sample in evaluated.losers}
+    if replacing:
+        lost = _changed(evaluated)
     named = set(requested)
-    for sample in requested:
-        scored = samples.get(sample) or scores_of(evaluated, sample)
-        if scored is not None:
-            samples[sample] = scored
     anchor = not replacing and evaluated.lost_since_anchor
     answers: list[AnswerShown] = []
-    for sample, (score, baseline) in samples.items():
+    for sample in dict.fromkeys((*_varied(lost, run.dataset)[:MOST_SAMPLES], *requested)):
+        scores = scores_of(evaluated, sample)
+        if replacing and sample in lost:
+            scores = (EVEN + lost[sample], EVEN)
         excerpt = run.show(evaluated.case, sample, anchor=anchor)
-        if excerpt is None:
+        if excerpt is None or scores is None:
             continue
         whole = len(answers) < SHOWN_WHOLE or sample in named
         question, steps, opposing = (
@@ -374,8 +365,8 @@ def shown_answers(
         answers.append(
             AnswerShown(
                 sample=sample,
-                score=score,
-                baseline=baseline,
+                score=scores[0],
+                baseline=scores[1],
                 question=question,
                 steps=steps,
                 opponent=opponent,
@@ -388,36 +379,31 @@ def shown_answers(
     return answers
 
 
-def _varied(losers: Iterable[Loser], dataset: Dataset) -> list[Loser]:
-    """Each sample once, those that lost alike in turn from every category.
+def _varied(lost: Mapping[str, float], dataset: Dataset) -> list[str]:
+    """The samples that lost most first, those that lost alike in turn from every category.
 
     Battles have few different scores, so the first of many equal losers would be of one category.
     """
     homes = {sample.id: sample.categories[0] for sample in dataset.samples}
-    by_id: dict[str, Loser] = {}
-    for loser in losers:  # a sample may be in several categories
-        by_id.setdefault(loser.sample, loser)
     counts: Counter[tuple[float, str]] = Counter()
     turns: dict[str, int] = {}
-    for name, loser in by_id.items():
-        alike = (loser.difference, homes[name])
+    for name in sorted(lost):
+        alike = (lost[name], homes[name])
         turns[name] = counts[alike]
         counts[alike] += 1
-    return sorted(by_id.values(), key=lambda loser: (loser.difference, turns[loser.sample]))
+    return sorted(turns, key=lambda name: (lost[name], turns[name]))
 
 
-def _changed(evaluated: EvaluatedCase) -> list[Loser]:
-    """The samples whose answers are not the accepted ones, those that lost most first."""
+def _changed(evaluated: EvaluatedCase) -> dict[str, float]:
+    """What the samples lost whose answers are not the accepted ones, against those."""
     baseline, now = evaluated.baseline, evaluated.measurement
-    if baseline is None or not now.answers:
-        return []
+    accepted = {} if baseline is None else baseline.answers
     scores = {name: score for part in now.scores.values() for name, score in part.items()}
-    changed = [
-        Loser(sample, EVEN, scores[sample], scores[sample] - EVEN)
+    return {
+        sample: scores[sample] - EVEN
         for sample, digest in now.answers.items()
-        if baseline.answers.get(sample, digest) != digest and sample in scores
-    ]
-    return sorted(changed, key=lambda loser: (loser.difference, loser.sample))
+        if accepted.get(sample, digest) != digest and sample in scores
+    }
 
 
 def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import NamedTuple
 
 from msgspec.structs import replace as altered
 
@@ -13,7 +12,6 @@ from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.measurement import (
     FreshMeasurement,
     Measurement,
-    Scores,
     rounded,
     value_of,
 )
@@ -38,15 +36,6 @@ _CHECK_IDENTITY = (
 )
 
 _OPEN = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
-
-
-class Loser(NamedTuple):
-    """A sample that got worse: its id, then its scores; difference is negative."""
-
-    sample: str
-    baseline: float
-    candidate: float
-    difference: float
 
 
 @dataclass(frozen=True)
@@ -127,9 +116,9 @@ def judge(
             reasons=("no baseline has been accepted for this case",),
             warnings=(measurement.blind.reason,) if measurement.blind else (),
         )
-    half, shares = policy_beside(anchor, baseline, policy), policy.series
+    half, place = policy_beside(anchor, baseline, policy), policy.series
     # In a series the shares are of the whole alpha, and anchor and baseline have one each.
-    upper_alpha = None if shares is None else policy.alpha * shares.baseline
+    upper_alpha = None if place is None else policy.alpha * place.share_beside(place.baseline)
     judgement = _compare(measurement, baseline, half, upper_alpha, pairing, partial=partial)
     if anchor is not None and half is not policy:
         scored = measurement
@@ -145,7 +134,7 @@ def judge(
                 scores=scores,
                 blind=measurement.anchor_blind,
             )
-        upper_alpha = None if shares is None else policy.alpha * shares.anchor
+        upper_alpha = None if place is None else policy.alpha * place.share_beside(place.anchor)
         half = replace(half, tolerance=policy.since_anchor)
         since = _compare(scored, anchor, half, upper_alpha, pairing, partial=partial)
         judgement = _both(judgement, since, policy)
@@ -420,19 +409,3 @@ def _limited_by_headroom(
     )
     reasons = (*judgement.reasons, reason)
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
-
-
-def losers_of(scores: Scores, reference: Measurement) -> tuple[Loser, ...]:
-    """The samples whose scores are worse than in the reference, most first.
-
-    scores: of a measurement that can be compared with it; samples of only one of both are left out.
-    """
-    sign = 1.0 if reference.higher_is_better else -1.0
-    lost = [
-        Loser(sample, before[sample], score, difference)
-        for category, part in scores.items()
-        for before in (reference.scores.get(category, {}),)
-        for sample, score in part.items()
-        if sample in before and (difference := sign * (score - before[sample])) < 0
-    ]
-    return tuple(sorted(lost, key=lambda loser: (loser.difference, loser.sample)))

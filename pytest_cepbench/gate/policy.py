@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
+from pytest_cepbench.gate.statistics import checkpoint_share, reference_share
 from pytest_cepbench.option_values import check_not_blind
 
 GateName = Literal["regression", "noninferiority", "threshold"]
@@ -19,15 +20,32 @@ ANCHOR_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
-class SeriesShares:
-    """Shares of alpha that the upper bounds of a case have in a series of gates, each in (0, 1].
+class Place:
+    """The place of a case in a series of gates.
 
-    baseline: of the comparison with the baseline.
-    anchor: of the comparison with the anchor.
+    series: its name.
+    look: number of the checkpoint's look.
+    expected: checkpoints over which half of the error is spent.
+    alpha: of the case, before the series divides it.
+    baseline, anchor: numbers of the looks that these come from; 0 for another model from before the
+    series, None for the baseline that it began with.
     """
 
-    baseline: float
-    anchor: float
+    series: str
+    look: int
+    expected: int
+    alpha: float
+    baseline: int | None = None
+    anchor: int | None = None
+
+    @property
+    def share(self) -> float:
+        """Share of alpha that the look has."""
+        return checkpoint_share(self.look, self.expected)
+
+    def share_beside(self, reference: int | None) -> float:
+        """Share of alpha of the upper bound against `baseline` or `anchor`."""
+        return self.share * reference_share(self.look, reference)
 
 
 @dataclass(frozen=True)
@@ -41,8 +59,8 @@ class Policy:
     alpha: error of this case in each direction, in (0, 0.5]; of "threshold" it has no part.
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
     primary: whether the case can fail a run.
-    series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
-    series only a drop that is larger than the tolerance beyond doubt is a regression.
+    series: its place where the run is one of a series, which divides the alpha of upper bounds. In
+    a series only a drop that is larger than the tolerance beyond doubt is a regression.
     origins: setting -> where it came from, as reports show it.
     Raises ValueError for a number out of its range.
     """
@@ -52,7 +70,7 @@ class Policy:
     alpha: float = 0.05
     anchor_tolerance: float | None = None
     primary: bool = True
-    series: SeriesShares | None = None
+    series: Place | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -31,8 +31,8 @@ import msgspec
 
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.files import MOST_TEXT, read_regular
-from pytest_cepbench.gate.policy import SeriesShares
-from pytest_cepbench.gate.statistics import checkpoint_share, reference_share
+from pytest_cepbench.gate.policy import Place
+from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS, LEAST_SHARE
 from pytest_cepbench.option_values import LONGEST_SERIES
 
@@ -93,39 +93,6 @@ def sealed(line: Line, before: str) -> Line:
     text = msgspec.json.encode(msgspec.structs.replace(line, digest=""))
     digest = blake2b(before.encode() + text, digest_size=16).hexdigest()
     return msgspec.structs.replace(line, digest=digest)
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a case in a series.
-
-    series: its name.
-    look: number of the checkpoint's look.
-    expected: checkpoints over which half of the error is spent.
-    alpha: of the case, before the series divides it.
-    baseline, anchor: numbers of the looks that these come from; 0 for another model from before the
-    series, None for the baseline that it began with.
-    """
-
-    series: str
-    look: int
-    expected: int
-    alpha: float
-    baseline: int | None = None
-    anchor: int | None = None
-
-    @property
-    def share(self) -> float:
-        """Share of alpha that the look has."""
-        return checkpoint_share(self.look, self.expected)
-
-    @property
-    def shares(self) -> SeriesShares:
-        """Shares of alpha of the upper bounds."""
-        return SeriesShares(
-            self.share * reference_share(self.look, self.baseline),
-            self.share * reference_share(self.look, self.anchor),
-        )
 
 
 @dataclass

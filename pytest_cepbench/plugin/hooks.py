@@ -190,7 +190,7 @@ class Run:
         evaluator = self.used_evaluator
         going_on = not (session.shouldfail or session.shouldstop)
         if self.controller is None and going_on and evaluator is not None and evaluator.assigned:
-            from pytest_cepbench.evaluation.work_stealing import help_others
+            from pytest_cepbench.evaluation.case_runner import help_others
 
             help_others(evaluator)
         return result

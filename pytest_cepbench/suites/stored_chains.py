@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -270,7 +269,7 @@ def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -
         baseline_models = _baseline_models(data, step)
         if isinstance(baseline_models, str):
             return Attribution(baseline_models)
-        return _attribute(run, case, baseline_models, samples, whole=not sample_ids)
+        return _attribute(run, case, step, baseline_models, samples, whole=not sample_ids)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
         return Attribution(f"Where the score was lost cannot be said: {error}.")
     except CepError as error:
@@ -307,6 +306,7 @@ def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] 
 def _attribute(
     run: ChainRun,
     case: Case,
+    step: str,
     baseline_models: Mapping[str, RoleRunner],
     samples: Sequence[Sample],
     *,
@@ -332,7 +332,8 @@ def _attribute(
         first = {(start, at): baseline_models[role] for start, role, at in places[:swapped]}
         return run.chain_data.recast(own, plans, first)
 
-    known = _with_whole_chains(partial(hybrid, len(places)), list(plans), samples)
+    whole_chains = stored_chains(run, step).known(case, [sample.id for sample in samples])
+    known = [sample for sample in samples if sample.id in whole_chains]
     if not known:
         return Attribution(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
@@ -366,22 +367,6 @@ def _attribute(
     if left_out := len(samples) - len(known):
         said += f" Left out: {left_out} whose chains by the baseline are not in the store."
     return Attribution(said, len(known), hops)
-
-
-def _with_whole_chains(
-    data_of: Callable[[Sequence[Sample]], ChainData],
-    starts: Sequence[Modality],
-    samples: Sequence[Sample],
-) -> list[Sample]:
-    """The samples whose chains are in the store: all at once, else one by one."""
-    try:
-        data = data_of(samples)
-        for start in starts:
-            data.chains(start, samples)
-    except NotInStoreError:
-        alone = [[sample] for sample in samples] if len(samples) > 1 else []
-        return [s for own in alone for s in _with_whole_chains(data_of, starts, own)]
-    return list(samples)
 
 
 def tidy(cost: float) -> float:

@@ -6,15 +6,36 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
 from pytest_cepbench.cli import main
+from pytest_cepbench.evaluation.evaluator import EvaluatedCase
+from pytest_cepbench.gate import Policy
 from pytest_cepbench.report import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.writers import properties_of
 from tests.evaluation.arena_project import ArenaProject
+from tests.gate.build import accepted, measured
+
+CASE: Any = None
+
+
+def test_the_samples_that_lost_most_come_first() -> None:
+    """All that lost, in order; worse where lower is better counts as lost. None of another kind."""
+    before = measured({"c": {f"s{i}": 0.0 for i in range(9)}}, higher_is_better=False)
+    now = measured({"c": {f"s{i}": i / 10 for i in range(9)}}, higher_is_better=False)
+    evaluated = EvaluatedCase(
+        CASE, Policy(), cast("Any", now), accepted(before), None, "exact", (9,), False, 1.0
+    )
+    assert evaluated.losers == [f"s{i}" for i in range(8, 0, -1)]
+    assert evaluated.differences == {f"s{i}": -i / 10 for i in range(9)}
+    other = replace(evaluated, measurement=cast("Any", measured(now.scores)))
+    assert (other.losers, other.differences) == ([], {})
+
 
 WORSE = "shapes:?miss=0.3"
 

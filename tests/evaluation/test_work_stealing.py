@@ -13,12 +13,11 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.evaluation import work_stealing
-from pytest_cepbench.evaluation.case_runner import prepared_shards
+from pytest_cepbench.evaluation import run_context
+from pytest_cepbench.evaluation.case_runner import help_others, prepared_shards
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.evaluation.run_context import STOP, RunContext, write_message
+from pytest_cepbench.evaluation.run_context import STOP, RunContext, interrupted, write_message
 from pytest_cepbench.evaluation.settings import read_settings
-from pytest_cepbench.evaluation.work_stealing import help_others, interrupted
 from pytest_cepbench.suites.gate_config import Overrides
 from tests.studies.toy import TOY, write_suite
 
@@ -52,7 +51,7 @@ def _helping(folder: Path) -> Iterator[Evaluator]:
 
 def test_work_that_ends_by_itself_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while it goes on nor afterwards."""
-    monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)
+    monkeypatch.setattr(run_context, "_INTERVAL", 0.001)
     interrupts: list[int] = []
     asked, stop = threading.Event(), threading.Event()
 
@@ -82,7 +81,7 @@ def test_interrupts_that_a_shell_has_ignored_stay_ignored(
 
     However early the interrupt comes: without an interval, before the work has begun.
     """
-    monkeypatch.setattr(work_stealing, "_INTERVAL", interval)
+    monkeypatch.setattr(run_context, "_INTERVAL", interval)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(KeyboardInterrupt), interrupted(lambda: True):
@@ -106,7 +105,7 @@ def test_an_interrupt_by_the_run_ends_the_help_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller says so in the middle of a model's call."""
-    monkeypatch.setattr(work_stealing, "_INTERVAL", 0.001)
+    monkeypatch.setattr(run_context, "_INTERVAL", 0.001)
     begun: list[float] = []
 
     with _helping(tmp_path) as evaluator:

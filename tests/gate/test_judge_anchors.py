@@ -20,7 +20,7 @@ from pytest_cepbench.gate import (
 )
 from pytest_cepbench.gate.acceptance import apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
-from pytest_cepbench.gate.policy import SeriesShares
+from pytest_cepbench.gate.policy import Place
 from tests.gate.build import KEY, accepted, bell, drifted, measured, scored
 
 N = 200
@@ -144,7 +144,9 @@ def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
 
 ALONE = Policy(tolerance=0.01, alpha=0.05)
 
-SERIES = replace(ALONE, series=SeriesShares(baseline=0.01, anchor=0.02))
+PLACE = Place("train", look=2, expected=40, alpha=0.05, baseline=1)
+
+SERIES = replace(ALONE, series=PLACE)
 
 
 def test_the_lower_bound_is_that_of_a_single_gate() -> None:
@@ -156,7 +158,7 @@ def test_the_lower_bound_is_that_of_a_single_gate() -> None:
     assert serial.high is not None
     assert single.high is not None
     assert serial.high > single.high
-    assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * 0.01)
+    assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * PLACE.share_beside(1))
     assert serial.p is None
 
 
@@ -182,5 +184,5 @@ def test_baseline_and_anchor_have_shares_of_their_own() -> None:
     judgement = judge(candidate, baseline, SERIES, anchor=anchor)
     assert judgement.since_anchor is not None
     assert judgement.alpha == judgement.since_anchor.alpha == 0.025
-    assert judgement.upper_alpha == pytest.approx(0.05 * 0.01)
-    assert judgement.since_anchor.upper_alpha == pytest.approx(0.05 * 0.02)
+    assert judgement.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(1))
+    assert judgement.since_anchor.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(None))

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import FreshMeasurement, Noise, Policy, Verdict, judge, load_baseline
-from pytest_cepbench.gate.policy import SeriesShares, check_span
+from pytest_cepbench.gate.policy import Place, check_span
 from pytest_cepbench.gate.sensitivity import (
     design_of,
     power_of,
@@ -193,14 +193,14 @@ def test_gaffkes_bounds_need_units_enough_to_see_a_rare_loss() -> None:
         assert judgement.needed == (None if verdict is Verdict.HELD else needed)
 
 
-@pytest.mark.parametrize("series", [None, SeriesShares(baseline=0.01, anchor=0.01)])
-def test_the_gate_says_of_a_comparison_what_is_planned_for_it(series: SeriesShares | None) -> None:
+@pytest.mark.parametrize("series", [None, Place("train", look=1, expected=40, alpha=0.05)])
+def test_the_gate_says_of_a_comparison_what_is_planned_for_it(series: Place | None) -> None:
     """The same number for the same design, also where an upper bound has its own share."""
     differences = [*bell(30, 0.0, 0.1)[::-1], *bell(30, 0.0, 0.02)]
     policy = Policy(series=series)
     judgement = judge(*drifted(differences), policy)
     assert judgement.design is not None
-    level = 0.05 if series is None else 0.05 * 0.01
+    level = 0.05 if series is None else 0.05 * series.share_beside(None)
     visible = smallest_visible(judgement.design, level, 0.01, strict=series is not None)
     assert judgement.visible == round(visible, 6)
     alone = power_of(judgement.design, Policy()).visible

@@ -96,10 +96,12 @@ def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> No
     first = judge(series, "step-5", "step-1")
     outside = judge(series, "step-6", "of another training")
     assert [place.baseline for place in (near, far, first, outside)] == [2, 2, None, 0]
-    parts = [place.shares.baseline / place.share for place in (near, far, first, outside)]
+    parts = [
+        place.share_beside(place.baseline) / place.share for place in (near, far, first, outside)
+    ]
     assert parts == pytest.approx([1 / 6, 1 / 12, 1 / 2, 1 / 56])
     assert far.anchor is None
-    assert far.shares.anchor / far.share == pytest.approx(0.5)
+    assert far.share_beside(far.anchor) / far.share == pytest.approx(0.5)
 
 
 def test_a_first_checkpoint_that_was_compared_is_not_what_the_series_began_with(
@@ -305,10 +307,11 @@ class Trainings(RuleBasedStateMachine):
             place = self._file.enter(asked, anchor)
             assert max(place.baseline or 0, place.anchor or 0) < place.look
             self._known.add(candidate)
-            shares = {anchor: place.shares.anchor, baseline: place.shares.baseline}
-            for reference, share in shares.items():
+            looks = {anchor: place.anchor, baseline: place.baseline}
+            for reference, look in looks.items():
                 if reference != candidate:
-                    self._levels[place.look, key, reference, candidate] = place.alpha * share
+                    level = place.alpha * place.share_beside(look)
+                    self._levels[place.look, key, reference, candidate] = level
 
     @invariant()
     def alpha_is_never_exceeded(self) -> None:
