@@ -11,6 +11,7 @@ from pytest_cepbench.errors import SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import record_of
+from pytest_cepbench.gate.compare import losers_of
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report.case_table import battle_scores
@@ -211,8 +212,8 @@ def _remarks(comparison: RunComparison) -> Iterator[str]:
     for case in comparison.cases:
         if case.verdict == Verdict.REGRESSED:
             worst = ", ".join(
-                f"{loser.sample} {number(loser.difference, signed=True)}"
-                for loser in case.losers[:_MOST_SAMPLES]
+                f"{sample} {number(case.differences[sample], signed=True)}"
+                for sample in losers_of(case.differences)[:_MOST_SAMPLES]
             )
             if worst:
                 yield f"{case.first.case} lost most at {worst}"

@@ -20,7 +20,8 @@ from pytest_cepbench.evaluation.run_context import RunContext, stop_flag
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
-from pytest_cepbench.gate.measurement import Scores, rounded
+from pytest_cepbench.gate.compare import differences_of, losers_of
+from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.binding import BoundRole
@@ -105,21 +106,14 @@ class EvaluatedCase:
         compared = self.judgement.difference is not None and not measurement.sizes
         if reference is None or not compared:
             return {}
-        sign = 1.0 if measurement.higher_is_better else -1.0
-        return {
-            sample: rounded(sign * (score - reference.scores[category][sample]))
-            for category, part in self.paired_scores.items()
-            for sample, score in part.items()
-            if sample in reference.scores.get(category, {})
-        }
+        return differences_of(self.paired_scores, reference)
 
     @property
     def losers(self) -> list[str]:
         """The samples that got worse since the reference, most first; empty if not compared."""
         if self.judgement.verdict is Verdict.INCOMPARABLE:
             return []
-        lost = sorted((difference, sample) for sample, difference in self.differences.items())
-        return [sample for difference, sample in lost if difference < 0]
+        return losers_of(self.differences)
 
     def judge_at(self, alpha: float) -> Judgement:
         """The measurement judged at another alpha, of which the last look has its share."""

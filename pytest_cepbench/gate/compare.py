@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -12,6 +13,7 @@ from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.measurement import (
     FreshMeasurement,
     Measurement,
+    Scores,
     rounded,
     value_of,
 )
@@ -409,3 +411,23 @@ def _limited_by_headroom(
     )
     reasons = (*judgement.reasons, reason)
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
+
+
+def differences_of(scores: Scores, reference: Measurement) -> dict[str, float]:
+    """Sample id -> its paired difference to the reference, turned so that positive is better.
+
+    scores: of a measurement that can be compared with it; samples of only one of both are left out.
+    """
+    sign = 1.0 if reference.higher_is_better else -1.0
+    return {
+        sample: rounded(sign * (score - reference.scores[category][sample]))
+        for category, part in scores.items()
+        for sample, score in part.items()
+        if sample in reference.scores.get(category, {})
+    }
+
+
+def losers_of(differences: Mapping[str, float]) -> list[str]:
+    """The samples that got worse, most first."""
+    lost = sorted((difference, sample) for sample, difference in differences.items())
+    return [sample for difference, sample in lost if difference < 0]

@@ -19,7 +19,7 @@ from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError, SpecError, few_of
 from pytest_cepbench.gate import CaseKey, Measurement, Policy
 from pytest_cepbench.gate.baseline import answers_digest, contradiction
-from pytest_cepbench.gate.compare import Judgement, Loser, judge, losers_of
+from pytest_cepbench.gate.compare import Judgement, differences_of, judge
 from pytest_cepbench.gate.measurement import SAMPLE, Scores, mean_of_scores, rounded
 from pytest_cepbench.gate.pairing import blocks_apart, pair
 from pytest_cepbench.gate.statistics.differences import Differences
@@ -238,14 +238,15 @@ class ComparedCase:
     first, second: as each measured it.
     judgement: of the second against the first; None where they are not paired.
     obstacle: why they are not; empty where they are.
-    losers: the samples that got worse, most first; none where one score stands for a whole set.
+    differences: of each sample, positive where the second run is better; none where one score
+    stands for a whole set.
     """
 
     first: RunCase
     second: RunCase
     judgement: Judgement | None
     obstacle: str = ""
-    losers: tuple[Loser, ...] = ()
+    differences: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -322,8 +323,8 @@ def _compare(
         plain = judge(measurement, records[0], replace(policy, gate="threshold"))
         judgement = replace(judgement, verdict=plain.verdict, needed=None, reasons=plain.reasons)
     compared = judgement.verdict is not Verdict.INCOMPARABLE and not measurement.sizes
-    losers = losers_of(measurement.scores, records[0]) if compared else ()
-    return ComparedCase(before, now, judgement, losers=losers)
+    differences = differences_of(measurement.scores, records[0]) if compared else {}
+    return ComparedCase(before, now, judgement, differences=differences)
 
 
 def _paired_records(before: RunCase, now: RunCase) -> tuple[Measurement, Measurement] | None:
