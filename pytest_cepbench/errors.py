@@ -320,11 +320,11 @@ def public_names(module: object) -> list[str]:
     return sorted(name for name in vars(module) if not name.startswith("_"))
 
 
-def few_of(names: Iterable[str]) -> str:
-    """The first five of some names, for a message, and how many more there are."""
+def few_of(names: Iterable[str], most: int = 5) -> str:
+    """The first of some names, for a message, and how many more there are."""
     shown = sorted(names)
-    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
-    return ", ".join(shown[:5]) + more
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
 
 
 def is_exit(error: BaseException) -> bool:

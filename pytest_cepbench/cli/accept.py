@@ -14,13 +14,12 @@ from pytest_cepbench.errors import (
     EndedError,
     SpecError,
     WriteError,
+    few_of,
     unknown_name,
 )
 from pytest_cepbench.evaluation.run_report import (
     RunReport,
     contradictions,
-    few_keys,
-    key_of,
     read_report,
     refusals,
 )
@@ -80,7 +79,7 @@ def _chosen(report: RunReport, names: Sequence[str]) -> Cases:
     """Raises SpecError for a name that no case has, or cases of several suites."""
     results_of: dict[CaseKey, list[CaseResult]] = {}
     for case in report.cases:
-        results_of.setdefault(key_of(case), []).append(case)
+        results_of.setdefault(case.key, []).append(case)
     chosen: dict[CaseKey, list[CaseResult]] = {}
     for name in names:
         keys = [key for key in results_of if key.matches(name)]
@@ -131,7 +130,7 @@ def _page(changes: Sequence[BaselineChange], cases: Cases, reason: str, root: Pa
     for change in changes:
         for remark in remarks_on_accepting(change.after):
             cases_of.setdefault(remark, []).append(change.key)
-    blocks += [f"warning: {few_keys(keys)}: {remark}" for remark, keys in cases_of.items()]
+    blocks += [f"warning: {few_of(map(str, keys))}: {remark}" for remark, keys in cases_of.items()]
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {counted(same, 'case')}")
@@ -177,7 +176,7 @@ def _remarks(changes: Sequence[BaselineChange], root: Path) -> Iterator[str]:
             differ = sorted(n for n in names if before.identity.get(n) != after.identity.get(n))
             others.setdefault(", ".join(differ), []).append(change.key)
     for fields, keys in others.items():
-        yield f"not comparable with what was accepted before ({fields}): {few_keys(keys)}"
+        yield f"not comparable with what was accepted before ({fields}): {few_of(map(str, keys))}"
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
         yield (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
 from pytest_cepbench.errors import SpecError, did_you_mean, few_of
-from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
+from pytest_cepbench.evaluation.run_report import RunReport, read_report
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import losers_of
@@ -76,7 +76,7 @@ def _measured_run(name: str, report: RunReport, arguments: Namespace) -> Measure
     suites, patterns = arguments.suite, arguments.case
     cases = {}
     for case in report.cases:
-        key = key_of(case)
+        key = case.key
         if (suites and case.suite not in suites) or (
             patterns and not any(key.matches(pattern) for pattern in patterns)
         ):
@@ -92,7 +92,7 @@ def _measured_run(name: str, report: RunReport, arguments: Namespace) -> Measure
             gate=case.gate,
         )
     if not cases:
-        known = [str(key_of(case)) for case in report.cases]
+        known = [str(case.key) for case in report.cases]
         asked = [*suites, *patterns]
         hint = did_you_mean(asked[0], known) if asked else ""
         msg = f"the run of {name} has no case that is asked for: it has {few_of(known) or 'none'}."

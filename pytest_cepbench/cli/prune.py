@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, complain, show
 from pytest_cepbench.errors import EndedError, SpecError
 from pytest_cepbench.evaluation.project_baselines import list_baselines
-from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
+from pytest_cepbench.evaluation.run_report import RunReport, read_report
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.replacement import replace_files
 
@@ -22,7 +22,7 @@ def run(arguments: Namespace) -> int:
         raise SpecError(f"no folder of baselines at {str(root)!r}: give it with --baselines DIR")
     keys: dict[str, set[CaseKey]] = {}
     for case in report.cases:
-        keys.setdefault(case.suite, set()).add(key_of(case))
+        keys.setdefault(case.suite, set()).add(case.key)
     refusals = list(_refusals(report))
     for refusal in refusals:
         complain(f"nothing is pruned: {refusal}", NOT_DONE)
@@ -61,7 +61,7 @@ def _refusals(report: RunReport) -> Iterator[str]:
     if not report.cases:
         yield "the run judged no case"
     for suite in dict.fromkeys(case.suite for case in report.cases):
-        judged = len({key_of(case) for case in report.cases if case.suite == suite})
+        judged = len({case.key for case in report.cases if case.suite == suite})
         sizes = {case.of for case in report.cases if case.suite == suite}
         if sizes != {judged}:
             whole = " or ".join(map(str, sorted(sizes)))

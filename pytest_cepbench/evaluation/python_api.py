@@ -115,7 +115,7 @@ class GateResult:
     def __getitem__(self, case: str) -> CaseResult:
         """A case by its name, `suite/part/metric`. Raises KeyError."""
         for result in self.cases:
-            if f"{result.suite}/{result.part}/{result.metric}" == case:
+            if str(result.key) == case:
                 return result
         raise KeyError(case)
 
@@ -287,7 +287,7 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     ]
     evaluator.leave_cluster()
     remarks = [*([] if recovered is None else [recovered]), *evaluator.publish(None, None)]
-    problems += two_identities(results, ", ".join)
+    problems += two_identities(results)
     changed = _accept(results, problems, settings.baselines) if update else []
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
     written: list[Path] = []

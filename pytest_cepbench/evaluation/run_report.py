@@ -12,14 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import SpecError, few_of
 from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.files import read_regular
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.baseline import contradiction
 from pytest_cepbench.gate.measurement import FORMAT
 from pytest_cepbench.gate.sensitivity import why_not_accepted
-from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.measures.measure_registry import higher_is_better
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted
@@ -102,25 +101,12 @@ def read_report(path: Path) -> RunReport:
         verdict=document.verdict,
         problems=tuple(document.problems),
         deaths=document.deaths,
-        cases=tuple(case for case in document.cases if _is_measured(case)),
-        suite_verdicts=tuple(case for case in document.cases if not _is_measured(case)),
+        cases=tuple(case for case in document.cases if not case.is_pooled),
+        suite_verdicts=tuple(case for case in document.cases if case.is_pooled),
     )
 
 
-def _is_measured(case: CaseResult) -> bool:
-    """True for a case with a measurement of its own, False for a verdict on others."""
-    return (case.part, case.metric) != POOLED
-
-
-def key_of(case: CaseResult) -> CaseKey:
-    """Which case it is."""
-    return CaseKey(case.suite, case.part, case.metric)
-
-
 # -- whether baselines may be accepted from it -----------------------------------------------------
-
-
-_MOST_NAMED = 5
 
 
 def contradictions(report: RunReport) -> Iterator[str]:
@@ -141,7 +127,7 @@ def contradictions(report: RunReport) -> Iterator[str]:
             specs.setdefault((case.suite, seat), {}).setdefault(spec, []).append(case.nodeid)
     for (suite, seat), tests in specs.items():
         if len(tests) > 1:
-            places = (f"{spec} in {few_keys(list(of))}" for spec, of in tests.items())
+            places = (f"{spec} in {few_of(of)}" for spec, of in tests.items())
             yield f"the {seat} of suite {suite} is {' and '.join(places)}: a run has one, run again"
     for case in report.cases:
         measured = case.measurement
@@ -151,7 +137,7 @@ def contradictions(report: RunReport) -> Iterator[str]:
         if measured.higher_is_better != higher_is_better(metric):
             better = "higher" if measured.higher_is_better else "lower"
             yield (
-                f"{key_of(case)}: it says that {better} is better, which it is not of {metric}: it "
+                f"{case.key}: it says that {better} is better, which it is not of {metric}: it "
                 "was edited, run again"
             )
 
@@ -172,7 +158,7 @@ def refusals(
             "from one in which none did; run it again, what was computed is in the store"
         )
         return
-    yield from two_identities(report.cases, lambda tests: few_keys(list(tests)))
+    yield from two_identities(report.cases)
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():
@@ -211,9 +197,3 @@ def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
         if result.measurement != first:
             return "the run has several tests of it, which measured different things"
     return None
-
-
-def few_keys(keys: Sequence[CaseKey | str]) -> str:
-    """The first five of some cases or tests, for a message, and how many more there are."""
-    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
-    return ", ".join(map(str, keys[:_MOST_NAMED])) + more

@@ -86,12 +86,11 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Baseline
 
     Returns what changed. Raises WriteError, and then nothing is changed.
     """
-    from pytest_cepbench.gate import CaseKey
     from pytest_cepbench.gate.acceptance import apply, propose
     from pytest_cepbench.gate.baseline import record_of
 
     measured = {  # once, where several tests judged a case
-        CaseKey(result.suite, result.part, result.metric): record_of(result.measurement)
+        result.key: record_of(result.measurement)
         for result in results
         if result.accepted and result.measurement is not None
     }

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
+from pytest_cepbench.errors import few_of
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for, walk
 from pytest_cepbench.plugin.hooks import RUN, run_of
@@ -132,7 +133,7 @@ class EmptySuites:
         for (module, suite), names in by_suite.items():
             why = (
                 f"lost {len(names)} of its cases to a hook that left them out without "
-                f"pytest_deselected: {_few(names)}"
+                f"pytest_deselected: {few_of(names, 3)}"
             )
             items.append(self._stand_in(session, _Wanted(module, suite), why))
         return result
@@ -196,8 +197,8 @@ class EmptySuites:
         ]
         if lost:
             why = (
-                f"lost {len(lost)} accepted cases ({_few(lost)}): pytest does not collect "
-                f"{_few(sorted(gone))} of {self._shown(wanted.module)} as a test. Name it so, or "
+                f"lost {len(lost)} accepted cases ({few_of(lost, 3)}): pytest does not collect "
+                f"{few_of(gone, 3)} of {self._shown(wanted.module)} as a test. Name it so, or "
                 "delete the function"
             )
             yield self._stand_in(session, wanted._replace(tests=gone), why, lost)
@@ -273,10 +274,6 @@ class EmptySuites:
                     return
                 if keys >= _KEYS:
                     yield _Wanted(test, suite)
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
 def _suite_of(item: pytest.Item) -> Path:

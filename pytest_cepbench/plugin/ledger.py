@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_cepbench.errors import few_of
 from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
 from pytest_cepbench.plugin.cases import MISTAKE
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 RETRIED = "retried"
 """Mark on the report of a case that is judged again, after its worker died."""
-
-_NAMED = 5
 
 _ALLOWED = "Where that is intended, --cep-allow-skips lets the run pass without them"
 
@@ -199,8 +198,8 @@ class Ledger:
         An error says nothing of the model, so the last attempt counts. A verdict does: where one
         that fails is followed by another, it stays, since the answers in the store are the same.
         """
-        nodeid, case = result.nodeid, case_of(result)
-        before = [r for r in self.results if r.nodeid == nodeid and case_of(r) == case]
+        nodeid, case = result.nodeid, str(result.key)
+        before = [r for r in self.results if r.nodeid == nodeid and str(r.key) == case]
         latest = self._attempts.setdefault((nodeid, case), attempt)
         if attempt == latest:  # the test gated its case twice
             self.results.append(result)
@@ -239,9 +238,9 @@ class Ledger:
         self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
         tests: dict[str, list[str]] = {}
         for result in self.results:
-            tests.setdefault(case_of(result), []).append(result.nodeid)
+            tests.setdefault(str(result.key), []).append(result.nodeid)
         for place, result in enumerate(self.results):
-            case, notes = case_of(result), []
+            case, notes = str(result.key), []
             if len(tests[case]) > 1:
                 notes.append(f"judged more than once: by {', '.join(tests[case])}")
             if case not in self.cases.values():
@@ -261,7 +260,7 @@ class Ledger:
         if self.uncollected:
             problems.append(
                 f"{len(self.uncollected)} modules could not be collected: "
-                f"{_names(self.uncollected)}"
+                f"{few_of(self.uncollected)}"
             )
         # Under xdist a case outside a suite's folder is known by its report alone: once there are
         # cases, every collected id must have reported.
@@ -269,10 +268,10 @@ class Ledger:
             self.expected | (self.collected.keys() if self.active else set())
         ) - self.reported
         if missing:
-            problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
+            problems.append(f"{len(missing)} tests did not report: {few_of(missing)}")
         problems += [*self._left_out(), *self._unjudged()]
         for name, digests in self.inputs.items():
-            readers = [f"{digest[:12]} for {_names(who)}" for digest, who in digests.items()]
+            readers = [f"{digest[:12]} for {few_of(who)}" for digest, who in digests.items()]
             if len(readers) > 1:
                 problems.append(
                     f"{name.removeprefix(f'{self.root}/')} changed while the run went on, and was "
@@ -281,7 +280,7 @@ class Ledger:
         if self.results:
             from pytest_cepbench.report.totals import two_identities
 
-            problems += two_identities(self.results, _names)
+            problems += two_identities(self.results)
         return problems
 
     def _left_out(self) -> Iterator[str]:
@@ -296,13 +295,13 @@ class Ledger:
                 cases.setdefault(self.skipped[nodeid], []).append(nodeid)
         for reason, nodeids in cases.items():
             count = "1 case was" if len(nodeids) == 1 else f"{len(nodeids)} cases were"
-            yield f"{count} skipped ({reason}): {_names(nodeids)}. {_ALLOWED}"
+            yield f"{count} skipped ({reason}): {few_of(nodeids)}. {_ALLOWED}"
 
     def _unjudged(self) -> Iterator[str]:
         """Tests that ended without judging their own case, by what they did instead."""
         judged: dict[str, list[str]] = {}
         for result in self.results:
-            judged.setdefault(result.nodeid, []).append(case_of(result))
+            judged.setdefault(result.nodeid, []).append(str(result.key))
         kinds: dict[str, list[str]] = {}
         for nodeid in self.cases.keys() & self.reported - self.skipped.keys():
             if self._judges(nodeid):
@@ -317,13 +316,13 @@ class Ledger:
                 kind = "passed without calling cep_gate"
             kinds.setdefault(kind, []).append(named)
         for kind, nodeids in sorted(kinds.items()):
-            yield f"{len(nodeids)} tests {kind}: {_names(nodeids)}"
+            yield f"{len(nodeids)} tests {kind}: {few_of(nodeids)}"
 
     def _judges(self, nodeid: str) -> bool:
         """Whether a test has judged the case that it was given."""
         own = self.cases.get(nodeid)
         return any(
-            result.nodeid == nodeid and own in (None, case_of(result)) for result in self.results
+            result.nodeid == nodeid and own in (None, str(result.key)) for result in self.results
         )
 
     @property
@@ -341,14 +340,3 @@ def read_results(payload: Mapping[str, Any]) -> list[tuple[str, CaseResult]]:
     from pytest_cepbench.report import CaseResult
 
     return msgspec.convert(payload["results"], list[tuple[str, CaseResult]])
-
-
-def case_of(result: CaseResult) -> str:
-    """`suite/part/metric` of a result."""
-    return f"{result.suite}/{result.part}/{result.metric}"
-
-
-def _names(nodeids: Iterable[str]) -> str:
-    ordered = sorted(nodeids)
-    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return ", ".join(ordered[:_NAMED]) + more

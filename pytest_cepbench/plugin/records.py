@@ -207,7 +207,6 @@ def status_of(
     # Those of which pytest counts none, and those that other plugins count as run again.
     if (report.when == "teardown" and report.passed) or report.outcome not in _OUTCOMES:
         return None
-    from pytest_cepbench.report.headline import is_pooled
     from pytest_cepbench.report.number_format import word_of
 
     results = [result for _, result in read_results(payload)]
@@ -215,7 +214,7 @@ def status_of(
     if worst.passes != report.passed:  # something else in the test failed
         return None
     shown = worst.presentation
-    if not worst.passes and worst.verdict == "regressed" and is_pooled(worst):
+    if not worst.passes and worst.verdict == "regressed" and worst.is_pooled:
         # No further failure: it sums up cases that are counted as failed.
         return SUITES, shown.letter, colored(word_of(worst), shown.color)
     if worst.accepted:

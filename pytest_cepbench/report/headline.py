@@ -203,17 +203,9 @@ def in_tolerances(difference: float | None, tolerance: float) -> float:
     return (difference or 0.0) / (tolerance or Policy.tolerance)
 
 
-def is_pooled(result: CaseResult) -> bool:
-    """Whether it is the verdict of a whole suite, which sums up cases that are listed anyway."""
-    # Pages of other things than runs, such as that of the history, do without the suites.
-    from pytest_cepbench.measures.cases import POOLED
-
-    return (result.part, result.metric) == POOLED
-
-
 def without_pooled(results: Sequence[CaseResult]) -> list[CaseResult]:
     """The cases alone; all of them where there is nothing but the verdict of a suite."""
-    return [result for result in results if not is_pooled(result)] or list(results)
+    return [result for result in results if not result.is_pooled] or list(results)
 
 
 def worst_first(results: Iterable[CaseResult]) -> list[CaseResult]:
@@ -226,7 +218,7 @@ def worst_first(results: Iterable[CaseResult]) -> list[CaseResult]:
 
     def order(result: CaseResult) -> tuple[bool, bool, int, float]:
         lost = in_tolerances(result.judgement.difference, result.tolerance)
-        return is_pooled(result), not result.refused, places.get(result.verdict, len(places)), lost
+        return result.is_pooled, not result.refused, places.get(result.verdict, len(places)), lost
 
     return sorted((result for result in results if not result.passes), key=order)
 

@@ -170,11 +170,9 @@ def run_record(run: HistoryRun, results: Sequence[CaseResult]) -> HistoryRun:
     run: without its cases and series, which the results tell.
     results: the judged cases; the verdicts of whole suites, which measure nothing, are left out.
     """
-    from pytest_cepbench.measures.cases import POOLED
-
     cases: list[HistoryCase] = []
     for result in results:
-        if (result.part, result.metric) == POOLED:
+        if result.is_pooled:
             continue
         digest, judged = "", result.judgement
         identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
@@ -182,7 +180,7 @@ def run_record(run: HistoryRun, results: Sequence[CaseResult]) -> HistoryRun:
             digest = report_digest(json.dumps(identity, sort_keys=True).encode("ascii"))
         cases.append(
             HistoryCase(
-                _encodable(f"{result.suite}/{result.part}/{result.metric}"),
+                _encodable(str(result.key)),
                 result.verdict,
                 _rounded(result.value),
                 _rounded(judged.baseline_value),

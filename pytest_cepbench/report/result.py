@@ -9,7 +9,7 @@ import dataclasses
 
 import msgspec
 
-from pytest_cepbench.gate import Judgement, Measurement, Presentation, Verdict, present
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import BY_THRESHOLD, REFUSED
 from pytest_cepbench.metrics.facts import Facts
 from pytest_cepbench.models.protocols import Usage
@@ -321,6 +321,19 @@ class CaseResult(msgspec.Struct, frozen=True):
     series: SeriesShown | None = None
     effort: UsageTotals = UsageTotals()
     damage: list[str] = []
+
+    @property
+    def key(self) -> CaseKey:
+        """Which case it is."""
+        return CaseKey(self.suite, self.part, self.metric)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether it is the verdict of a whole suite, which measures nothing: it sums up cases."""
+        # Pages of other things than runs, such as that of the history, do without the suites.
+        from pytest_cepbench.measures.cases import POOLED
+
+        return (self.part, self.metric) == POOLED
 
     @property
     def verdict(self) -> Verdict:

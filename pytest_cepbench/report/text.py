@@ -20,7 +20,6 @@ from pytest_cepbench.report.case_table import (
 )
 from pytest_cepbench.report.headline import (
     WorstSample,
-    is_pooled,
     undecided,
     without_pooled,
     worst_case,
@@ -313,7 +312,7 @@ _UNCOMPARED = {
 
 def pooled_line(results: Sequence[CaseResult]) -> str:
     """The verdicts of whole suites in a line; empty where all of them hold."""
-    pooled = [result for result in results if is_pooled(result)]
+    pooled = [result for result in results if result.is_pooled]
     if all(result.settled for result in pooled):
         return ""
     return f"{counted(len(pooled), 'suite')} as a whole: {counts_line(pooled)}"

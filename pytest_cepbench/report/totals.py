@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import fsum
 
-from pytest_cepbench.errors import did_you_mean
+from pytest_cepbench.errors import did_you_mean, few_of
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report.headline import UNMEASURED, is_pooled, without_pooled
+from pytest_cepbench.report.headline import UNMEASURED, without_pooled
 from pytest_cepbench.report.number_format import counted, percent, printable
 from pytest_cepbench.report.result import CaseResult, UsageTotals
 
@@ -99,7 +99,7 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
     shares = [
         result.alpha
         for result in results
-        if result.gates and result.alpha is not None and not is_pooled(result)
+        if result.gates and result.alpha is not None and not result.is_pooled
     ]
     # Rounded, so that shares of 0.05 add up to it again.
     return round(fsum(shares), 12) if shares else None
@@ -118,7 +118,7 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     # A promise for each gate; of a series one for each of its checkpoints that cases belong to.
     groups: dict[tuple[str, str, int], list[CaseResult]] = {}
     for result in compared:
-        if result.gate in _PROMISES and result.alpha is not None and not is_pooled(result):
+        if result.gate in _PROMISES and result.alpha is not None and not result.is_pooled:
             series = result.series if result.gate == "regression" else None
             place = ("", 0) if series is None else (series.name, series.look)
             groups.setdefault((result.gate, *place), []).append(result)
@@ -232,13 +232,8 @@ _CHANGED = "It changed during the run: gate it when the trainer has finished, or
 _SET_OTHERWISE = "Workers set it differently: say dtype= and device= in its spec"
 
 
-def two_identities(
-    results: Iterable[CaseResult], names: Callable[[Iterable[str]], str]
-) -> Iterator[str]:
-    """A sentence for each model, or data set, of a suite that was not the same in all of its cases.
-
-    names: of tests, as one text.
-    """
+def two_identities(results: Iterable[CaseResult]) -> Iterator[str]:
+    """A sentence for each model, or data set, of a suite that was not the same in all its cases."""
     data: dict[str, dict[str, list[str]]] = {}
     models: dict[tuple[str, str, str], dict[tuple[str, str], list[str]]] = {}
     for result in results:
@@ -250,7 +245,7 @@ def two_identities(
             identities.setdefault((model.fingerprint, model.identity), []).append(result.nodeid)
     for (suite, seat, spec), identities in models.items():
         if len(identities) > 1:
-            lines = (f"{line} in {names(tests)}" for (_, line), tests in identities.items())
+            lines = (f"{line} in {few_of(tests)}" for (_, line), tests in identities.items())
             fingerprints = {fingerprint for fingerprint, _ in identities}
             yield (
                 f"the {seat} {spec} of suite {suite} was not the same model in all cases: "
@@ -259,7 +254,7 @@ def two_identities(
 
     for suite, known in data.items():
         if len(known) > 1:
-            lines = (f"{identity} in {names(tests)}" for identity, tests in known.items())
+            lines = (f"{identity} in {few_of(tests)}" for identity, tests in known.items())
             yield (
                 f"the data of suite {suite} was not the same in all cases: {'; '.join(lines)}. It "
                 "changed during the run: run it again"

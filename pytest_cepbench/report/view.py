@@ -19,7 +19,6 @@ from pytest_cepbench.report.case_table import (
 from pytest_cepbench.report.headline import (
     WorstSample,
     in_tolerances,
-    is_pooled,
     worst_case,
     worst_first,
     worst_samples,
@@ -264,7 +263,7 @@ def _forest(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
     def drop(result: CaseResult) -> float:
         return in_tolerances(result.judgement.difference, result.tolerance)
 
-    cases = [result for result in results if result.primary and not is_pooled(result)]
+    cases = [result for result in results if result.primary and not result.is_pooled]
     others = [result for result in cases if result.passes]
     others.sort(key=lambda r: (r.verdict != Verdict.INCONCLUSIVE or r.accepted, drop(r)))
     cases = [*worst_first(cases), *others]

@@ -245,9 +245,8 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
     cannot send is lost. Numbers are read back as they were by `float`; `primary` is true or false.
     There is a `warning` for each.
     """
-    case = f"{result.suite}/{result.part}/{result.metric}"
     fields = {
-        "case": printable(case, 500),
+        "case": printable(str(result.key), 500),
         "verdict": "accepted" if result.accepted else printable(result.verdict),
         **{name: str(value) for name in _NUMBERS if (value := result.numbers[name]) is not None},
         "primary": "true" if result.primary else "false",

@@ -174,12 +174,12 @@ def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[s
 
 def _failing_rows(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Line]:
     """The cases that were compared and do not pass, worst first; each row names its suite."""
-    from pytest_cepbench.report.headline import is_pooled, worst_first
+    from pytest_cepbench.report.headline import worst_first
 
     failing = [
         result
         for result in worst_first(outcome.results)
-        if result.judgement.difference is not None and not is_pooled(result)
+        if result.judgement.difference is not None and not result.is_pooled
     ]
     if failing:
         shown = failing[:MOST_CASES]
@@ -253,12 +253,11 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
 
 
 def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Iterator[Sentence]:
-    from pytest_cepbench.report.headline import is_pooled
     from pytest_cepbench.report.number_format import counted
 
     changes = at_most(list(_changes(outcome)), MOST_CASES, verbose=verbose)
     yield from ((line, "") for line in changes)
-    verdicts = [result.verdict for result in outcome.results if not is_pooled(result)]
+    verdicts = [result.verdict for result in outcome.results if not result.is_pooled]
     errors = "error" in verdicts
     if outcome.acceptance == "written":
         files = counted(len(outcome.changes), "baseline")
