@@ -48,6 +48,7 @@ from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import explain, promise_lines, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import two_identities, unshown_lines
+from pytest_cepbench.report.writers import RunOutcome
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.definition import FILE_NAME, find_shipped
 from pytest_cepbench.suites.gate_config import Overrides
@@ -290,15 +291,20 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     problems += two_identities(results)
     changed = _accept(results, problems, settings.baselines) if update else []
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
-    written: list[Path] = []
+    written: Sequence[Path] = ()
     if report and results:
-        sentence = headline(results, problems, skipped=skipped)
-        usage = [evaluator.background_usage]
-        written = write_run_reports(
-            evaluator, results, problems, infrastructure, usage, headline=sentence
+        outcome = RunOutcome(
+            run_verdict(results, problems),
+            problems=problems,
+            infrastructure=infrastructure,
+            usage=[evaluator.background_usage],
+            headline=headline(results, problems, skipped=skipped),
+            results=results,
         )
+        outcome = write_run_reports(evaluator, outcome)
+        written = outcome.written
         try:
-            record_run(evaluator.context, results, problems, written)
+            record_run(evaluator.context, outcome)
         except WriteError as error:
             infrastructure.append(f"the run is not in the history: {error}")
     return GateResult(

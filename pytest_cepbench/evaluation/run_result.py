@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.run_context import RunContext
     from pytest_cepbench.evaluation.settings import RunSettings
     from pytest_cepbench.gate.acceptance import BaselineChange
-    from pytest_cepbench.report import CaseResult, UsageTotals
+    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.writers import RunOutcome
 
 NOTHING_COMPARED = 5
 """Exit code of a run that compared nothing: pytest's own of a run without tests."""
@@ -100,46 +102,25 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Baseline
     return changes
 
 
-def write_run_reports(  # noqa: PLR0913 - what a report says comes from many places
-    evaluator: Evaluator,
-    results: Sequence[CaseResult],
-    problems: Collection[str],
-    infrastructure: Sequence[str],
-    usage: Sequence[UsageTotals],
-    *,
-    setup: Sequence[str] = (),
-    crashes: int = 0,
-    command: Sequence[str] = (),
-    headline: str,
-) -> list[Path]:
-    """Write the JSON report, and HTML and Markdown beside it; returns their paths.
+def write_run_reports(
+    evaluator: Evaluator, outcome: RunOutcome, command: Sequence[str] = ()
+) -> RunOutcome:
+    """Write the JSON report, and HTML and Markdown beside it.
 
-    results: at least one.
-    problems: why the run is incomplete; empty when it is complete.
-    infrastructure: what went wrong with machines and was made good.
-    usage: of the run's processes outside of cases.
-    setup: the model under test and what it is compared with; by default what the first result says.
-    crashes: workers that died.
+    outcome: has at least one result; what the first one says stands for a set-up that it lacks.
     command: by which the run was started, program first.
-    headline: the run in one sentence.
-    Raises WriteError.
+    Returns the outcome with its provenance and the paths. Raises WriteError.
     """
-    from pytest_cepbench._version import __version__
     from pytest_cepbench.evaluation.run_provenance import gather_provenance
     from pytest_cepbench.report.ci_reports import markdown_summary
     from pytest_cepbench.report.pages import html_page
-    from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
+    from pytest_cepbench.report.writers import json_document, write_reports
 
-    first, settings = results[0], evaluator.settings
-    facts = RunFacts(
-        run_verdict(results, problems),
-        __version__,
-        setup or [f"{name}: {value}" for name, value in {**first.model, **first.identity}.items()],
-        list(problems),
-        infrastructure,
-        usage,
-        crashes,
-        headline=headline,
+    results, settings = outcome.results, evaluator.settings
+    known = {**results[0].model, **results[0].identity}
+    run = replace(
+        outcome,
+        setup=outcome.setup or [f"{name}: {value}" for name, value in known.items()],
         provenance=gather_provenance(
             results,
             started=evaluator.context.started,
@@ -148,15 +129,15 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
         ),
     )
     documents = {
-        ".json": json_document(facts, results),
-        ".html": html_page(facts, results, evaluator.stored_artifact),
-        ".md": markdown_summary(facts, results),
+        ".json": json_document(run),
+        ".html": html_page(run, evaluator.stored_artifact),
+        ".md": markdown_summary(run),
     }
     # A report of an earlier run would be taken for the report of this one.
     written = write_reports(settings.report, documents, stale=False)
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
-    return written
+    return replace(run, written=written)
 
 
 def remove_reports(settings: RunSettings) -> str | None:
@@ -172,18 +153,11 @@ def remove_reports(settings: RunSettings) -> str | None:
     return f"{shown_path(left[0])} cannot be removed, and is of an earlier run" if left else None
 
 
-def record_run(
-    context: RunContext,
-    results: Sequence[CaseResult],
-    problems: Collection[str],
-    written: Sequence[Path],
-) -> None:
+def record_run(context: RunContext, outcome: RunOutcome) -> None:
     """Add a run to the history, unless its settings keep none.
 
     context: the run.
-    results: at least one.
-    problems: why the run is incomplete; empty when it is complete.
-    written: paths of its reports; empty where they could not be written.
+    outcome: has at least one result; no path where reports could not be written.
     Raises WriteError, for which no run should fail.
     """
     folder = context.settings.history
@@ -199,7 +173,7 @@ def record_run(
         run_record,
     )
 
-    report = next((path for path in written if path.suffix == ".json"), None)
+    report = next((path for path in outcome.written if path.suffix == ".json"), None)
     data = b""
     with suppress(OSError):  # someone removed it, and the history links to nothing
         data = b"" if report is None else report.read_bytes()
@@ -209,12 +183,12 @@ def record_run(
         run=context.run_id,
         started=context.started,
         seconds=time.time() - context.started,
-        verdict=run_verdict(results, problems),
+        verdict=outcome.verdict,
         report="" if report is None else os.path.relpath(report, folder),
         digest=report_digest(data),
         host=host_name(),
         cepbench=__version__,
     )
-    append_run(folder, run_record(run, results))
+    append_run(folder, run_record(run, outcome.results))
     with suppress(OSError):
         keep_out_of_git(context.settings.home, folder)

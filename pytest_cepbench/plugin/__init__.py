@@ -26,7 +26,7 @@ from pytest_cepbench.plugin.options import (
 )
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.ledger import Code
+    from pytest_cepbench.plugin.controller import Code
 
 # -- options and set-up ----------------------------------------------------------------------------
 

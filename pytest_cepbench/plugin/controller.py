@@ -19,7 +19,7 @@ from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.plugin.ledger import NO_CHANGE, Acceptance, Code, Ledger, RunOutcome
+from pytest_cepbench.plugin.ledger import NO_CHANGE, Ledger
 from pytest_cepbench.plugin.options import (
     SHORT_TAKEN,
     mistyped_variables,
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from pytest_cepbench.plugin.workers.device_leases import Leases
     from pytest_cepbench.plugin.workers.scheduler import CaseHint
     from pytest_cepbench.report import UsageTotals
+    from pytest_cepbench.report.writers import Acceptance, RunOutcome
+
+Code = int | str | None
+"""An exit code, as `sys.exit` takes it."""
 
 COUNTED = pytest.StashKey[str]()
 """How many workers `-n auto` starts, and why."""
@@ -383,7 +387,13 @@ class Controller:
         from pytest_cepbench.report.headline import undecided
 
         if (summary := os.environ.get(_STEP_SUMMARY)) and self._judges:
-            outcome = self._summarized(outcome, Path(summary))
+            from pytest_cepbench.report.ci_reports import append_step_summary, markdown_summary
+
+            try:
+                append_step_summary(Path(summary), markdown_summary(outcome))
+            except OSError as error:
+                line = f"nothing was written for {_STEP_SUMMARY}: {error.strerror or error}"
+                outcome = replace(outcome, unwritten=(*outcome.unwritten, line))
         self.outcome = outcome
         self.config.pluginmanager.register(QuietSections(), "cepbench_quiet_sections")
         results = outcome.results
@@ -395,24 +405,6 @@ class Controller:
             with suppress(InconclusiveWarning):
                 warning = InconclusiveWarning(undecided_line(results))
                 self.config.issue_config_time_warning(warning, 2)
-
-    @staticmethod
-    def _summarized(outcome: RunOutcome, path: Path) -> RunOutcome:
-        """The run after its Markdown report was appended to the summary of a step on GitHub."""
-        from pytest_cepbench._version import __version__
-        from pytest_cepbench.report.ci_reports import append_step_summary, markdown_summary
-        from pytest_cepbench.report.writers import RunFacts
-
-        facts = RunFacts(
-            outcome.verdict, __version__, outcome.setup, outcome.problems, outcome.infrastructure,
-            outcome.usage, headline=outcome.headline,
-        )  # fmt: skip
-        try:
-            append_step_summary(path, markdown_summary(facts, outcome.results))
-        except OSError as error:
-            line = f"nothing was written for {_STEP_SUMMARY}: {error.strerror or error}"
-            return replace(outcome, unwritten=(*outcome.unwritten, line))
-        return outcome
 
     @pytest.hookimpl(tryfirst=True)  # before the sections of other plugins
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
@@ -448,18 +440,22 @@ class Controller:
 
     def _judged(self, code: Code) -> RunOutcome:
         """The run as it stands. code: exit code of the session."""
+        from pytest_cepbench.report.writers import RunOutcome
+
         ledger = self.ledger
         own = [self.evaluator().background_usage] if ledger.results else []
         made_good = [*self.crashes.lines(), *ledger.repeated, *self.remarks]
         made_good += self.evaluator().infrastructure if ledger.active else []
         return RunOutcome(
-            results=tuple(ledger.results),
-            problems=tuple(ledger.problems()),
+            run_result.run_verdict(ledger.results, problems := ledger.problems()),
+            setup=[line.full for line in self.setup],
+            problems=problems,
+            infrastructure=list(dict.fromkeys(made_good)),
+            usage=[*self.background_usage, *own],
+            deaths=len(self.crashes.all),
+            results=list(ledger.results),
             skipped=dict(ledger.skipped),
-            remarks=tuple(dict.fromkeys(ledger.remarks)),
-            infrastructure=tuple(dict.fromkeys(made_good)),
-            usage=(*self.background_usage, *own),
-            setup=tuple(line.full for line in self.setup),
+            remarks=list(dict.fromkeys(ledger.remarks)),
             code=self.exit_code(code),
             unwritten=() if self._unremoved is None else (f"no report: {self._unremoved}",),
         )
@@ -533,22 +529,13 @@ class Controller:
     def _reported(self, outcome: RunOutcome) -> RunOutcome:
         """The run after its reports were written, and it was entered in the history."""
         try:
-            written = run_result.write_run_reports(
-                self.evaluator(),
-                outcome.results,
-                outcome.problems,
-                outcome.infrastructure,
-                outcome.usage,
-                setup=outcome.setup,
-                crashes=len(self.crashes.all),
-                command=["pytest", *self.config.invocation_params.args],
-                headline=outcome.headline,
-            )
-            outcome = replace(outcome, written=tuple(written), unwritten=())
+            command = ["pytest", *self.config.invocation_params.args]
+            outcome = run_result.write_run_reports(self.evaluator(), outcome, command)
+            outcome = replace(outcome, unwritten=())
         except WriteError as error:  # the run is judged, and its exit code says how
             outcome = replace(outcome, unwritten=(f"no report: {error}",))
         try:
-            run_result.record_run(self.context, outcome.results, outcome.problems, outcome.written)
+            run_result.record_run(self.context, outcome)
         except WriteError as error:
             line = f"not in the history: {error}"
             outcome = replace(outcome, unwritten=(*outcome.unwritten, line))

@@ -9,80 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import few_of
-from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
 from pytest_cepbench.plugin.cases import MISTAKE
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_cepbench.gate.acceptance import BaselineChange
-    from pytest_cepbench.report import CaseResult, UsageTotals
+    from pytest_cepbench.report import CaseResult
 
 RETRIED = "retried"
 """Mark on the report of a case that is judged again, after its worker died."""
 
 _ALLOWED = "Where that is intended, --cep-allow-skips lets the run pass without them"
-
-
-Code = int | str | None
-"""An exit code, as `sys.exit` takes it."""
-
-Acceptance = Literal["not asked", "written", "unchanged", "refused", "unwritten"]
-"""What became of baselines. refused: the run gave a reason to accept none. unwritten: they could
-not be written, which is one of its problems."""
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """A run that has ended.
-
-    results: the judged cases, in the order of collection.
-    problems: why the run is incomplete; empty when it is complete.
-    skipped: node id -> why its case was not judged.
-    remarks: on how cases were judged, for the whole run.
-    infrastructure: what went wrong with machines and was made good, a sentence each.
-    usage: of the run's processes outside of cases.
-    setup: the model under test and what it is compared with, in full.
-    code: the exit code of the session.
-    headline: the run in one sentence.
-    acceptance: whether baselines were accepted.
-    changes: the baselines that were.
-    written: paths of the reports.
-    unwritten: why a report, the line in the history or a file of a CI service is missing.
-    """
-
-    results: tuple[CaseResult, ...]
-    problems: tuple[str, ...]
-    skipped: Mapping[str, str]
-    remarks: tuple[str, ...]
-    infrastructure: tuple[str, ...]
-    usage: tuple[UsageTotals, ...]
-    setup: tuple[str, ...]
-    code: Code
-    headline: str = ""
-    acceptance: Acceptance = "not asked"
-    changes: tuple[BaselineChange, ...] = ()
-    written: tuple[Path, ...] = ()
-    unwritten: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """Of the whole run: passed, undecided, failed, or incomplete."""
-        return run_verdict(self.results, self.problems)
-
-    @property
-    def nothing_compared(self) -> bool:
-        """Whether there were cases and none could have failed: all skipped or informational."""
-        return nothing_compared(self.results, self.skipped)
-
-    @property
-    def page(self) -> Path | None:
-        """The HTML page, where it was written."""
-        return next((path for path in self.written if path.suffix == ".html"), None)
-
 
 NO_CHANGE = "no baseline changed"
 

@@ -35,7 +35,7 @@ from pytest_cepbench.report.totals import (
     effort_line,
     verdict_lines,
 )
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import RunOutcome
 
 # -- what GitHub Actions reads of a run: its step's summary, and annotations of what does not hold
 # Source: GitHub's documentation of workflow commands, and `ActionCommand` of its runner for what a
@@ -148,20 +148,21 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]#!~$]|:(?=\S)")
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
-def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
+def markdown_summary(run: RunOutcome) -> str:
     """The run as Markdown: on one screen the headline, the worst cases and samples, what to do.
 
     The other cases, promises and the set-up are folded away. Everything that models, files or users
     named is escaped.
     """
+    results = run.results
     loud = without_pooled([result for result in results if not result.settled])
     loud = [*worst_first(loud), *(result for result in loud if result.passes)]
     shown = loud[:_MOST_CASES]
     rest = [result for result in results if not any(result is other for other in shown)]
-    opening = facts.headline or f"cepbench: {facts.verdict}"
+    opening = run.headline or f"cepbench: {run.verdict}"
     lines = [f"## {escaped(opening, _LONGEST_HEADLINE)}", ""]
-    lines += _some("**incomplete:** ", facts.problems, 500, _MOST_PROBLEMS)
-    lines += _some("**infrastructure:** ", facts.infrastructure, 500)
+    lines += _some("**incomplete:** ", run.problems, 500, _MOST_PROBLEMS)
+    lines += _some("**infrastructure:** ", run.infrastructure, 500)
     lines += _some("", cause_lines(results), 700)
     lines += _some("**refused:** ", refusal_lines(results), 700)
     lines += _some("", [*verdict_lines(results), *filter(None, [pooled_line(results)])], 500)
@@ -186,10 +187,10 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines += _details("facts and promises", said)
     if rest:
         lines += _details(f"the other cases: {counts_line(rest)}", [_HEAD, *map(_row, rest)])
-    effort = ["", effort_line(facts.efforts(results))] if results else []
-    set_up = [f"- {escaped(line, 500)}" for line in facts.lines]
+    effort = ["", effort_line(run.efforts)] if results else []
+    set_up = [f"- {escaped(line, 500)}" for line in run.setup]
     lines += _details("set-up", [*set_up, *effort])
-    lines += ["", f"pytest-cepbench {escaped(facts.version)}"]
+    lines += ["", f"pytest-cepbench {escaped(run.version)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -20,9 +20,8 @@ from pytest_cepbench.artifacts import Artifact, Sound
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.report.case_table import failures_of, figures_of, looks_of, settings_of
 from pytest_cepbench.report.number_format import bounds_of, number, p_value, word_of
-from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.view import run_view
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import RunOutcome
 
 THUMBNAIL = 256
 """Pixels of the longer side of a thumbnail; a smaller image is shown as it is, enlarged."""
@@ -218,7 +217,7 @@ def page_script() -> str:
     return folder.joinpath("page.js").read_text(encoding="utf-8")
 
 
-def html_page(facts: RunFacts, results: Sequence[CaseResult], image: ArtifactSource) -> str:
+def html_page(run: RunOutcome, image: ArtifactSource) -> str:
     """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
@@ -227,5 +226,5 @@ def html_page(facts: RunFacts, results: Sequence[CaseResult], image: ArtifactSou
         "run.html.jinja",
         images=PageImages(image),
         script=page_script(),
-        **run_view(facts, results),
+        **run_view(run),
     )

@@ -32,7 +32,7 @@ from pytest_cepbench.report.totals import (
     effort_line,
     verdict_lines,
 )
-from pytest_cepbench.report.writers import RunFacts, SuiteProvenance
+from pytest_cepbench.report.writers import RunOutcome, SuiteProvenance
 
 _MOST_CARDS = 3
 """Samples that are shown before everything else; more are named."""
@@ -354,7 +354,7 @@ def _curves(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
 # -- the whole run ---------------------------------------------------------------------------------
 
 
-def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
+def run_view(run: RunOutcome) -> dict[str, Any]:
     """All that the page of a run shows, but for its images, by the names that `run.html` reads.
 
     forest: all gating cases, the worst first.
@@ -364,6 +364,7 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
     lines: counts, promises and what else is said of the whole run.
     choices: name and values of each filter of its cases.
     """
+    results = run.results
     opened = worst_case(results) or next(filter(_replaces_answers, results), None)
     by_suite: dict[str, list[CaseResult]] = {}
     for result in results:
@@ -392,11 +393,10 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
         )
     samples = [_card(sample) for sample in worst_samples(results)]
     cards = [sample for sample in samples if sample["cells"]][:_MOST_CARDS]
-    provenance = facts.provenance
     return {
-        "facts": facts,
-        "title": facts.headline or f"cepbench: {facts.verdict}",
-        "models": [] if provenance is None else _models(provenance.suites),
+        "run": run,
+        "title": run.headline or f"cepbench: {run.verdict}",
+        "models": [] if run.provenance is None else _models(run.provenance.suites),
         "forest": _forest(results),
         "cards": cards,
         "others": [sample for sample in samples if sample not in cards],
@@ -405,7 +405,7 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
         "lines": [
             *verdict_lines(results),
             *finding_lines(results),
-            effort_line(facts.efforts(results)),
+            effort_line(run.efforts),
         ],
         "choices": [
             ("verdict", sorted({result.word.lower() for result in results})),

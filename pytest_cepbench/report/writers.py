@@ -6,14 +6,15 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.report.case_table import sample_values
@@ -24,6 +25,9 @@ from pytest_cepbench.report.totals import (
     run_alpha,
     total_usage,
 )
+
+if TYPE_CHECKING:
+    from pytest_cepbench.gate.acceptance import BaselineChange
 
 _PROMPT = "prompt"
 """The last word of the fields of an identity that hold prompts."""
@@ -124,34 +128,56 @@ PREFIX = "cepbench_"
 _NUMBERS = ("value", "baseline", "difference", "p", "low", "high", "alpha", "tolerance", "n")
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """Facts of a run beside its cases.
+Acceptance = Literal["not asked", "written", "unchanged", "refused", "unwritten"]
+"""What became of baselines. refused: the run gave a reason to accept none. unwritten: they could
+not be written, which is one of its problems."""
 
-    verdict: of the whole run.
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A run that has ended, as the terminal and all reports show it.
+
+    verdict: of the whole run: passed, undecided, failed, or incomplete.
     version: of this package.
-    lines: the model under test, and what it is compared with.
-    problems: why it is incomplete.
-    infrastructure: failures of machines from which the run recovered.
-    beside: work of its processes outside of cases.
+    setup: the model under test and what it is compared with, in full.
+    problems: why the run is incomplete; empty when it is complete.
+    infrastructure: what went wrong with machines and was made good, a sentence each.
+    usage: of the run's processes outside of cases.
     deaths: number of workers that died.
     headline: the run in one sentence, see `pytest_cepbench.report.headline`.
     provenance: which models were compared, where, when and how; None where it was not gathered.
+    results: the judged cases, in the order of collection.
+    skipped: what was not judged, by name, and why.
+    remarks: on how cases were judged, for the whole run.
+    code: the exit code of pytest's session, as `sys.exit` takes it.
+    acceptance: whether baselines were accepted.
+    changes: the baselines that were.
+    written: paths of the reports.
+    unwritten: why a report, the line in the history or a file of a CI service is missing.
     """
 
     verdict: str
-    version: str
-    lines: Sequence[str]
-    problems: Sequence[str]
+    version: str = __version__
+    setup: Sequence[str] = ()
+    problems: Sequence[str] = ()
     infrastructure: Sequence[str] = ()
-    beside: Sequence[UsageTotals] = ()
+    usage: Sequence[UsageTotals] = ()
     deaths: int = 0
     headline: str = ""
     provenance: Provenance | None = None
+    results: Sequence[CaseResult] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    code: int | str | None = 0
+    acceptance: Acceptance = "not asked"
+    changes: Sequence[BaselineChange] = ()
+    written: Sequence[Path] = ()
+    unwritten: Sequence[str] = ()
 
-    def efforts(self, results: Sequence[CaseResult]) -> list[UsageTotals]:
+    @property
+    def efforts(self) -> list[UsageTotals]:
         """All that the run did."""
-        return [*(result.effort for result in results), *self.beside]
+        return [*(result.effort for result in self.results), *self.usage]
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -191,22 +217,22 @@ class Document(msgspec.Struct, frozen=True):
     cases: list[CaseResult]
 
 
-def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
+def json_document(run: RunOutcome) -> str:
     """The run as JSON text; docs/report-schema.md describes every field."""
     document = Document(
         schema=SCHEMA,
-        cepbench=facts.version,
-        verdict=facts.verdict,
-        headline=facts.headline,
-        counts=count_verdicts(results),
-        alpha=run_alpha(results),
-        setup=list(facts.lines),
-        problems=list(facts.problems),
-        infrastructure=list(facts.infrastructure),
-        deaths=facts.deaths,
-        provenance=facts.provenance,
-        effort=total_usage(facts.efforts(results)),
-        cases=list(results),
+        cepbench=run.version,
+        verdict=run.verdict,
+        headline=run.headline,
+        counts=count_verdicts(run.results),
+        alpha=run_alpha(run.results),
+        setup=list(run.setup),
+        problems=list(run.problems),
+        infrastructure=list(run.infrastructure),
+        deaths=run.deaths,
+        provenance=run.provenance,
+        effort=total_usage(run.efforts),
+        cases=list(run.results),
     )
     # Python's own indentation takes several times as long. Lone surrogates are no UTF-8.
     fields = msgspec.to_builtins(document)

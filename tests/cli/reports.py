@@ -13,7 +13,7 @@ from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import FreshMeasurement, dump_baseline, record_of
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.writers import RunFacts, json_document
+from pytest_cepbench.report.writers import RunOutcome, json_document
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     ChainRun,
@@ -88,8 +88,10 @@ def write_report(
 ) -> Path:
     """The report of a run with these results. verdict: in place of that of the results."""
     cases, reasons = list(results), list(problems)
-    facts = RunFacts(verdict or run_verdict(cases, reasons), "0.1.0", [], reasons, deaths=deaths)
-    path.write_text(json_document(facts, cases), encoding="utf-8")
+    run = RunOutcome(
+        verdict or run_verdict(cases, reasons), problems=reasons, deaths=deaths, results=cases
+    )
+    path.write_text(json_document(run), encoding="utf-8")
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -21,11 +22,12 @@ from pytest_cepbench.report import (
     Shown,
     StepShown,
 )
+from pytest_cepbench.report.writers import RunOutcome
 from tests.documents import JUDGED
 
 _MEASURED = ("value", "n", "higher_is_better", "failures", "floor", "model", "identity")
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T", bound=msgspec.Struct | RunOutcome)
 
 
 def case_of(**flat: Any) -> CaseResult:
@@ -53,6 +55,8 @@ def case_of(**flat: Any) -> CaseResult:
 
 def replace(record: T, **changes: Any) -> T:
     """A record with other fields, those that a case nests by their own names."""
+    if isinstance(record, RunOutcome):
+        return dataclasses.replace(record, **changes)
     if not isinstance(record, CaseResult):
         return msgspec.structs.replace(record, **changes)
     fields = {name: getattr(record, name) for name in record.__struct_fields__}

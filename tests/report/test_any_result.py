@@ -29,7 +29,7 @@ from pytest_cepbench.report.totals import count_verdicts, run_alpha
 from pytest_cepbench.report.writers import (
     SCHEMA,
     Document,
-    RunFacts,
+    RunOutcome,
     absent_field,
     csv_table,
     json_document,
@@ -41,7 +41,7 @@ from tests.report.runs import origin
 from tests.report.test_ci_reports import OURS, ROOT, html_of, parse_command
 from tests.test_escapes import hides_nothing
 
-FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
 FEW = settings(max_examples=15)  # each result has some hundred texts and numbers
 
@@ -56,7 +56,7 @@ def test_markup_shows_any_text_and_obeys_none(
     """Pages stay whole and load nothing; a summary has a row for each case and its own markup; an
     interval lies inside of its frame.
     """
-    html = html_page(FACTS, results, lambda _: None)
+    html = html_page(replace(FACTS, results=results), lambda _: None)
     assert_self_contained(html)
     assert hides_nothing(html, "\n\t")
     words = " ".join(read_page(html).text.split())
@@ -69,7 +69,7 @@ def test_markup_shows_any_text_and_obeys_none(
     assert read_page(html).text
     assert hides_nothing(html, "\n\t")
 
-    summary = markdown_summary(RunFacts("failed", "1", [text], [text]), results)
+    summary = markdown_summary(replace(FACTS, setup=[text], problems=[text], results=results))
     assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
     html = html_of(summary)
     assert read_page(html).tags <= OURS
@@ -124,12 +124,12 @@ def test_programs_read_any_result_as_it_was(results: list[CaseResult]) -> None:
     """JSON keeps every field; the cells of a table are no formulas; properties for JUnit are exact
     numbers and plain text.
     """
-    text = json_document(FACTS, results)
+    text = json_document(replace(FACTS, results=results))
     assert hides_nothing(text, "\n")
     document = msgspec.json.decode(text, type=Document)
     assert absent_field(text.encode(), document) == ""
     assert (document.schema, document.cepbench, document.verdict) == (SCHEMA, "1.2.3", "failed")
-    assert (document.setup, document.problems) == (FACTS.lines, FACTS.problems)
+    assert (document.setup, document.problems) == (FACTS.setup, FACTS.problems)
     assert document.alpha == run_alpha(results)
     assert document.cases == results
     assert list(json.loads(text)) == list(Document.__struct_fields__)

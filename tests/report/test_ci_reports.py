@@ -18,7 +18,7 @@ from pytest_cepbench.report.ci_reports import (
     escaped,
     markdown_summary,
 )
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import RunOutcome
 from tests.report.pages import Page, read_page
 from tests.report.results import ANSWERED, FULL, REGRESSED, replace
 
@@ -95,7 +95,7 @@ def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
     path = tmp_path / "summary"
     part = "\N{SNOWMAN}" * 30
     held = replace(FULL, verdict="held", part=part, warnings=[], floor=None)
-    text = markdown_summary(RunFacts("passed", "1", [], []), [held] * 500)
+    text = markdown_summary(RunOutcome("passed", results=[held] * 500))
     assert len(text.encode()) > 60_000
 
     path.write_text("x" * (STEP_SUMMARY_BYTES - 60_000))
@@ -122,7 +122,7 @@ CASES = [
     ANSWERED,
 ]
 
-FACTS = RunFacts(
+FACTS = RunOutcome(
     "failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"],
     headline="Do not ship: 2 of 6 gating cases regressed",
 )  # fmt: skip
@@ -132,7 +132,7 @@ def _written(name: str) -> str:
     problems = list(FACTS.problems)
     if name == "github-annotations.txt":
         return "\n".join(annotation_lines(CASES, problems, ROOT, ROOT.parent)) + "\n"
-    return markdown_summary(FACTS, CASES)
+    return markdown_summary(replace(FACTS, results=CASES))
 
 
 WRITTEN = sorted(SERVICES.iterdir())
@@ -147,7 +147,7 @@ def test_a_service_is_given_what_its_file_shows(path: Path) -> None:
 def test_a_summary_fits_on_a_screen() -> None:
     """What is not folded away, of a run of a hundred failing cases."""
     many = [replace(FULL, part=f"part{n}", difference=-n / 1000) for n in range(100)]
-    text = markdown_summary(FACTS, many)
+    text = markdown_summary(replace(FACTS, results=many))
     shown = [
         part.partition("</details>")[2] if n else part
         for n, part in enumerate(text.split("<details>"))
@@ -189,11 +189,13 @@ def test_markup_in_names_is_text() -> None:
     """A category with tags, links and cell walls is read by people, not by the browser."""
     bad = "<img src=x>![a](http://b/c)|`*_~"
     failing = replace(FULL, part=bad)
-    page = _read(markdown_summary(FACTS, [failing, replace(failing, verdict="held")]))
+    page = _read(
+        markdown_summary(replace(FACTS, results=[failing, replace(failing, verdict="held")]))
+    )
     assert page.tags <= OURS
     assert sum(bad in text for text in page.texts) == 5
-    facts = RunFacts("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
-    page = _read(markdown_summary(facts, []))
+    facts = RunOutcome("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
+    page = _read(markdown_summary(facts))
     assert page.tags <= OURS
     assert sum(bad in text for text in page.texts) == 2
     assert escaped("ask @team, a@b: http://x") == "ask @\u200bteam, a@b: http\\://x"

@@ -31,7 +31,7 @@ from pytest_cepbench.report.view import (
     sample_anchor,
     word_differences,
 )
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import RunOutcome
 from tests.report.pages import Page, assert_self_contained, read_page
 from tests.report.results import (
     ANSWERED,
@@ -45,7 +45,7 @@ from tests.report.results import (
 from tests.test_escapes import hides_nothing
 from tests.tones import tone
 
-FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
 IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
 
@@ -65,9 +65,9 @@ PAIR = ChainShown(
 PAIRED = replace(FULL, chains=[PAIR], median=replace(PAIR, sample="b.png"))
 
 
-def _page(*results: CaseResult, facts: RunFacts = FACTS) -> tuple[Page, str]:
+def _page(*results: CaseResult, facts: RunOutcome = FACTS) -> tuple[Page, str]:
     """The page, read strictly, and its source; every image is there."""
-    html = html_page(facts, results, lambda _: IMAGE)
+    html = html_page(replace(facts, results=results), lambda _: IMAGE)
     assert_self_contained(html)
     return read_page(html), html
 
@@ -118,7 +118,7 @@ def test_hostile_texts_stand_as_texts_in_every_place(bad: str, shown: str) -> No
         hops=[HopShown(bad, "describer", 1, 0.5)], answers=[answer], reference_chains=bad,
         differences={bad: -0.5, "b": 0.0},
     )  # fmt: skip
-    page, html = _page(result, facts=RunFacts(bad, bad, [bad], [bad], [bad]))
+    page, html = _page(result, facts=RunOutcome(bad, bad, [bad], [bad], [bad]))
     assert hides_nothing(html, "\n")
     assert page.text.count(shown) >= 30
     assert f"{shown}\n{shown}" in page.text
@@ -136,7 +136,7 @@ def test_the_page_says_what_the_run_found_promises_and_lacks() -> None:
     page, html = _page(replace(FULL, measured=MEASURED, facts=INVENTED), facts=facts)
     assert page.texts.count(sentence) == 2
     for shown in (
-        FACTS.lines[0],
+        FACTS.setup[0],
         FACTS.problems[0],
         "1 gating case: 1 regressed",
         "1.25 % false failures at most per run of checkpoints exchangeable with the baseline",
@@ -308,7 +308,7 @@ def test_images_are_inlined_small() -> None:
     data = page.pictures[0].removeprefix("data:image/webp;base64,")
     with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
         assert picture.size == (256, 128)
-    gone = html_page(FACTS, [REGRESSED], lambda _: None)
+    gone = html_page(replace(FACTS, results=[REGRESSED]), lambda _: None)
     assert "no longer in the store" in read_page(gone).text
 
 
@@ -350,7 +350,7 @@ def test_a_failing_run_of_the_suites_is_at_most_a_megabyte_and_a_half() -> None:
         )
         for number in range(43)
     ]
-    html = html_page(FACTS, cases, scenes.get)
+    html = html_page(replace(FACTS, results=cases), scenes.get)
     assert html.count("<image ") > 500
     assert len(html) < 1_500_000
 
@@ -366,7 +366,7 @@ def test_a_page_plays_each_sound_once() -> None:
     sounds: dict[str, Artifact] = {own.digest: own for own in (start, made, long)}
     links = [LinkShown(sound=s.digest) for s in (start, made, long)]
     chain = ChainShown("a", 0.25, 0.75, links, baseline_links=[links[0], LinkShown(text="y")])
-    html = html_page(FACTS, [replace(REGRESSED, chains=[chain])], sounds.get)
+    html = html_page(replace(FACTS, results=[replace(REGRESSED, chains=[chain])]), sounds.get)
     assert_self_contained(html)
     players = re.findall(r'<audio id="([^"]+)" controls preload="none" [^>]*src="([^"]+)">', html)
     played = {

@@ -15,7 +15,7 @@ from pytest_cepbench.report.history import History, Selection, timelines_of
 from pytest_cepbench.report.history_page import history_page
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.view import case_anchor, sample_anchor
-from pytest_cepbench.report.writers import Provenance, RunFacts, suite_provenance
+from pytest_cepbench.report.writers import Provenance, RunOutcome, suite_provenance
 from tests.report.browser import violations
 from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, replace
 from tests.report.runs import judged, recorded
@@ -69,13 +69,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "2026-01-01T00:00:00+00:00", 3.5, f"pytest {LONG}", "c" * 40, True, "https://ci.example/1",
         [suite_provenance("toy", RESULTS)],
     )  # fmt: skip
-    facts = RunFacts(
-        "failed", "1", [LONG], ["a worker died"], ["it ran again"], provenance=provenance
-    )
+    run = RunOutcome(
+        "failed", "1", [LONG], ["a worker died"], ["it ran again"], provenance=provenance,
+        results=RESULTS,
+    )  # fmt: skip
     runs = [recorded(n, judged(0.7 + n / 50, part=LONG), host=LONG) for n in range(4)]
     timelines = timelines_of(runs, Selection())
     texts = {
-        "run": html_page(facts, RESULTS, _picture),
+        "run": html_page(run, _picture),
         "history": history_page(History(folder, tuple(runs)), runs, timelines, folder),
     }
     for name, text in texts.items():

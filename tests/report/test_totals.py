@@ -20,7 +20,7 @@ from pytest_cepbench.report.totals import (
     total_usage,
     usage_between,
 )
-from pytest_cepbench.report.writers import RunFacts, json_document
+from pytest_cepbench.report.writers import RunOutcome, json_document
 from tests.report.results import FULL, REGRESSED, replace
 
 _PART, _METRIC = POOLED
@@ -100,15 +100,19 @@ def test_a_run_is_told_in_one_sentence() -> None:
 
 def test_every_report_counts_what_was_done_beside_cases() -> None:
     """A worker that helped did a part of the run's work, and loaded models for it."""
-    facts = RunFacts("passed", "1", [], [], ["worker gw1 <died>"], [BESIDE])
-    results = [replace(REGRESSED, effort=CASE)]
-    document = json.loads(json_document(facts, results))
+    run = RunOutcome(
+        "passed",
+        infrastructure=["worker gw1 <died>"],
+        usage=[BESIDE],
+        results=[replace(REGRESSED, effort=CASE)],
+    )
+    document = json.loads(json_document(run))
     assert document["effort"]["loads"] == 4
     assert document["effort"]["roles"] == {"describer": 2, "encoder": 2}
     assert document["infrastructure"] == ["worker gw1 <died>"]
     line = "4 model loads (2 describer, 2 encoder) by 2 workers"
-    markdown = markdown_summary(facts, results)
-    html = html_page(facts, results, lambda _: None)
+    markdown = markdown_summary(run)
+    html = html_page(run, lambda _: None)
     assert line in html
     assert "worker gw1 &lt;died&gt;" in html
     assert line in markdown

@@ -20,7 +20,7 @@ from pytest_cepbench.report.writers import (
     SAMPLE_COLUMNS,
     SCHEMA,
     Document,
-    RunFacts,
+    RunOutcome,
     absent_field,
     csv_table,
     json_document,
@@ -30,7 +30,7 @@ from pytest_cepbench.report.writers import (
 from tests.docs.markdown import DOCS, column, tables
 from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, REGRESSED, replace
 
-FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
 PAGE = DOCS / "report-schema.md"
 
@@ -54,7 +54,7 @@ def test_no_field_of_any_record_may_be_absent() -> None:
         facts=INVENTED,
         curve_now=CurveShown([2], [0.5], [0.4], [0.6], 9),
     )
-    text = json_document(FACTS, [case]).encode()
+    text = json_document(replace(FACTS, results=[case])).encode()
     assert absent_field(text, msgspec.json.decode(text, type=Document)) == ""
     paths = list(_paths(json.loads(text), msgspec.json.decode(text, type=Document)))
     assert len(paths) > 200
@@ -121,7 +121,7 @@ def test_properties_of_a_case_in_full() -> None:
 def test_document_is_described() -> None:
     """The table of the document has its fields in their order, and of each record all of them."""
     (rows,) = tables(PAGE, "Document")
-    document = msgspec.json.decode(json_document(RunFacts("passed", "0", [], []), [REGRESSED]))
+    document = msgspec.json.decode(json_document(RunOutcome("passed", results=[REGRESSED])))
     assert column(rows) == list(document)
     (case,) = document["cases"]
     for name, record in (

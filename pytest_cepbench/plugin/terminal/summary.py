@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.escapes import visible, width_of
-from pytest_cepbench.evaluation.run_result import unmeasured_lines
+from pytest_cepbench.evaluation.run_result import nothing_compared, unmeasured_lines
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import shown_path
-from pytest_cepbench.plugin.ledger import NO_CHANGE, RunOutcome
+from pytest_cepbench.plugin.ledger import NO_CHANGE
 from pytest_cepbench.plugin.records import GATED, SUITES
 from pytest_cepbench.report.tables import (
     Line,
@@ -23,6 +23,7 @@ from pytest_cepbench.report.tables import (
     summary_table,
     wrap,
 )
+from pytest_cepbench.report.writers import RunOutcome
 
 MOST_CASES = 10
 """Rows of the table of cases that do not pass."""
@@ -248,7 +249,7 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     yield from some(lines, _MOST_LINES, "yellow", own)
     yield from some(long(outcome.remarks), _MOST_LINES, "yellow", "note: ")
     yield from some(outcome.problems, _MOST_PROBLEMS, "red", "INCOMPLETE: ")
-    if outcome.nothing_compared:
+    if nothing_compared(results, outcome.skipped):
         yield "no case was judged: nothing is known of the model", "red"
 
 
@@ -303,7 +304,7 @@ def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
     brief: only the page.
     """
     yield from ((line, "yellow") for line in outcome.unwritten)
-    page = outcome.page
+    page = next((path for path in outcome.written if path.suffix == ".html"), None)
     beside = [path for path in outcome.written if page is None or path.stem == page.stem]
     for path in [page or path for path in beside[:1]]:
         others = ", ".join(other.suffix for other in beside if other != path)
