@@ -54,7 +54,7 @@ def judge_case(
     """
     started = time.perf_counter()
     usage_before, damage_before = evaluator.usage, len(evaluator.damage)
-    policy = evaluator.suites.claim(suite_file, case.key, overrides).policy
+    policy, _ = evaluator.suites.claim(suite_file, case.key, overrides)
     alphas = {name: own.policy.alpha for name, own in evaluator.assigned.items()}
     if isinstance(case, PooledCase):
         policy = replace(policy, primary=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.artifacts import Artifact
 from pytest_cepbench.chains import RoleRunner, total
@@ -127,28 +127,21 @@ class EvaluatedCase:
         )
 
 
-class _opened_once(Generic[T]):  # noqa: N801 - used as `property` is
+class _opened_once(cached_property[T]):  # noqa: N801 - used as `property` is
     """A resource of a process that is opened when it is first needed.
 
     What could not be opened raises its error again: a server that does not answer is asked once in
     a run, not for every case.
     """
 
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
-
-    def __get__(self, evaluator: Evaluator, _: object = None) -> T:
-        opened, errors = evaluator.opened, evaluator.errors
-        if self._name in errors:
-            raise errors[self._name]
-        if self._name not in opened:
-            try:
-                opened[self._name] = self._make(evaluator)
-            except CepError as error:
-                errors[self._name] = error
-                raise
-        resource: T = opened[self._name]
-        return resource
+    def __get__(self, evaluator: Evaluator, owner: object = None) -> T:  # type: ignore[override]
+        if self.func in evaluator.errors:
+            raise evaluator.errors[self.func]
+        try:
+            return super().__get__(evaluator)
+        except CepError as error:
+            evaluator.errors[self.func] = error
+            raise
 
 
 class Evaluator:
@@ -162,7 +155,7 @@ class Evaluator:
     judged: node id -> what this process judged, for the verdict of its suite.
     progress: how far the running case is.
     say: shows a sentence to the engineer while the run goes on; None for standard error.
-    opened, errors: the resources that were opened so far, and why others could not be, by name.
+    errors: why resources could not be opened, by what makes them.
     """
 
     def __init__(
@@ -176,8 +169,7 @@ class Evaluator:
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)
         self.stopped = stop_flag(context.folder)
-        self.opened: dict[str, Any] = {}
-        self.errors: dict[str, CepError] = {}
+        self.errors: dict[Callable[[Any], Any], CepError] = {}
         self._agree = agree
         self._plan_store: TemporaryDirectory[str] | None = None
         self._runs: dict[Path, SuiteRun] = {}
@@ -218,9 +210,7 @@ class Evaluator:
             return None
         from pytest_cepbench.evaluation.ray_engine import RayEngine
 
-        return RayEngine(
-            self.context, self.suites, lambda: self.store, self.hash_file, self._give_servers
-        )
+        return RayEngine(self)
 
     @_opened_once
     def models(self) -> ModelPool:
@@ -236,12 +226,12 @@ class Evaluator:
             progress=self.progress,
             place=None if engine is None else engine.place,
             agree=self._agree,
-            servers=self._give_servers,
+            servers=self.give_servers,
             devices=self.devices,
         )
 
     @property
-    def _give_servers(self) -> Callable[[], RunServers] | None:
+    def give_servers(self) -> Callable[[], RunServers] | None:
         """Gives the servers that the run starts; a plan and a list of cases start none."""
         quiet = self.settings.plan or self.settings.listing
         return None if quiet else lambda: self._servers
@@ -302,7 +292,7 @@ class Evaluator:
         """Forget what is in memory of a suite's chains, so that a failed step is tried again."""
         self._runs.pop(path, None)
         self.judged.clear()
-        if "shards" in self.opened:
+        if "shards" in vars(self):
             self.shards.forget()
             self.store.drop_failures()
 
@@ -385,7 +375,7 @@ class Evaluator:
     @property
     def _cluster(self) -> RayEngine | None:
         """The cluster, where one was connected."""
-        engine: RayEngine | None = self.opened.get("engine")
+        engine: RayEngine | None = vars(self).get("engine")
         return engine
 
     @property
@@ -408,7 +398,7 @@ class Evaluator:
     @property
     def runners(self) -> list[RoleRunner]:
         """The models that were bound so far; none where the store could not be opened."""
-        own = list(self.models.runners.values()) if "models" in self.opened else []
+        own = list(self.models.runners.values()) if "models" in vars(self) else []
         return own if self._cluster is None else own + self._cluster.runners
 
     @property
@@ -462,7 +452,7 @@ class Evaluator:
         seconds: after which the rest is left.
         waiting: called with how many are left, where it takes long.
         """
-        if "store" not in self.opened:
+        if "store" not in vars(self):
             return []
         self.store.flush(seconds, waiting)
         return list(dict.fromkeys(self.store.remarks))
@@ -477,14 +467,14 @@ class Evaluator:
     @property
     def damage(self) -> list[str]:
         """Entries that the store found broken so far."""
-        return self.store.damage if "store" in self.opened else []
+        return self.store.damage if "store" in vars(self) else []
 
     def close(self) -> None:
         """Leave the cluster, end servers, and release the store."""
         self.leave_cluster()
-        if "_servers" in self.opened:
+        if "_servers" in vars(self):
             self._servers.close()
-        if "store" in self.opened:
+        if "store" in vars(self):
             self.store.close()
         if self._plan_store is not None:
             self._plan_store.cleanup()

@@ -20,7 +20,7 @@ from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.option_values import LEAST_ALPHA
 from pytest_cepbench.suites import Case, PreparedSuite, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.definition import load_suite
-from pytest_cepbench.suites.gate_config import Overrides, SettingSource, claim_of
+from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.role_assignment import (
     Part,
     check_data_names,
@@ -124,8 +124,8 @@ class SuiteCache:
         except SuiteError:  # which was said when the suite was loaded
             return
 
-    def claim(self, path: Path, key: CaseKey, test: Overrides) -> SettingSource:
-        """How a case is judged before alpha is divided: by run, then test, then suite."""
+    def claim(self, path: Path, key: CaseKey, test: Overrides) -> tuple[Policy, float]:
+        """How a case is judged, as of `claim_of`: by run, then test, then suite."""
         settings = self._settings
         run = Overrides(
             gate=cast("GateName | None", settings.gate),

@@ -44,27 +44,12 @@ class Overrides:
         )
 
 
-@dataclass(frozen=True)
-class SettingSource:
-    """The rules of a case before the alpha of the run is divided.
+def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> tuple[Policy, float]:
+    """The rules of a case: of the run or the test, else of `[cases]`, its metric, `[gate]`.
 
-    policy: with the whole alpha.
-    weight: in the division.
-    own_alpha: whether its alpha is its own.
+    Returns them with the whole alpha, and the case's weight where the alpha of a run is divided: 0
+    where its alpha is its own, or it cannot fail the run by statistics.
     """
-
-    policy: Policy
-    weight: float
-    own_alpha: bool
-
-    @property
-    def shares(self) -> bool:
-        """True where it takes a share of the run's alpha."""
-        return self.policy.primary and self.policy.statistical and not self.own_alpha
-
-
-def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
-    """The rules of a case: of the run or the test, else of `[cases]`, its metric, `[gate]`."""
     case, gate = suite.table.cases.get(key.within), suite.table.gate
     layers: list[tuple[str, Any]] = [
         (f"[cases.{key.within!r}]", case),
@@ -91,7 +76,8 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
         origins={name: source for name, (_, source) in settings.items() if source},
     )
     own = case is not None and case.alpha is not None and overrides.alpha is None
-    return SettingSource(policy, 1.0 if weight is None else weight, own)
+    shares = policy.primary and policy.statistical and not own
+    return policy, (1.0 if weight is None else weight) if shares else 0.0
 
 
 def is_primary(suite: Suite, key: CaseKey) -> bool:
@@ -127,24 +113,15 @@ def pooled_case(suite: Suite, cases: Sequence[Case]) -> PooledCase | None:
     return PooledCase(CaseKey(suite.name, *POOLED), "pooled verdict", members)
 
 
-def divide_alpha(claims: Mapping[K, SettingSource]) -> dict[K, float]:
-    """The alpha of every case of a run.
+def settle(claims: Mapping[K, tuple[Policy, float]]) -> dict[K, Policy]:
+    """The policy of every case of a run, with its share of alpha.
 
-    claims: of all cases that the run will judge, by any name. Those that share get their part of
-    their suite's alpha by weight, counted over the whole run, so that the errors add up to no more
-    than the largest alpha; a case with an alpha of its own keeps it, and one that cannot fail the
-    run is judged at its suite's.
+    claims: as of `claim_of`, of all cases that the run will judge, by any name. Those with a weight
+    get their part of their suite's alpha by it, counted over the whole run, so that the errors add
+    up to no more than the largest alpha; the others are judged at the whole of theirs.
     """
-    total = sum(claim.weight for claim in claims.values() if claim.shares)
+    total = sum(weight for _, weight in claims.values())
     return {
-        name: claim.policy.alpha * (claim.weight / total if claim.shares else 1.0)
-        for name, claim in claims.items()
-    }
-
-
-def settle(claims: Mapping[K, SettingSource]) -> dict[K, Policy]:
-    """The policy of every case of a run, its alpha included; claims as in `divide_alpha`."""
-    return {
-        name: replace(claims[name].policy, alpha=alpha)
-        for name, alpha in divide_alpha(claims).items()
+        name: replace(policy, alpha=policy.alpha * (weight / total)) if weight else policy
+        for name, (policy, weight) in claims.items()
     }

@@ -16,11 +16,10 @@ from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.suites import Case, RoleChoices, Suite, assign_models, list_cases, load_suite
 from pytest_cepbench.suites.gate_config import (
     Overrides,
-    SettingSource,
     check_names,
     claim_of,
-    divide_alpha,
     pooled_case,
+    settle,
 )
 
 SUITE = """\
@@ -60,7 +59,7 @@ def _suite(tmp_path: Path, gate: str = "", metric: str = "", cases: str = "") ->
 
 
 def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NO_OVERRIDES) -> Policy:
-    return claim_of(suite, key, overrides).policy
+    return claim_of(suite, key, overrides)[0]
 
 
 def _cases(suite: Suite) -> list[Case]:
@@ -106,16 +105,14 @@ def test_the_nearest_alpha_counts(tmp_path: Path, layers: int) -> None:
         for value, source in zip(values[3:], SOURCES[3:layers], strict=True)
     ]
     test, run = (*overrides, NO_OVERRIDES, NO_OVERRIDES)[:2]
-    claim = claim_of(_suite(tmp_path, "alpha = 0.4", "", case), COLOR, run.over(test))
-    assert (claim.policy.alpha, claim.own_alpha) == (values[-1], layers == 3)
-    assert claim.policy.origins["alpha"] == SOURCES[layers - 1]
-    assert claim.shares == (layers != 3)
+    policy, weight = claim_of(_suite(tmp_path, "alpha = 0.4", "", case), COLOR, run.over(test))
+    assert (policy.alpha, weight) == (values[-1], layers != 3)
+    assert policy.origins["alpha"] == SOURCES[layers - 1]
 
 
 def test_nothing_said_is_the_default(tmp_path: Path) -> None:
     """The defaults are those of the documentation, and have no source."""
-    claim = claim_of(_suite(tmp_path), COLOR, NO_OVERRIDES)
-    assert claim == SettingSource(Policy(), 1.0, False)
+    assert claim_of(_suite(tmp_path), COLOR, NO_OVERRIDES) == (Policy(), 1.0)
 
 
 def test_zero_is_a_word(tmp_path: Path) -> None:
@@ -163,8 +160,11 @@ def test_the_suite_says_which_cases_can_fail_a_run(
 ) -> None:
     """By metric, by part, by both; all where it says nothing, none where it names none."""
     suite = _suite(tmp_path, primary)
-    can_fail = [_policy(suite, key).primary for key in (COLOR, SHAPE, FAILURES)]
-    assert can_fail == [color, shape, failures]
+    claims = [claim_of(suite, key, NO_OVERRIDES) for key in (COLOR, SHAPE, FAILURES)]
+    assert [policy.primary for policy, _ in claims] == [color, shape, failures]
+    assert [weight for _, weight in claims] == [color, shape, failures]
+    plain = _suite(tmp_path, f"{primary}\ngate = 'threshold'")
+    assert claim_of(plain, COLOR, NO_OVERRIDES)[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,15 @@ def test_a_suite_has_a_verdict_of_its_own_where_it_wants_one(tmp_path: Path) -> 
         assert pooled_case(suite, _cases(suite)) is None
 
 
-def _claims(suite: Suite, run: Overrides = NO_OVERRIDES) -> dict[str, SettingSource]:
-    return {case.id: claim_of(suite, case.key, run) for case in _cases(suite)}
+def _alphas(suite: Suite, run: Overrides = NO_OVERRIDES) -> dict[str, float]:
+    policies = settle({case.id: claim_of(suite, case.key, run) for case in _cases(suite)})
+    return {name: policy.alpha for name, policy in policies.items()}
 
 
 def test_weights_divide_alpha(tmp_path: Path) -> None:
     """A case's own weight goes before its metric's; what is left out weighs 1."""
     suite = _suite(tmp_path, "", "weight = 2", "[cases.'color/gc']\nweight = 5")
-    assert divide_alpha(_claims(suite)) == pytest.approx(
+    assert _alphas(suite) == pytest.approx(
         {"color-gc": 0.025, "shape-gc": 0.01, "overall-gc": 0.01, "overall-failures": 0.005}
     )
 
@@ -216,37 +217,29 @@ def test_weights_divide_alpha(tmp_path: Path) -> None:
 def test_an_alpha_of_its_own_is_not_shared(tmp_path: Path) -> None:
     """The others share what is the run's; a run that gives an alpha divides it among all."""
     suite = _suite(tmp_path, cases="[cases.'color/gc']\nalpha = 0.001")
-    shares = divide_alpha(_claims(suite))
+    shares = _alphas(suite)
     assert shares["color-gc"] == 0.001
     assert shares["shape-gc"] == 0.05 / 3
     run = Overrides(alpha=0.2, sources={"alpha": "--cep-alpha"})
-    assert set(divide_alpha(_claims(suite, run)).values()) == {0.05}
+    assert set(_alphas(suite, run).values()) == {0.05}
 
 
-CLAIMS: Any = st.builds(
-    SettingSource,
-    st.builds(
-        Policy,
-        gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
-        alpha=st.sampled_from([0.01, 0.05, 0.1]),
-        primary=st.booleans(),
-    ),
-    st.floats(0.01, 100),
-    st.booleans(),
+CLAIMS: Any = st.tuples(
+    st.builds(Policy, alpha=st.sampled_from([0.01, 0.05, 0.1])),
+    st.just(0.0) | st.floats(0.01, 100),
 )
 
 
 @given(st.dictionaries(st.text(max_size=4), CLAIMS, max_size=12))
 def test_the_shares_never_add_up_to_more_than_the_largest_alpha(
-    claims: dict[str, SettingSource],
+    claims: dict[str, tuple[Policy, float]],
 ) -> None:
     """Also where suites with different alphas run together; of one alpha, they add up to it."""
-    shares = divide_alpha(claims)
-    assert shares.keys() == claims.keys()
-    sharing = [name for name, claim in claims.items() if claim.shares]
-    alphas = {claims[name].policy.alpha for name in sharing}
-    whole = sum(shares[name] for name in sharing)
+    settled = settle(claims)
+    assert settled.keys() == claims.keys()
+    alphas = {policy.alpha for policy, weight in claims.values() if weight}
+    whole = sum(settled[name].alpha for name, (_, weight) in claims.items() if weight)
     assert whole <= max(alphas, default=0.0) + 1e-12
     if len(alphas) == 1:
         assert whole == pytest.approx(alphas.pop())
-    assert all(shares[n] == c.policy.alpha for n, c in claims.items() if not c.shares)
+    assert all(settled[n] == policy for n, (policy, weight) in claims.items() if not weight)

@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.datasets.folder import CATEGORIES
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
-from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.statistics import Design, chance_to_hold
 from pytest_cepbench.measures.base import readers_of
 from pytest_cepbench.store.answers import BUNDLE
@@ -31,10 +31,9 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.gate_config import (
     Overrides,
-    SettingSource,
     check_names,
     claim_of,
-    divide_alpha,
+    settle,
 )
 
 SUITES = Path(__file__).parents[2] / "suites"
@@ -216,7 +215,7 @@ PARTS = {
 """Categories of the data sets that are not shipped, as far as the cases depend on them."""
 
 
-def _rules(file: str) -> dict[CaseKey, SettingSource]:
+def _rules(file: str) -> dict[CaseKey, tuple[Policy, float]]:
     """The rules of the cases that take a part of the run's alpha."""
     suite = load_suite(SUITES / file)
     if file in BUILT_IN:
@@ -228,12 +227,12 @@ def _rules(file: str) -> dict[CaseKey, SettingSource]:
     cases = list_cases(measures, suite.name, dataset, suite.table.groups)
     check_names(suite, cases)
     claims = {case.key: claim_of(suite, case.key, Overrides()) for case in cases}
-    return {key: claim for key, claim in claims.items() if claim.shares}
+    return {key: claim for key, claim in claims.items() if claim[1]}
 
 
 def _shares(file: str) -> dict[str, float]:
     """The part of the run's alpha that each case has which takes one."""
-    return {key.within: share / 0.05 for key, share in divide_alpha(_rules(file)).items()}
+    return {key.within: own.alpha / 0.05 for key, own in settle(_rules(file)).items()}
 
 
 SIZES = {
@@ -255,12 +254,12 @@ def test_a_model_without_failures_is_held(folder: str) -> None:
     """In a run of the folder: no tolerance of failures is below what its samples can exclude."""
     files = [file for file in FILES if file.partition("/")[0] == folder]
     claims = {(file, key): claim for file in files for key, claim in _rules(file).items()}
-    for (file, key), alpha in divide_alpha(claims).items():
+    for (file, key), policy in settle(claims).items():
         if key.metric in ("failures", "judge_failures"):
             units = SIZES.get(file) or len(load_data(load_suite(SUITES / file), {}).samples)
             none_failed = Design(0.0, units, float(units), units - 1.0, worst=1.0)
-            tolerance = claims[file, key].policy.tolerance
-            assert chance_to_hold(none_failed, alpha, tolerance) == 1, (file, alpha)
+            held = chance_to_hold(none_failed, policy.alpha, policy.tolerance)
+            assert held == 1, (file, policy)
 
 
 @pytest.mark.parametrize("file", FILES)
