@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks.pages import table
-from pytest_cepbench.gate.statistics import Design, smallest_visible
+from pytest_cepbench.gate.statistics.power import Design, smallest_visible
 
 TERA = 1e12
 

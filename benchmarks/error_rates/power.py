@@ -30,9 +30,9 @@ from benchmarks.error_rates.worlds import (
     scaled,
     student,
 )
-from pytest_cepbench.gate.statistics import (
+from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.gate.statistics.power import (
     Design,
-    Differences,
     chance_to_hold,
     smallest_visible,
     units_needed,

@@ -17,13 +17,9 @@ import numpy as np
 from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.worlds import SD, Array
 from pytest_cepbench.gate.measurement import DECIMALS
-from pytest_cepbench.gate.statistics import (
-    Differences,
-    checkpoint_share,
-    mean_bounds,
-    reference_share,
-)
-from pytest_cepbench.gate.statistics.bounds import flip_p_value, hall_steps
+from pytest_cepbench.gate.statistics.bounds import flip_p_value, hall_steps, mean_bounds
+from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.gate.statistics.error_budget import checkpoint_share, reference_share
 
 RULES = ("single gates", "series")
 """Gates at the whole alpha each, as without a series, and the gate's series."""

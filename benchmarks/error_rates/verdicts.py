@@ -17,13 +17,15 @@ from benchmarks.error_rates.worlds import Array, Layout, World
 from pytest_cepbench.gate import FreshMeasurement, Verdict, present
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey
-from pytest_cepbench.gate.statistics import (
-    Differences,
-    look_shares,
-    look_sizes,
+from pytest_cepbench.gate.statistics.bounds import (
+    find_lump,
+    flip_p_value,
+    hall_steps,
     mean_bounds,
+    shows_spread,
 )
-from pytest_cepbench.gate.statistics.bounds import find_lump, flip_p_value, hall_steps, shows_spread
+from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.gate.statistics.error_budget import look_shares, look_sizes
 
 Hits = npt.NDArray[np.bool_]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.gate.series import SERIES, SeriesFile, SeriesRecord, recorded_names
-from pytest_cepbench.gate.statistics import checkpoint_share
+from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 from pytest_cepbench.report.history import (
     Selection,
     read_history,

@@ -26,8 +26,8 @@ from pytest_cepbench.gate.sensitivity import (
     why_not_accepted,
 )
 from pytest_cepbench.gate.series import Entry
-from pytest_cepbench.gate.statistics import holm, look_shares, look_sizes
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
+from pytest_cepbench.gate.statistics.error_budget import holm, look_shares, look_sizes
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import CaseResult, SeriesShown
 from pytest_cepbench.suites import Case

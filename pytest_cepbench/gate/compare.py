@@ -20,8 +20,9 @@ from pytest_cepbench.gate.measurement import (
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import Pairing, Policy
 from pytest_cepbench.gate.sensitivity import largest_drop, power_remark, range_of, units_to_decide
-from pytest_cepbench.gate.statistics import GAFFKE, Bounds, Design, mean_bounds, smallest_visible
+from pytest_cepbench.gate.statistics.bounds import GAFFKE, Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.constants import SAME_SCORE, SMALLEST_SHARE
+from pytest_cepbench.gate.statistics.power import Design, smallest_visible
 from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9

@@ -15,8 +15,8 @@ from pytest_cepbench.gate.measurement import (
     mean_of_scores,
 )
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.statistics import Differences
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
+from pytest_cepbench.gate.statistics.differences import Differences
 
 SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
 """Fields of an identity that differ where there are other samples, and only there."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
-from pytest_cepbench.gate.statistics import checkpoint_share, reference_share
+from pytest_cepbench.gate.statistics.error_budget import checkpoint_share, reference_share
 from pytest_cepbench.option_values import check_not_blind
 
 GateName = Literal["regression", "noninferiority", "threshold"]

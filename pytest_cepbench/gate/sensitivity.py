@@ -8,15 +8,15 @@ from math import floor, inf
 
 from pytest_cepbench.gate.measurement import DECIMALS, Measurement, Noise
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.gate.statistics import (
+from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
+from pytest_cepbench.gate.statistics.power import (
+    POWER,
     Design,
     chance_to_hold,
     smallest_visible,
     units_needed,
     units_to_fail,
 )
-from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
-from pytest_cepbench.gate.statistics.power import POWER
 
 BEST = 1.0
 """The best that a similarity or a share of right answers can be."""

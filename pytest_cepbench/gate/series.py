@@ -32,8 +32,8 @@ import msgspec
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.files import MOST_TEXT, read_regular
 from pytest_cepbench.gate.policy import Place
-from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS, LEAST_SHARE
+from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 from pytest_cepbench.option_values import LONGEST_SERIES
 
 FORMAT = 4

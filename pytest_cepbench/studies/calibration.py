@@ -23,14 +23,9 @@ from pytest_cepbench.gate.sensitivity import (
     power_of,
     power_remark,
 )
-from pytest_cepbench.gate.statistics import (
-    GAFFKE,
-    Design,
-    Differences,
-    mean_bounds,
-    tolerance_that_holds,
-    units_needed,
-)
+from pytest_cepbench.gate.statistics.bounds import GAFFKE, mean_bounds
+from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.gate.statistics.power import Design, tolerance_that_holds, units_needed
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import (
     Case,

@@ -18,7 +18,8 @@ from benchmarks.error_rates.worlds import HARD, LOOKED, LOSSES, SERIES, WORLDS, 
 from benchmarks.pages import table
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.compare import verdict_of
-from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
+from pytest_cepbench.gate.statistics.bounds import Bounds, mean_bounds
+from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 pytestmark = pytest.mark.slow

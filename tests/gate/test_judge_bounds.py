@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
 from pytest_cepbench.gate.compare import SAME_MODEL, verdict_of
-from pytest_cepbench.gate.statistics import GAFFKE, HALL, Bounds
+from pytest_cepbench.gate.statistics.bounds import GAFFKE, HALL, Bounds
 from tests.gate.build import MODEL, accepted, bell, drifted, measured, scored
 
 ONE_MODEL = {"model": MODEL}

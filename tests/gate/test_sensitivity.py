@@ -17,7 +17,7 @@ from pytest_cepbench.gate.sensitivity import (
     units_to_decide,
     why_not_accepted,
 )
-from pytest_cepbench.gate.statistics import Design, smallest_visible
+from pytest_cepbench.gate.statistics.power import Design, smallest_visible
 from tests.gate.build import KEY, accepted, bell, drifted, measured, replace, scored, text_of
 
 OTHER = {"spec": "step-8000", "identity": "another"}

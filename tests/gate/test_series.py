@@ -22,8 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile
-from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.gate.statistics.constants import LEAST_SHARE
+from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 
 CASE = "shapes/overall/gc"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate import CaseKey, Noise, Policy, judge, record_of
 from pytest_cepbench.gate.sensitivity import design_of, power_of
-from pytest_cepbench.gate.statistics import (
+from pytest_cepbench.gate.statistics.power import (
     Design,
     chance_to_hold,
     tolerance_that_holds,

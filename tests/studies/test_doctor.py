@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.artifacts import ImageArtifact, Sound
 from pytest_cepbench.gate import CaseKey, Noise, Policy
 from pytest_cepbench.gate.sensitivity import power_of
-from pytest_cepbench.gate.statistics import Design, tolerance_that_holds
+from pytest_cepbench.gate.statistics.power import Design, tolerance_that_holds
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.doctor import (
     Check,

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.folder import CATEGORIES
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.gate import CaseKey, Policy
-from pytest_cepbench.gate.statistics import Design, chance_to_hold
+from pytest_cepbench.gate.statistics.power import Design, chance_to_hold
 from pytest_cepbench.measures.base import readers_of
 from pytest_cepbench.store.answers import BUNDLE
 from pytest_cepbench.suites import (

@@ -69,8 +69,8 @@ def setup_lines(
 
 def series_line(file: SeriesFile) -> str:
     """Where a series is. Raises SeriesError for a record that cannot be used."""
-    from pytest_cepbench.gate.statistics import checkpoint_share
     from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS
+    from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 
     record = file.read()
     if record is None or not record.lines:

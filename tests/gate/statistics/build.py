@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import Differences
+from pytest_cepbench.gate.statistics.differences import Differences
 
 Array = npt.NDArray[np.float64]
 

@@ -11,16 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import GAFFKE, HALL, Bounds, Differences, mean_bounds
 from pytest_cepbench.gate.statistics.bounds import (
+    GAFFKE,
+    HALL,
+    Bounds,
     _numbers,
     find_lump,
     flip_p_value,
     gaffke_lower,
     hall_step,
     hall_steps,
+    mean_bounds,
 )
 from pytest_cepbench.gate.statistics.constants import ALL_UNITS
+from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from tests.gate.statistics.build import SCORE, Array, raised, sample
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import Differences
+from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.metrics.gc import mean_of_categories
 from tests.gate.statistics.build import SCORE, Array, differences, sample
 

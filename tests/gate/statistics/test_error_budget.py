@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import (
+from pytest_cepbench.gate.statistics.error_budget import (
     alpha_shares,
     checkpoint_share,
     holm,

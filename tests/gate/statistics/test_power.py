@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics import (
+from pytest_cepbench.gate.statistics.bounds import mean_bounds
+from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.gate.statistics.power import (
     Design,
-    Differences,
     chance_to_fail,
     chance_to_hold,
-    mean_bounds,
     smallest_visible,
     units_needed,
     units_to_fail,
