@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
 from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import Failure
@@ -19,10 +20,11 @@ from pytest_cepbench.errors import ArtifactError, BaselineError, CepError
 from pytest_cepbench.evaluation.evaluator import EvaluatedCase, Evaluator
 from pytest_cepbench.gate import Measurement, Verdict
 from pytest_cepbench.gate.baseline import answers_digest
-from pytest_cepbench.gate.measurement import Scores
+from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.measures.chain_data import first_difference
+from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from pytest_cepbench.report import (
     AnswerShown,
     BaselineModel,
@@ -40,17 +42,17 @@ from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.stored_chains import (
-    SimilarityCurve,
     StoredChains,
     attribute,
     is_model_of,
-    similarity_curve,
     stored_chains,
 )
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 MOST_SAMPLES = 5
 """Samples that are named of a case that got worse."""
+
+_FEWEST_GENERATIONS = 2  # of a curve
 
 SHOWN_WHOLE = 3
 """The first of them, which are shown with their artifacts."""
@@ -196,8 +198,8 @@ def shown_chains(
         median=None if middle is None else chain(middle),
         requested=[found for sample in named if (found := chain(sample)) is not None],
         reference_chains=reference.missing,
-        curve_now=_curve(curve_now),
-        curve_reference=_curve(reference.curve),
+        curve_now=curve_now,
+        curve_reference=reference.curve,
     )
 
 
@@ -214,7 +216,7 @@ class _ReferenceChains:
     known: frozenset[str] = frozenset()
     missing: str = ""
     stored: StoredChains | None = None
-    curve: SimilarityCurve | None = None
+    curve: CurveShown | None = None
 
     def excerpt(self, case: Case, sample: str, now: ChainExcerpt) -> ChainExcerpt | None:
         """That of a sample, beside what was measured now."""
@@ -229,7 +231,7 @@ def _reference_chains(
     run: ChainRun,
     evaluated: EvaluatedCase,
     units: Mapping[str, str],
-    curve_now: SimilarityCurve | None,
+    curve_now: CurveShown | None,
 ) -> _ReferenceChains:
     """Those of the baseline's or the anchor's model. units: of the samples with a score."""
     case, reference, differences = evaluated.case, evaluated.reference, evaluated.differences
@@ -239,19 +241,19 @@ def _reference_chains(
     if not step or run.assignments.replay is not None:
         return _ReferenceChains(missing=_why_missing(name, run, reference, 0, len(differences)))
     try:
-        stored = stored_chains(run, step)
+        if is_model_of(run, case, step):
+            whole = differences.keys() == units.keys()
+            return _ReferenceChains(frozenset(differences), curve=curve_now if whole else None)
+        stored, curve = stored_chains(run, step), None
         known = frozenset(stored.known(case, differences))
-        same, curve = is_model_of(run, case, step), None
         if known and known == units.keys():
-            curve = curve_now
-            if not same:
-                curve = similarity_curve(stored.scored(case, known).get, units)
+            curve = similarity_curve(stored.scored(case, known).get, units)
     except CepError as error:  # the verdict stands without them
         return _ReferenceChains(missing=f"The {name}'s chains cannot be shown: {error}")
     missing = ""
     if len(known) < len(differences):
         missing = _why_missing(name, run, reference, len(known), len(differences))
-    return _ReferenceChains(known, missing, None if same else stored, curve)
+    return _ReferenceChains(known, missing, stored, curve)
 
 
 def _why_missing(name: str, run: ChainRun, reference: Measurement, known: int, samples: int) -> str:
@@ -304,14 +306,36 @@ def _links(excerpt: ChainExcerpt | None, store: Store) -> list[LinkShown]:
     return links
 
 
-def _curve(curve: SimilarityCurve | None) -> CurveShown | None:
-    if curve is None:
+def similarity_curve(
+    show: Callable[[str], ChainExcerpt | None], units: Mapping[str, str]
+) -> CurveShown | None:
+    """The curve of samples; None where a sample is not shown, or with other generations.
+
+    show: gives the chain of a sample id with its similarities.
+    units: sample id -> the independent unit that it belongs to.
+    """
+    rows: list[list[float]] = []
+    generations: tuple[int, ...] = ()
+    for name in units:
+        excerpt = show(name)
+        marks = {} if excerpt is None else excerpt.marks
+        generations = generations or tuple(sorted(marks))
+        if len(generations) < _FEWEST_GENERATIONS or tuple(sorted(marks)) != generations:
+            return None
+        rows.append([marks[generation] for generation in generations])
+    if not rows:
         return None
-    mean, low, high = (
-        [round(value, 6) + 0.0 for value in values]
-        for values in (curve.mean, curve.low, curve.high)
-    )
-    return CurveShown(list(curve.generations), mean, low, high, curve.samples)
+    values = np.array(rows)
+    mean, margin = values.mean(axis=0), np.zeros(len(generations))
+    _, places = np.unique(list(units.values()), return_inverse=True)
+    count = int(places.max()) + 1
+    if count > 1:  # rows of one unit are not independent: their deviations add up
+        sums = np.zeros((count, len(generations)))
+        np.add.at(sums, places, values - mean)
+        error = np.sqrt(count / (count - 1) * (sums**2).sum(axis=0)) / len(values)
+        margin = t_upper_quantile(0.025, count - 1) * error
+    mean, low, high = ([*map(rounded, own)] for own in (mean, mean - margin, mean + margin))
+    return CurveShown(list(generations), mean, low, high, len(rows))
 
 
 # -- interleaved answers ---------------------------------------------------------------------------

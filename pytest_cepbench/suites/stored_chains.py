@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from pytest_cepbench.chains import Chain, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
@@ -21,11 +19,7 @@ from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import GROWERS
 
-_CONFIDENCE = 0.95
-
 _LOOK = 2048  # chains that are looked up together: a query for each generation of so many
-
-_FEWEST_GENERATIONS = 2  # of a curve
 
 
 class StoredChains:
@@ -106,24 +100,6 @@ class StoredChains:
         return found
 
 
-@dataclass(frozen=True)
-class SimilarityCurve:
-    """Mean similarity of chains to their starts, by generation.
-
-    generations: (g,) that were compared, rising, from 1 on.
-    mean: (g,) over the samples.
-    low, high: (g,) ends of the 95 % confidence interval of each mean, by Student's t over
-        independent units; equal to the mean where there is one unit.
-    samples: how many.
-    """
-
-    generations: tuple[int, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    samples: int
-
-
 def stored_chains(run: ChainRun, step: str) -> StoredChains:
     """The chains by the model that a baseline remembers, read without loading any model.
 
@@ -165,45 +141,6 @@ def is_model_of(run: ChainRun, case: Case, step: str) -> bool:
     readers = readers_of(run.measures[case.key.metric].required_features(case))
     asked = [role for role in roles if role in (*GROWERS, *readers)]
     return same and not any(run.runner(role).tally.passing for role in asked)
-
-
-def similarity_curve(
-    show: Callable[[str], ChainExcerpt | None], units: Mapping[str, str]
-) -> SimilarityCurve | None:
-    """The curve of samples; None where a sample is not shown, or with other generations.
-
-    show: gives the chain of a sample id with its similarities.
-    units: sample id -> the independent unit that it belongs to.
-    """
-    rows: list[list[float]] = []
-    generations: tuple[int, ...] = ()
-    for name in units:
-        excerpt = show(name)
-        marks = {} if excerpt is None else excerpt.marks
-        generations = generations or tuple(sorted(marks))
-        if len(generations) < _FEWEST_GENERATIONS or tuple(sorted(marks)) != generations:
-            return None
-        rows.append([marks[generation] for generation in generations])
-    if not rows:
-        return None
-    values = np.array(rows)
-    mean, margin = values.mean(axis=0), np.zeros(len(generations))
-    _, places = np.unique(list(units.values()), return_inverse=True)
-    count = int(places.max()) + 1
-    if count > 1:  # rows of one unit are not independent: their deviations add up
-        sums = np.zeros((count, len(generations)))
-        np.add.at(sums, places, values - mean)
-        error = np.sqrt(count / (count - 1) * (sums**2).sum(axis=0)) / len(values)
-        from scipy.special import stdtrit  # takes a while to import
-
-        margin = stdtrit(count - 1, (1 + _CONFIDENCE) / 2) * error
-    return SimilarityCurve(
-        generations,
-        tuple(mean.tolist()),
-        tuple((mean - margin).tolist()),
-        tuple((mean + margin).tolist()),
-        len(rows),
-    )
 
 
 _NOTHING = 5e-7

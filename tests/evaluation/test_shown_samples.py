@@ -10,12 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
+from pytest_cepbench.chains import Chain
 from pytest_cepbench.cli import main
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.evaluation.evaluator import EvaluatedCase
+from pytest_cepbench.evaluation.shown_samples import similarity_curve
 from pytest_cepbench.gate import Policy
+from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.report import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.writers import properties_of
 from tests.evaluation.arena_project import ArenaProject
@@ -222,3 +228,48 @@ def test_without_a_card_reports_say_so(project: ArenaProject, battles: CaseResul
     held = project.gate()
     assert not held[WIN_RATE].shown.judge
     assert "judge of" not in str(held)
+
+
+# -- curves --------------------------------------------------------------------------------------
+
+
+def _excerpts(rows: np.ndarray) -> dict[str, ChainExcerpt]:
+    """An excerpt for each row of similarities at the generations 2 and 4."""
+    return {
+        str(number): ChainExcerpt(
+            Chain(Sample(str(number), ("a",), text="x")), dict(zip((2, 4), row, strict=True))
+        )
+        for number, row in enumerate(rows.tolist())
+    }
+
+
+@pytest.mark.parametrize("samples", [2, 3, 12, 301])
+def test_a_curve_has_students_interval(samples: int) -> None:
+    """Of independent samples, the ends are those of SciPy's t interval of each mean."""
+    rows = np.random.default_rng(0).uniform(0, 1, (samples, 2))
+    excerpts = _excerpts(rows)
+    curve = similarity_curve(excerpts.get, {name: name for name in excerpts})
+    assert curve is not None
+    assert (curve.generations, curve.n) == ([2, 4], samples)
+    low, high = stats.t.interval(0.95, samples - 1, rows.mean(axis=0), stats.sem(rows, axis=0))
+    assert curve.mean == pytest.approx(rows.mean(axis=0), abs=1e-6)
+    assert curve.low == pytest.approx(low, abs=1e-6)
+    assert curve.high == pytest.approx(high, abs=1e-6)
+
+
+def test_repeated_samples_do_not_narrow_the_interval() -> None:
+    """Every sample twice is as much as every sample once, if both are one unit."""
+    rows = np.random.default_rng(1).uniform(0, 1, (8, 2))
+    single, double = _excerpts(rows), _excerpts(np.repeat(rows, 2, axis=0))
+    once = similarity_curve(single.get, {name: name for name in single})
+    twice = similarity_curve(double.get, {name: str(int(name) // 2) for name in double})
+    assert once is not None
+    assert twice is not None
+    assert (twice.low, twice.high) == (once.low, once.high)
+
+
+def test_no_curve_without_every_sample() -> None:
+    """A curve over some of the samples would be another one's."""
+    excerpts = _excerpts(np.ones((3, 2)))
+    assert similarity_curve(excerpts.get, {"0": "0", "1": "1", "gone": "2"}) is None
+    assert similarity_curve(excerpts.get, {}) is None

@@ -6,15 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError
-from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
@@ -23,7 +18,6 @@ from pytest_cepbench.suites.stored_chains import (
     Hop,
     _describe_hops,
     attribute,
-    similarity_curve,
     stored_chains,
 )
 from tests.datasets.replay.files import put_table
@@ -423,49 +417,3 @@ def test_a_step_that_is_none_is_refused(stage_model: Setter) -> None:
     now = stage_model(STORED, "describer", "1")
     with pytest.raises(BaselineError, match="cannot be read"):
         stored_chains(now.run, "{}")
-
-
-# -- curves --------------------------------------------------------------------------------------
-
-
-def _excerpts(rows: np.ndarray) -> dict[str, ChainExcerpt]:
-    """An excerpt for each row of similarities at the generations 2 and 4."""
-    return {
-        str(number): ChainExcerpt(
-            Chain(Sample(str(number), ("a",), text="x")), dict(zip((2, 4), row, strict=True))
-        )
-        for number, row in enumerate(rows.tolist())
-    }
-
-
-@pytest.mark.parametrize("samples", [2, 3, 12, 301])
-def test_a_curve_has_students_interval(samples: int) -> None:
-    """Of independent samples, the ends are those of SciPy's t interval of each mean."""
-    rows = np.random.default_rng(0).uniform(0, 1, (samples, 2))
-    excerpts = _excerpts(rows)
-    curve = similarity_curve(excerpts.get, {name: name for name in excerpts})
-    assert curve is not None
-    assert (curve.generations, curve.samples) == ((2, 4), samples)
-    low, high = stats.t.interval(0.95, samples - 1, rows.mean(axis=0), stats.sem(rows, axis=0))
-    assert curve.mean == pytest.approx(rows.mean(axis=0))
-    assert curve.low == pytest.approx(low, rel=1e-12)
-    assert curve.high == pytest.approx(high, rel=1e-12)
-
-
-def test_repeated_samples_do_not_narrow_the_interval() -> None:
-    """Every sample twice is as much as every sample once, if both are one unit."""
-    rows = np.random.default_rng(1).uniform(0, 1, (8, 2))
-    single, double = _excerpts(rows), _excerpts(np.repeat(rows, 2, axis=0))
-    once = similarity_curve(single.get, {name: name for name in single})
-    twice = similarity_curve(double.get, {name: str(int(name) // 2) for name in double})
-    assert once is not None
-    assert twice is not None
-    assert twice.low == pytest.approx(once.low)
-    assert twice.high == pytest.approx(once.high)
-
-
-def test_no_curve_without_every_sample() -> None:
-    """A curve over some of the samples would be another one's."""
-    excerpts = _excerpts(np.ones((3, 2)))
-    assert similarity_curve(excerpts.get, {"0": "0", "1": "1", "gone": "2"}) is None
-    assert similarity_curve(excerpts.get, {}) is None
