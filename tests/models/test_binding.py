@@ -13,16 +13,10 @@ import pytest
 
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.evaluation.settings import OPTIONS
-from pytest_cepbench.models.binding import BoundRole, detect, weights_bytes
-from pytest_cepbench.models.checkpoints import inspect_checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter
-from pytest_cepbench.models.checkpoints.parameters import Placement
-from pytest_cepbench.models.encoders.library_encoders import EncoderParams
-from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
-from pytest_cepbench.models.protocols import ROLE_NAMES, Model, RoleName
+from pytest_cepbench.models.binding import detect, weights_bytes
+from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
-from pytest_cepbench.models.text_model.parameters import GenerationParams
-from tests.models.binding import CONTEXT, bind_text
+from tests.models.binding import bind_text
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline, write_tensors
 
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
@@ -142,26 +136,12 @@ print([name for name in ("numpy", "PIL", "msgspec", "torch") if name in sys.modu
     assert done.stdout.strip() == "[]"
 
 
-def bound(
-    folder: Path,
-    query: str,
-    kind: type[Placement] = TransformersEncoderParams,
-) -> BoundRole:
-    """A folder bound as encoder, or as describer where its parameters are such."""
-
-    def load(_: object) -> Model:
-        pytest.fail("binding loads nothing")
-
-    spec = parse_spec(f"{folder}{query}")
-    role: RoleName = "describer" if kind is GenerationParams else "encoder"
-    return Adapter("test/1", (), kind, load)(role, spec, inspect_checkpoint(spec), CONTEXT)
-
-
 def test_a_plan_settles_device_and_precision(tmp_path: Path) -> None:
     """What "auto" comes to is decided once, at binding, from the device and the checkpoint."""
+    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
     folder = write_checkpoint(tmp_path / "m", {**VIT, "dtype": "bfloat16"})
-    role = bound(folder, "?device=cuda:1", EncoderParams)
-    assert (role.device, role.params) == ("cuda:1", {"dtype": "bfloat16"})
+    role = bind_text(f"{folder}?device=cuda:1", "encoder")
+    assert (role.device, role.params["dtype"]) == ("cuda:1", "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -177,9 +157,9 @@ def test_small_models_on_the_cpu_take_larger_batches(
     tmp_path: Path, query: str, batch_size: int
 ) -> None:
     """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
-    folder = write_checkpoint(tmp_path / "m", VIT)
-    role = bound(folder, query, GenerationParams)
-    assert role.resources.batch_size == batch_size
+    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    assert bind_text(f"{folder}{query}", "describer").resources.batch_size == batch_size
 
 
 @pytest.mark.parametrize(

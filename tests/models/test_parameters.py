@@ -212,7 +212,7 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
         "steps=3": "unknown parameter for the generator StableDiffusionPipeline 'steps'",
         "backend=pil": "unknown parameter .* 'backend'",
         "height=0": "height must be at least 1, got 0",
-        "guidance_scale=nan": "guidance_scale must be a finite number",
+        "guidance_scale=nan": "guidance_scale must be a number, finite, got nan",
         "batch_size=0": "batch_size must be at least 1",
         "dtype=int8": "dtype must be auto, float32",
         "device=tpu": "device must be auto, cpu",
@@ -226,12 +226,12 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
     },
     ("generator", "flux"): {"safety_checker=false": "no safety_checker"},
     ("editor", "flux"): {
-        "strength=0": "strength must be above 0",
+        "strength=0": "strength must be a number, above 0 and at most 1, got 0.0",
         "strength=1.5": "at most 1",
         "height=32": "height and width go together",
     },
     ("editor", "pix2pix"): {
-        "image_guidance_scale=0.5": "image_guidance_scale must be a number from 1"
+        "image_guidance_scale=0.5": "image_guidance_scale must be a number, at least 1"
     },
 }
 

@@ -57,10 +57,11 @@ _SMALL_BATCH = 32
 token that it writes is a call of all its layers."""
 
 P = TypeVar("P", bound=Placement)
+P_co = TypeVar("P_co", bound=Placement, covariant=True)
 
 
 @dataclass(frozen=True)
-class LoadPlan(Generic[P]):
+class LoadPlan(Generic[P_co]):
     """All that loading a checkpoint for a role needs, decided at binding.
 
     params: the spec's.
@@ -72,45 +73,48 @@ class LoadPlan(Generic[P]):
     spec: ModelSpec
     checkpoint: Checkpoint
     context: BindContext
-    params: P
+    params: P_co
     device: str
     dtype: str
     files: CoveredFiles
 
 
-@dataclass(frozen=True)
-class Adapter(Generic[P]):
+Bind = Callable[[RoleName, ModelSpec, Checkpoint, BindContext], BoundRole]
+"""Binds a checkpoint for a role, without importing torch.
+
+Raises SpecError for unknown or wrong parameters, CheckpointError for files that cannot be used or
+that no fingerprint can vouch for, MissingDependencyError where a library is not installed.
+"""
+
+
+def adapter(
+    name: str,
+    kind: type[P],
+    load: Callable[[LoadPlan[P]], Model],
+    *,
+    packages: tuple[str, ...] = (),
+    check: Callable[[LoadPlan[P]], object] = lambda _: None,
+    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] | None = None,
+) -> Bind:
     """A library's way to play a role: how its checkpoints are bound and loaded.
 
     name: with its version, "timm-encoder/1"; part of every step's key.
-    packages: have to be installed.
-    params: the dataclass of the spec's parameters.
+    kind: the dataclass of the spec's parameters.
     load: loads the model of a plan; raises what `loading` raises.
+    packages: that it needs beside torch and the library of the checkpoint.
     check: raises, at binding, for what loading would refuse or, worse, misread.
     decisive: the parameters that enter keys; None for dtype and those that the class says.
     """
 
-    name: str
-    packages: tuple[str, ...]
-    params: type[P]
-    load: Callable[[LoadPlan[P]], Model]
-    check: Callable[[LoadPlan[P]], object] = lambda _: None
-    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] | None = None
-
-    def __call__(
-        self, role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+    def bind(
+        role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
     ) -> BoundRole:
-        """Bind a checkpoint for a role, without importing torch.
-
-        Raises SpecError for unknown or wrong parameters, CheckpointError for files that cannot be
-        used or that no fingerprint can vouch for, MissingDependencyError where a library is not
-        installed.
-        """
-        require(*self.packages, *(("peft",) if checkpoint.adapters else ()))
-        if "transformers" in self.packages:
+        libraries = {"weights_file": (), "diffusers": ("diffusers", "transformers")}
+        own = libraries.get(checkpoint.kind, (checkpoint.kind,))
+        require("torch", *own, *packages, *(("peft",) if checkpoint.adapters else ()))
+        if "transformers" in own:
             check_configuration_names(checkpoint.config)
-        what = f"the {role} {checkpoint.what}"
-        params = parse_params(spec, self.params, what, self.params.SOURCES)
+        params = parse_params(spec, kind, f"the {role} {checkpoint.what}", kind.SOURCES)
         if params.dispatched:
             require("accelerate")
         device = resolve_device(params.device)
@@ -119,18 +123,28 @@ class Adapter(Generic[P]):
         dtype = resolve_dtype(params.dtype, device, stored_precision(checkpoint))
         files = CoveredFiles(checkpoint.place, context.hash_file, partial(fingerprint, checkpoint))
         plan = LoadPlan(role, spec, checkpoint, context, params, device, dtype, files)
-        self.check(plan)
-        decisive = {"dtype": dtype, **params.decisive}
+        check(plan)
+        weights = sum(path.stat().st_size for path in checkpoint.weight_files())
+        size_left_open = "batch_size" not in spec.params
+        small = device == "cpu" and 0 < weights <= _SMALL_BYTES
+        writes = role in ("describer", "writer")
+        least = _SMALL_BATCH if small and size_left_open and writes else 1
         return BoundRole(
             role=role,
             spec=spec.text,
             what=checkpoint.what,
             fingerprint=files.fingerprint,
-            adapter=self.name,
-            load=partial(self.load, plan),
-            params=decisive if self.decisive is None else self.decisive(plan),
+            adapter=name,
+            load=partial(load, plan),
+            params=decisive(plan) if decisive else {"dtype": dtype, **params.decisive},
             seeded=params.seeded,
-            resources=_resources(plan),
+            resources=Resources(
+                batch_size=max(least, params.batch_size),
+                grows=size_left_open and device != "cpu",
+                # Tells builds of one architecture apart.
+                build=f"{weights >> 20} MiB{' dispatched' if params.dispatched else ''}",
+                dispatched=params.dispatched,
+            ),
             provenance={"device": device, **library_versions()},
             files=files,
             remarks=checkpoint.remarks,
@@ -139,20 +153,7 @@ class Adapter(Generic[P]):
             makes=checkpoint.makes,
         )
 
-
-def _resources(plan: LoadPlan[Any]) -> Resources:
-    weights = sum(path.stat().st_size for path in plan.checkpoint.weight_files())
-    size_left_open = "batch_size" not in plan.spec.params
-    small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
-    writes = plan.role in ("describer", "writer")
-    least = _SMALL_BATCH if small and size_left_open and writes else 1
-    return Resources(
-        batch_size=max(least, plan.params.batch_size),
-        grows=size_left_open and plan.device != "cpu",
-        # Tells builds of one architecture apart.
-        build=f"{weights >> 20} MiB{' dispatched' if plan.params.dispatched else ''}",
-        dispatched=plan.params.dispatched,
-    )
+    return bind
 
 
 _ADAPTERS: Mapping[tuple[RoleName, str], str] = {
@@ -229,7 +230,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     else:
         model_type = str(checkpoint.config.get("model_type"))
         place = _ADAPTERS.get((role, model_type), _ADAPTERS[role, checkpoint.kind])
-    bind_role: Callable[..., BoundRole] = resolve_name(f"pytest_cepbench.models.{place}")
+    bind_role: Bind = resolve_name(f"pytest_cepbench.models.{place}")
     return bind_role(role, spec, checkpoint, context)
 
 

@@ -90,23 +90,22 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
         ) from error
 
 
-def from_pretrained(
-    model_class: Any, plan: LoadPlan[Any], **options: Any
-) -> tuple[Any, dict[str, set[str]]]:
+def from_pretrained(model_class: Any, plan: LoadPlan[Any]) -> tuple[Any, dict[str, set[str]]]:
     """The model of a transformers checkpoint on the plan's device, with its adapters, and the names
     of its `missing_keys` and `unexpected_keys`.
 
-    plan: with `TransformersParams`. options: of the class's own from_pretrained. Raises
-    CheckpointError naming the tensors whose shapes are not those of the configuration; what else
-    the library raises is left to `explained`.
+    plan: with `TransformersParams`. Raises CheckpointError naming the tensors whose shapes are not
+    those of the configuration; what else the library raises is left to `explained`.
     """
     checkpoint, params = plan.checkpoint, plan.params
-    options = {
+    options: dict[str, Any] = {
         **dtype_option("transformers", to_torch_dtype(plan.dtype)),
+        **checkpoint.options.code,
         "use_safetensors": None if checkpoint.options.allow_pickle else True,
         "output_loading_info": True,
-        **options,
     }
+    if checkpoint.options.variant is not None:
+        options["variant"] = checkpoint.options.variant
     if params.attn_implementation is not None:
         options["attn_implementation"] = params.attn_implementation
     if checkpoint.quantization is not None:

@@ -85,6 +85,11 @@ class SourceOptions:
         return tuple(zip(names, factors, strict=True))
 
     @property
+    def code(self) -> dict[str, bool]:
+        """The option of a library's from_pretrained that says whether such files run."""
+        return {"trust_remote_code": self.trust_remote_code}
+
+    @property
     def components(self) -> dict[str, str]:
         """The components of a pipeline that are named, and where each lies."""
         given = {name: getattr(self, name) for name in COMPONENTS}
@@ -98,14 +103,6 @@ COMPONENTS = _NAMES[_NAMES.index("unet") :]
 
 OF_CHECKPOINTS = ("revision", "allow_pickle")
 """Source options of every folder and hub id."""
-
-OF_TRANSFORMERS = (
-    *OF_CHECKPOINTS, "base", "adapters", "weights", "merge", "processor", "tokenizer",
-)  # fmt: skip
-
-OF_PIPELINES = (
-    *OF_CHECKPOINTS, "variant", "trust_remote_code", "base", "config", "lora", *COMPONENTS,
-)  # fmt: skip
 
 
 def source_options(spec: ModelSpec) -> SourceOptions:
@@ -160,8 +157,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class TransformersParams(Placement):
-    """Parameters of every transformers checkpoint that reads images, with those of `Placement` and
-    the source options `OF_TRANSFORMERS`.
+    """Parameters of every transformers checkpoint, with those of `Placement`.
 
     attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves the library's choice.
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
@@ -171,7 +167,10 @@ class TransformersParams(Placement):
         devices that the process sees; None puts it on one.
     """
 
-    SOURCES: ClassVar[tuple[str, ...]] = OF_TRANSFORMERS
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        *OF_CHECKPOINTS, "variant", "trust_remote_code", "base", "adapters", "weights", "merge",
+        "processor", "tokenizer",
+    )  # fmt: skip
 
     attn_implementation: str | None = None
     backend: str = "pil"

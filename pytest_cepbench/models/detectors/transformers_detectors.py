@@ -35,7 +35,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError, RoleError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     TruncationNotice,
     check_vocabulary,
@@ -183,7 +183,7 @@ def _load_parts(plan: LoadPlan[Any], auto_class: str) -> tuple[Any, Any]:
     with loading(plan):
         with plan.checkpoint.preparation_folder() as folder:
             processor = transformers.AutoImageProcessor.from_pretrained(
-                folder, **backend_option(plan.params.backend)
+                folder, **backend_option(plan.params.backend), **plan.checkpoint.options.code
             )
         model, info = from_pretrained(getattr(transformers, auto_class), plan)
         refuse_missing(plan.checkpoint, info["missing_keys"])
@@ -251,7 +251,7 @@ def _load_owl(plan: LoadPlan[OwlParams]) -> OwlDetector:
 
     model, processor = _load_parts(plan, "AutoModelForZeroShotObjectDetection")
     with explained(plan.checkpoint), quiet(), plan.checkpoint.preparation_folder() as folder:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **plan.checkpoint.options.code)
         first = tokenizer("a")["input_ids"][0]
     check_vocabulary(plan.checkpoint.tokenizer_folder, type(tokenizer).__name__)
     if tokenizer.pad_token_id is None or first == 0:
@@ -264,10 +264,8 @@ def _load_owl(plan: LoadPlan[OwlParams]) -> OwlDetector:
     return OwlDetector(plan, model, processor, tokenizer, TruncationNotice(plan.checkpoint.what))
 
 
-_PACKAGES = ("torch", "torchvision", "transformers")
-
 # OWLv2's own resizing is scipy's.
-OWL = Adapter("owl-detector/1", (*_PACKAGES, "scipy"), OwlParams, _load_owl)
+OWL = adapter("owl-detector/1", OwlParams, _load_owl, packages=("torchvision", "scipy"))
 
 
 # -- fixed classes ---------------------------------------------------------------------------------
@@ -489,5 +487,5 @@ def _load_masks(plan: LoadPlan[ClassesParams]) -> MasksDetector:
     return MasksDetector(plan, *_load_parts(plan, "AutoModelForUniversalSegmentation"))
 
 
-BOXES = Adapter("boxes-detector/1", _PACKAGES, ClassesParams, _load_boxes)
-MASKS = Adapter("mask2former-detector/1", _PACKAGES, ClassesParams, _load_masks)
+BOXES = adapter("boxes-detector/1", ClassesParams, _load_boxes, packages=("torchvision",))
+MASKS = adapter("mask2former-detector/1", ClassesParams, _load_masks, packages=("torchvision",))

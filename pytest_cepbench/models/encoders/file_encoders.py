@@ -37,7 +37,7 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.checkpoints.loaded_checks import take_weights
 from pytest_cepbench.models.checkpoints.loading import loading
@@ -353,19 +353,19 @@ def _load_inception(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-_ADAPTERS: dict[str, Adapter[Any]] = {
-    "unicom": Adapter(
+_ADAPTERS: dict[str, Bind] = {
+    "unicom": adapter(
         "unicom-encoder/1",
-        ("torch", "torchvision", "safetensors"),
         UnicomParams,
         _load_unicom,
+        packages=("torchvision", "safetensors"),
         check=_check_format,
     ),
-    "cleanfid": Adapter(
+    "cleanfid": adapter(
         "cleanfid-inception/1",
-        ("torch", "torchvision", "cleanfid"),
         InceptionParams,
         _load_inception,
+        packages=("torchvision", "cleanfid"),
         decisive=lambda _: {},  # there is one precision
     ),
 }

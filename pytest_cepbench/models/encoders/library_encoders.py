@@ -25,7 +25,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import read_json
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
@@ -109,13 +109,7 @@ def _load_open_clip(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     )
 
 
-OPEN_CLIP = Adapter(
-    "open_clip-encoder/1",
-    ("torch", "open_clip"),
-    EncoderParams,
-    _load_open_clip,
-    check=_check_choice,
-)
+OPEN_CLIP = adapter("open_clip-encoder/1", EncoderParams, _load_open_clip, check=_check_choice)
 
 
 @dataclass(frozen=True)
@@ -188,9 +182,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-TIMM = Adapter(
-    "timm-encoder/1", ("torch", "timm"), TimmEncoderParams, _load_timm, check=_find_weights
-)
+TIMM = adapter("timm-encoder/1", TimmEncoderParams, _load_timm, check=_find_weights)
 
 
 _OPTIONS = (
@@ -276,9 +268,8 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     )
 
 
-SENTENCE_TRANSFORMERS = Adapter(
+SENTENCE_TRANSFORMERS = adapter(
     "sentence-transformers-encoder/1",
-    ("torch", "sentence_transformers"),
     EncoderParams,
     _load_sentence_transformers,
     check=_check_modules,

@@ -12,13 +12,13 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
@@ -59,8 +59,6 @@ class TransformersEncoderParams(TransformersParams):
         model's own pooled output), "mean" (over all tokens or places of the last hidden state).
     """
 
-    SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
-
     batch_size: int = 32
     pooling: str = "auto"
 
@@ -78,7 +76,6 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
     import transformers
 
     checkpoint, params = plan.checkpoint, plan.params
-    code = {"trust_remote_code": checkpoint.options.trust_remote_code}
     # The auto class would drop the projection into the joint space that these were saved with.
     name = architecture_of(checkpoint.config)
     projects = name.endswith("VisionModelWithProjection") and hasattr(transformers, name)
@@ -88,9 +85,9 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
         with checkpoint.preparation_folder() as folder:
             if sees:
                 processor = transformers.AutoImageProcessor.from_pretrained(
-                    folder, **backend_option(params.backend), **code
+                    folder, **backend_option(params.backend), **checkpoint.options.code
                 )
-            model, info = from_pretrained(model_class, plan, **code)
+            model, info = from_pretrained(model_class, plan)
             reader = None if sees else load_reader(checkpoint, folder, model)
         if getattr(model.config, "mask_ratio", 0):
             # Masked autoencoders hide a random share of the patches, in evaluation too.
@@ -139,9 +136,7 @@ def _text_tower(plan: LoadPlan[TransformersEncoderParams], model: Any) -> tuple[
             quiet(),
             checkpoint.preparation_folder() as files,
         ):
-            tokenizer = AutoTokenizer.from_pretrained(
-                files, trust_remote_code=checkpoint.options.trust_remote_code
-            )
+            tokenizer = AutoTokenizer.from_pretrained(files, **checkpoint.options.code)
         folder = checkpoint.tokenizer_folder
         check_vocabulary(folder, type(tokenizer).__name__)
         check_tokens(folder, tokenizer, getattr(model, "text_model", model))
@@ -237,10 +232,4 @@ def pooled_output(output: Any) -> Any:
     return None
 
 
-ADAPTER = Adapter(
-    "transformers-encoder/1",
-    ("torch", "transformers"),
-    TransformersEncoderParams,
-    _load,
-    check=check_extractor,
-)
+ADAPTER = adapter("transformers-encoder/1", TransformersEncoderParams, _load, check=check_extractor)

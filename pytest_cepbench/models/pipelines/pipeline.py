@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -28,11 +28,21 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
-from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placement
+from pytest_cepbench.models.checkpoints.parameters import (
+    COMPONENTS,
+    OF_CHECKPOINTS,
+    Placement,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.pipelines.assembly import apply_loras, assemble
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice, given_params
+from pytest_cepbench.models.spec import (
+    ModelSpec,
+    check_at_least,
+    check_choice,
+    check_number,
+    given_params,
+)
 from pytest_cepbench.models.torch_runtime import (
     dtype_option,
     quiet,
@@ -44,8 +54,7 @@ from pytest_cepbench.models.torch_runtime import (
 
 @dataclass(frozen=True)
 class PipelineParams(Placement):
-    """Parameters of every pipeline's spec, with those of `Placement` and the source options
-    `OF_PIPELINES`.
+    """Parameters of every pipeline's spec, with those of `Placement`.
 
     offload: model keeps parts in host memory, one at a time on the device.
     lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
@@ -62,7 +71,9 @@ class PipelineParams(Placement):
     Raises ValueError for a value outside its range, and for those that contradict one another.
     """
 
-    SOURCES: ClassVar[tuple[str, ...]] = OF_PIPELINES
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        *OF_CHECKPOINTS, "variant", "trust_remote_code", "base", "config", "lora", *COMPONENTS,
+    )  # fmt: skip
 
     CALL: ClassVar[tuple[str, ...]] = (
         "num_inference_steps",
@@ -100,10 +111,7 @@ class PipelineParams(Placement):
         check_choice(self, "offload", ("model",), " of a pipeline")
         check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
         check_choice(self, "timestep_spacing", ("leading", "trailing", "linspace"))
-        for name in ("guidance_scale", "true_cfg_scale"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{name} must be a finite number, got {value}")
+        check_number(self, "guidance_scale", "true_cfg_scale", least=-math.inf)
         if not all(map(math.isfinite, self.lora_scales)):
             raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
 
@@ -128,10 +136,10 @@ class PipelineParams(Placement):
     def decisive(self) -> dict[str, Any]:
         """The given parameters that can change an image."""
         values = {name: getattr(self, name) for name in _DECISIVE}
-        given = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+        given = {n: value for n, value in values.items() if value != getattr(PipelineParams, n)}
         if self.lora_scale is not None:
             given["lora_scale"] = self.lora_scales
-        return {**super().decisive, **self.call, **given}
+        return {**self.call, **given}
 
     @property
     def dispatched(self) -> bool:
@@ -147,12 +155,8 @@ class PipelineParams(Placement):
 _DECISIVE = ("scheduler", "timestep_spacing", "safety_checker", "fuse")
 """Parameters besides those of the call that change images where they are not as by default."""
 
-_DEFAULTS = {entry.name: entry.default for entry in fields(PipelineParams)}
 
-P = TypeVar("P", bound=PipelineParams)
-
-
-def check_pipeline(plan: LoadPlan[P]) -> None:
+def check_pipeline(plan: LoadPlan[PipelineParams]) -> None:
     """Raise SpecError for parameters that speak of parts or devices that are not there.
 
     Those are a safety checker to take out, LoRA weights to scale, and an accelerator. Raises
@@ -180,95 +184,40 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
         require("peft")
 
 
-def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind: str) -> Any:
-    """Load a pipeline onto its device, ready to be called.
-
-    auto: name of the class of diffusers that finds the class of a folder's pipeline for the role.
-    supplied: parameters of its call that the role gives. kind: of pipeline that the role needs, for
-        people ("text-to-image").
-    Raises CheckpointError for parts that are missing, damaged or do not fit, RoleError for a
-    pipeline that is called otherwise, SpecError for parameters that it does not take.
-    """
-    import diffusers
-    import torch
-    import transformers  # noqa: F401 - quiet() reaches only what is imported
-
-    spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
-    options: dict[str, Any] = {
-        **dtype_option("diffusers", to_torch_dtype(plan.dtype)),
-        "use_safetensors": None if checkpoint.options.allow_pickle else True,
-        "trust_remote_code": checkpoint.options.trust_remote_code,
-    }
-    if checkpoint.options.variant is not None:
-        options["variant"] = checkpoint.options.variant
-    if not params.safety_checker:
-        options["safety_checker"] = None
-        if "requires_safety_checker" in checkpoint.config:
-            options["requires_safety_checker"] = False
-    with loading(plan):
-        for name in component_names(checkpoint.config):
-            if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
-                check_vocabulary(checkpoint.path / name, class_name)
-        with (
-            no_random_weights(checkpoint, allow_unused=params.allow_unused),
-            checkpoint.unwrapped() as whole,
-        ):
-            pipeline = assemble(getattr(diffusers, auto), whole, options)
-        for part in pipeline.components.values():
-            if hasattr(part, "modules"):
-                answer_by_names(part)
-        parts = pipeline.components
-        for name, part in parts.items():
-            encoder = parts.get(name.replace("tokenizer", "text_encoder"))
-            if name.startswith("tokenizer") and part is not None and encoder is not None:
-                check_tokens(checkpoint.path / name, tokenizer_of(part), encoder)
-        _check_call(plan, pipeline, supplied, kind)
-        _settle_scheduler(spec, pipeline, params)
-        if getattr(pipeline, "watermark", None) is not None:
-            # SDXL watermarks where an optional package happens to be installed: not the model's
-            # doing.
-            pipeline.watermark = None
-        if params.offload is None:  # else it stays in host memory until then
-            pipeline = pipeline.to(plan.device)
-        if loras := [part.path for part in checkpoint.named(LORA)]:
-            scales = params.lora_scales or [1.0]
-            each = scales * len(loras) if len(scales) == 1 else scales
-            apply_loras(pipeline, loras, each, fuse=params.fuse)
-        if plan.device == "cpu":
-            # Convolutions lie as the CPU's library computes them, or every call reorders them.
-            # Each by itself: an autoencoder of videos, as Qwen-Image's, has others of three axes.
-            modules = (p for p in pipeline.components.values() if isinstance(p, torch.nn.Module))
-            layers = (layer for module in modules for layer in module.modules())
-            for layer in [layer for layer in layers if isinstance(layer, torch.nn.Conv2d)]:
-                layer.to(memory_format=torch.channels_last)
-        pipeline.set_progress_bar_config(disable=True)
-    take_weights(checkpoint, pipeline.components)
-    if params.offload is not None:
-        with loading(plan):
-            pipeline.enable_model_cpu_offload(device=plan.device)
-    return pipeline
-
-
-def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kind: str) -> None:
+def _check_call(plan: LoadPlan[PipelineParams], pipeline: Any, role: type[LoadedPipeline]) -> None:
     """Raise RoleError when a pipeline is not called with what the role gives alone, SpecError for a
-    parameter that its call does not take.
+    parameter that its call does not take, or by which it would take no step.
     """
     signature = inspect.signature(pipeline.__call__).parameters
     name = type(pipeline).__name__
-    lacking = [parameter for parameter in supplied if parameter not in signature]
+    lacking = [parameter for parameter in role.supplied if parameter not in signature]
     needed = [
         p.name
         for p in signature.values()
-        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in supplied
+        if p.default is p.empty
+        and p.kind is p.POSITIONAL_OR_KEYWORD
+        and p.name not in role.supplied
     ]
     if lacking or needed:
         fault = f"does not take {', '.join(lacking)}" if lacking else f"needs {', '.join(needed)}"
-        raise RoleError(f"{plan.checkpoint.path}: {name} is no {kind} pipeline: its call {fault}")
+        raise RoleError(
+            f"{plan.checkpoint.path}: {name} is no {role.kind} pipeline: its call {fault}"
+        )
     accepted = [parameter for parameter in plan.params.CALL if parameter in signature]
     for parameter in plan.params.call:
         if parameter not in accepted:
             unknown = unknown_name(f"parameter for {name}", parameter, accepted)
             raise plan.spec.error(unknown)
+    if "strength" in accepted:
+        steps, strength = (
+            plan.params.call.get(parameter, signature[parameter].default)
+            for parameter in ("num_inference_steps", "strength")
+        )
+        if int(steps * strength) < 1:
+            raise plan.spec.error(
+                f"strength={strength:g} of num_inference_steps={steps} is less than one step. "
+                "Raise one of them"
+            )
 
 
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
@@ -295,14 +244,83 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
 class LoadedPipeline:
     """A pipeline on its device.
 
-    kind: of pipeline that the role needs, for people.
+    kind: of pipeline that the role needs, for people ("text-to-image").
+    auto: name of the class of diffusers that finds the class of a folder's pipeline for the role.
+    supplied: parameters of the pipeline's call that the role gives.
     """
 
-    kind = ""
+    kind = auto = ""
+    supplied: tuple[str, ...] = ()
 
-    def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
-        self._pipeline = pipeline
-        self._checkpoint = checkpoint
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: PipelineParams) -> None:
+        self._checkpoint, self._pipeline, self._call = checkpoint, pipeline, params.call
+
+    @classmethod
+    def load(cls, plan: LoadPlan[PipelineParams]) -> Self:
+        """Load a pipeline onto its device, ready to be called.
+
+        Raises CheckpointError for parts that are missing, damaged or do not fit, RoleError for a
+        pipeline that is called otherwise, SpecError for parameters that it does not take.
+        """
+        import diffusers
+        import torch
+        import transformers  # noqa: F401 - quiet() reaches only what is imported
+
+        spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
+        options: dict[str, Any] = {
+            **dtype_option("diffusers", to_torch_dtype(plan.dtype)),
+            "use_safetensors": None if checkpoint.options.allow_pickle else True,
+            **checkpoint.options.code,
+        }
+        if checkpoint.options.variant is not None:
+            options["variant"] = checkpoint.options.variant
+        if not params.safety_checker:
+            options["safety_checker"] = None
+            if "requires_safety_checker" in checkpoint.config:
+                options["requires_safety_checker"] = False
+        with loading(plan):
+            for name in component_names(checkpoint.config):
+                if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
+                    check_vocabulary(checkpoint.path / name, class_name)
+            with (
+                no_random_weights(checkpoint, allow_unused=params.allow_unused),
+                checkpoint.unwrapped() as whole,
+            ):
+                pipeline = assemble(getattr(diffusers, cls.auto), whole, options)
+            parts = pipeline.components
+            for name, part in parts.items():
+                if hasattr(part, "modules"):
+                    answer_by_names(part)
+                encoder = parts.get(name.replace("tokenizer", "text_encoder"))
+                if name.startswith("tokenizer") and part is not None and encoder is not None:
+                    check_tokens(checkpoint.path / name, tokenizer_of(part), encoder)
+            _check_call(plan, pipeline, cls)
+            _settle_scheduler(spec, pipeline, params)
+            if getattr(pipeline, "watermark", None) is not None:
+                # SDXL watermarks where an optional package happens to be installed: not the model's
+                # doing.
+                pipeline.watermark = None
+            if params.offload is None:  # else it stays in host memory until then
+                pipeline = pipeline.to(plan.device)
+            if loras := [part.path for part in checkpoint.named(LORA)]:
+                scales = params.lora_scales or [1.0]
+                each = scales * len(loras) if len(scales) == 1 else scales
+                apply_loras(pipeline, loras, each, fuse=params.fuse)
+            if plan.device == "cpu":
+                # Convolutions lie as the CPU's library computes them, or every call reorders them.
+                # Each by itself: an autoencoder of videos, as Qwen-Image's, has others of three axes.
+                modules = (
+                    p for p in pipeline.components.values() if isinstance(p, torch.nn.Module)
+                )
+                layers = (layer for module in modules for layer in module.modules())
+                for layer in [layer for layer in layers if isinstance(layer, torch.nn.Conv2d)]:
+                    layer.to(memory_format=torch.channels_last)
+            pipeline.set_progress_bar_config(disable=True)
+        take_weights(checkpoint, pipeline.components)
+        if params.offload is not None:
+            with loading(plan):
+                pipeline.enable_model_cpu_offload(device=plan.device)
+        return cls(checkpoint, pipeline, params)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""

@@ -9,9 +9,8 @@ text-to-image pipeline is given. Pipelines that were trained to follow instructi
 from __future__ import annotations
 
 import inspect
-import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,16 +18,15 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import adapter
 from pytest_cepbench.models.pipelines.pipeline import (
     LoadedPipeline,
     PipelineParams,
     check_pipeline,
-    load_pipeline,
     tokenizer_of,
 )
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.spec import check_at_least, check_number
 from pytest_cepbench.models.torch_runtime import by_kind, quiet
 
 _BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
@@ -37,11 +35,8 @@ _BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
 class DiffusersGenerator(LoadedPipeline):
     """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
 
-    kind = "text-to-image"
-
-    def __init__(self, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]) -> None:
-        super().__init__(checkpoint, pipeline)
-        self._call = dict(call)
+    kind, auto = "text-to-image", "AutoPipelineForText2Image"
+    supplied = ("prompt", "generator", "output_type")
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text; see `LoadedPipeline.run`."""
@@ -74,18 +69,8 @@ class DiffusersGenerator(LoadedPipeline):
             return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most
 
 
-def _load_generator(plan: LoadPlan[PipelineParams]) -> DiffusersGenerator:
-    auto, supplied = "AutoPipelineForText2Image", ("prompt", "generator", "output_type")
-    pipeline = load_pipeline(plan, auto, supplied, DiffusersGenerator.kind)
-    return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
-
-
-GENERATOR = Adapter(
-    "diffusers-generator/1",
-    ("torch", "diffusers", "transformers"),
-    PipelineParams,
-    _load_generator,
-    check=check_pipeline,
+GENERATOR = adapter(
+    "diffusers-generator/1", PipelineParams, DiffusersGenerator.load, check=check_pipeline
 )
 
 
@@ -115,11 +100,8 @@ class EditorParams(PipelineParams):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, "max_area")
-        if self.strength is not None and not 0 < self.strength <= 1:
-            raise ValueError(f"strength must be above 0 and at most 1, got {self.strength}")
-        scale = self.image_guidance_scale
-        if scale is not None and not (math.isfinite(scale) and scale >= 1):
-            raise ValueError(f"image_guidance_scale must be a number from 1 upwards, got {scale}")
+        check_number(self, "strength", above=True, most=1)
+        check_number(self, "image_guidance_scale", least=1)
         if (self.height is None) != (self.width is None):
             raise ValueError(
                 "height and width go together: give both, or none for the size of the image"
@@ -142,10 +124,12 @@ class EditorParams(PipelineParams):
 class DiffusersEditor(LoadedPipeline):
     """A loaded pipeline that changes images; satisfies the Editor Protocol."""
 
-    kind = "image-editing"
+    # The image-to-image pipeline of the same components where there is one.
+    kind, auto = "image-editing", "AutoPipelineForImage2Image"
+    supplied = ("prompt", "image", "generator", "output_type")
 
-    def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: EditorParams) -> None:
-        super().__init__(checkpoint, pipeline)
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: PipelineParams) -> None:
+        super().__init__(checkpoint, pipeline, params)
         self._params = params
         signature = inspect.signature(pipeline.__call__).parameters
         self._redraws = "strength" in signature
@@ -168,7 +152,7 @@ class DiffusersEditor(LoadedPipeline):
         kinds = [size if self._pairs else (index,) for index, size in enumerate(sizes)]
 
         def edit_alike(indices: Sequence[int]) -> list[ImageLike | Failure]:
-            call, size, own = self._params.call, sizes[indices[0]], [images[i] for i in indices]
+            call, size, own = dict(self._call), sizes[indices[0]], [images[i] for i in indices]
             if self._takes_size and (self._needs_size or self._params.width is not None):
                 call |= {"width": size[0], "height": size[1]}
             if self._pairs:
@@ -189,28 +173,4 @@ class DiffusersEditor(LoadedPipeline):
         return max(width // step, 1) * step, max(height // step, 1) * step
 
 
-def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
-    # The image-to-image pipeline of the same components where there is one.
-    auto, supplied = "AutoPipelineForImage2Image", ("prompt", "image", "generator", "output_type")
-    pipeline = load_pipeline(plan, auto, supplied, DiffusersEditor.kind)
-    signature = inspect.signature(pipeline.__call__).parameters
-    if "strength" in signature:
-        steps, strength = (
-            plan.params.call.get(name, signature[name].default)
-            for name in ("num_inference_steps", "strength")
-        )
-        if int(steps * strength) < 1:
-            raise plan.spec.error(
-                f"strength={strength:g} of num_inference_steps={steps} is less than one step. "
-                "Raise one of them"
-            )
-    return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
-
-
-EDITOR = Adapter(
-    "diffusers-editor/1",
-    ("torch", "diffusers", "transformers"),
-    EditorParams,
-    _load_editor,
-    check=check_pipeline,
-)
+EDITOR = adapter("diffusers-editor/1", EditorParams, DiffusersEditor.load, check=check_pipeline)

@@ -117,8 +117,7 @@ def load_reader(
 
     extractor: Any = getattr(processor, "feature_extractor", None)
     if extractor is None:
-        code = checkpoint.options.trust_remote_code
-        extractor = AutoFeatureExtractor.from_pretrained(folder, trust_remote_code=code)
+        extractor = AutoFeatureExtractor.from_pretrained(folder, **checkpoint.options.code)
     names = ("n_samples", "nb_max_samples")  # of the window, Whisper's and CLAP's
     stated = (getattr(extractor, name, None) for name in names)
     longest = next((int(samples) for samples in stated if samples is not None), None)

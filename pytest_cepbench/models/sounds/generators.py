@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, SpecError, few_of
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
     refuse_missing,
@@ -40,8 +40,6 @@ class SoundGeneratorParams(TransformersParams):
     max_new_tokens: of such a model, which decide how long a sound is (MusicGen: 50 a second).
     speaker_id: of VITS with several speakers, which of them, from 0.
     """
-
-    SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
 
     allow_unused: bool = False
     do_sample: bool | None = None
@@ -126,14 +124,15 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     import transformers
 
     checkpoint = plan.checkpoint
-    code: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     with loading(plan):
-        model, info = from_pretrained(transformers.AutoModelForTextToWaveform, plan, **code)
+        model, info = from_pretrained(transformers.AutoModelForTextToWaveform, plan)
         refuse_missing(checkpoint, info["missing_keys"])
         if not plan.params.allow_unused:
             refuse_unused(checkpoint, info["unexpected_keys"])
         with checkpoint.preparation_folder() as folder:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, **checkpoint.options.code
+            )
     check_vocabulary(checkpoint.tokenizer_folder, type(tokenizer).__name__)
     take_weights(checkpoint, {"": model})
     places = (model.config, getattr(model.config, "audio_encoder", None))
@@ -154,10 +153,4 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     return SoundGenerator(model, tokenizer, rate, settings)
 
 
-ADAPTER = Adapter(
-    "transformers-sound-generator/1",
-    ("torch", "transformers"),
-    SoundGeneratorParams,
-    _load,
-    check=_check,
-)
+ADAPTER = adapter("transformers-sound-generator/1", SoundGeneratorParams, _load, check=_check)

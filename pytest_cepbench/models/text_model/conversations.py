@@ -24,7 +24,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError, is_own_bug, named_error
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import Battle, FloatArray, Piece, Reply, VqaQuestion
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, break_up, shrink_image
 from pytest_cepbench.models.text_model.likelihood import Scorer, first_tokens
@@ -271,13 +271,7 @@ def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> N
         )
 
 
-JUDGE = Adapter(
-    "transformers-judge/1",
-    ("torch", "transformers"),
-    LocalJudgeParams,
-    TransformersJudge,
-    check=check_chat,
-)
+JUDGE = adapter("transformers-judge/1", LocalJudgeParams, TransformersJudge, check=check_chat)
 
 
 # -- VQA models ------------------------------------------------------------------------------------
@@ -372,10 +366,4 @@ class TransformersVqa(ConversationModel[ConversationParams]):
         return self.turns([shown, question], params.system_prompt or "")
 
 
-VQA = Adapter(
-    "transformers-vqa/1",
-    ("torch", "transformers"),
-    ConversationParams,
-    TransformersVqa,
-    check=check_chat,
-)
+VQA = adapter("transformers-vqa/1", ConversationParams, TransformersVqa, check=check_chat)

@@ -172,11 +172,8 @@ def load_text_model(
     elif checkpoint.config.get("model_type") == "phi4_multimodal":
         # transformers lists it among the models of texts.
         model_class = getattr(transformers, name, model_class)
-    options: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
-    if checkpoint.options.variant is not None:
-        options["variant"] = checkpoint.options.variant
     with loading(plan):
-        model, info = from_pretrained(model_class, plan, **options)
+        model, info = from_pretrained(model_class, plan)
         missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
         if model.config.model_type == "vision-encoder-decoder":
             # It reads the encoder's last hidden state; a pooler is made and never used.
@@ -248,7 +245,7 @@ def _read_processors(
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
     checkpoint, backend = plan.checkpoint, backend_option(plan.params.backend)
-    options = {"trust_remote_code": checkpoint.options.trust_remote_code}
+    options = checkpoint.options.code
     if model.config.model_type == "vision-encoder-decoder":
         # These were saved as a tokenizer and an image processor, which no processor class joins.
         tokenizer = AutoTokenizer.from_pretrained(path, **options)

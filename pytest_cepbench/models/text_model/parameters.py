@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
@@ -42,12 +42,6 @@ class TextModelParams(TransformersParams):
     system_prompt: of a writer or describer goes before the prompt, for a checkpoint with a chat
         template; of a judge in the place of its prompt's own, of a VQA model before each question.
     """
-
-    SOURCES: ClassVar[tuple[str, ...]] = (
-        *TransformersParams.SOURCES,
-        "variant",
-        "trust_remote_code",
-    )
 
     allow_unused: bool = False
     system_prompt: str | None = None
@@ -160,14 +154,14 @@ def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
     """
     spec, params, checkpoint = plan.spec, plan.params, plan.checkpoint
     chat = has_chat_template(checkpoint)
-    check_extractor(plan)
-    among_texts = any(name.startswith("audio_token") for name in checkpoint.config)
-    if among_texts and "image" not in checkpoint.reads and not chat:
-        raise RoleError(
-            f"{spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
-            "and the checkpoint has no chat template. Save its processor into the folder too "
-            "(processor.save_pretrained)"
-        )
+    if "image" not in checkpoint.reads:
+        check_extractor(plan)
+        if not chat and any(name.startswith("audio_token") for name in checkpoint.config):
+            raise RoleError(
+                f"{spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
+                "and the checkpoint has no chat template. Save its processor into the folder too "
+                "(processor.save_pretrained)"
+            )
     if params.system_prompt is not None and not chat:
         raise SpecError(
             f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "

@@ -25,7 +25,7 @@ from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.artifacts.answer import marks_reasoning, opened_by
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError, SpecError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import CUT, Question, Reply
 from pytest_cepbench.models.text_model.loading import (
     LoadedTextModel,
@@ -325,18 +325,16 @@ def _check_writer(plan: LoadPlan[GenerationParams]) -> None:
         )
 
 
-DESCRIBER = Adapter(
+DESCRIBER = adapter(
     "transformers-describer/1",
-    ("torch", "transformers"),
     GenerationParams,
     partial(_load, longest=DESCRIPTION_TOKENS),
     check=check_prompting,
     decisive=partial(decisive_settings, longest=DESCRIPTION_TOKENS),
 )
 
-WRITER = Adapter(
+WRITER = adapter(
     "transformers-writer/1",
-    ("torch", "transformers"),
     GenerationParams,
     partial(_load, longest=ANSWER_TOKENS),
     check=_check_writer,

@@ -14,6 +14,7 @@ from diffusers.pipelines.stable_diffusion import StableDiffusionPipelineOutput
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.pipelines.pipeline import PipelineParams
 from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import CountsTokens, Generator
 from pytest_cepbench.models.torch_runtime import quiet
@@ -55,7 +56,9 @@ class Pipeline(DiffusionPipeline):  # type: ignore[misc] # diffusers is not type
 def test_one_image_for_each_text_is_required(output: Any, words: str) -> None:
     """Fewer could not be told apart: each would be taken for another text's."""
     with pytest.raises(ModelError, match=words):
-        DiffusersGenerator(CHECKPOINT, Pipeline(output), {}).generate(["a", "b"], [1, 2])
+        DiffusersGenerator(CHECKPOINT, Pipeline(output), PipelineParams()).generate(
+            ["a", "b"], [1, 2]
+        )
 
 
 def test_a_failure_belongs_to_its_own_image() -> None:
@@ -64,7 +67,9 @@ def test_a_failure_belongs_to_its_own_image() -> None:
     broken[0, 0] = np.nan
     output = StableDiffusionPipelineOutput([GREY, broken, GREY], [False, False, True])
     pipeline = Pipeline(output)
-    drawn = DiffusersGenerator(CHECKPOINT, pipeline, {}).generate(["a", "b", "c"], [1, 2, 3])
+    drawn = DiffusersGenerator(CHECKPOINT, pipeline, PipelineParams()).generate(
+        ["a", "b", "c"], [1, 2, 3]
+    )
     assert drawn[0] is GREY
     assert drawn[1] == Failure("nan-image", "25% of the pixel values are not numbers")
     assert isinstance(drawn[2], Failure)
@@ -74,7 +79,7 @@ def test_a_failure_belongs_to_its_own_image() -> None:
 def test_each_text_has_its_own_generator_and_the_negative_prompt() -> None:
     """The generator of its seed, on the CPU; the parameters reach the call as they are."""
     pipeline = Pipeline(ImagePipelineOutput(images=[GREY, GREY]))
-    parameters = {"negative_prompt": "blur", "height": 64}
+    parameters = PipelineParams(negative_prompt="blur", height=64)
     DiffusersGenerator(CHECKPOINT, pipeline, parameters).generate(["a", "b"], [11, 12])
     call = pipeline.call
     assert call["prompt"] == ["a", "b"]
@@ -106,8 +111,8 @@ def test_the_encoder_that_reads_most_decides() -> None:
         ((clip, t5), 50, (by_clip, 77)),
         ((clip,), 512, (by_clip, 77)),
     ):
-        call = {} if length is None else {"max_sequence_length": length}
-        generator = DiffusersGenerator(CHECKPOINT, Reader(*tokenizers), call)
+        params = PipelineParams(max_sequence_length=length)
+        generator = DiffusersGenerator(CHECKPOINT, Reader(*tokenizers), params)
         assert generator.text_lengths(texts) == expected
 
 
