@@ -308,10 +308,8 @@ class LoadedPipeline:
                 apply_loras(pipeline, loras, each, fuse=params.fuse)
             if plan.device == "cpu":
                 # Convolutions lie as the CPU's library computes them, or every call reorders them.
-                # Each by itself: an autoencoder of videos, as Qwen-Image's, has others of three axes.
-                modules = (
-                    p for p in pipeline.components.values() if isinstance(p, torch.nn.Module)
-                )
+                # Each by itself: an autoencoder of videos (Qwen-Image's) has others of three axes.
+                modules = (p for p in parts.values() if isinstance(p, torch.nn.Module))
                 layers = (layer for module in modules for layer in module.modules())
                 for layer in [layer for layer in layers if isinstance(layer, torch.nn.Conv2d)]:
                     layer.to(memory_format=torch.channels_last)
