@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, get_args
 
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
 from pytest_cepbench.artifacts.outcome import Winner
-from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, unknown_name
+from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_params
+from pytest_cepbench.models.spec import Bounds, ModelSpec, parse_params
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
 from pytest_cepbench.ratings.summary import doubtful_annotators
@@ -44,15 +44,10 @@ class PeopleParams:
 
     votes: how the votes of several annotators become one verdict, see `Rule`; of judges.
     annotator: whose answers alone count; None for everybody's.
-    Raises ValueError for another rule.
     """
 
-    votes: str = "majority"
+    votes: Annotated[str, Bounds(choices=get_args(Rule))] = "majority"
     annotator: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.votes not in get_args(Rule):
-            raise ValueError(unknown_name("rule of votes", self.votes, get_args(Rule)))
 
 
 @dataclass(frozen=True)

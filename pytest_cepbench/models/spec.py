@@ -12,10 +12,10 @@ import math
 import os
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from pytest_cepbench.errors import SpecError, nearest_name, unknown_name
@@ -206,39 +206,41 @@ def given_params(params: object, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(params, name)) is not None}
 
 
-def check_at_least(params: object, least: int, *names: str) -> None:
-    """Raise ValueError naming a parameter that is given and too small."""
-    for name in names:
-        value = getattr(params, name)
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+@dataclass(frozen=True)
+class Bounds:
+    """What a parameter may be, in the annotation of its field: see `parse_params`.
 
-
-def check_number(
-    params: object, *names: str, least: float = 0.0, above: bool = False, most: float = math.inf
-) -> None:
-    """Raise ValueError naming a parameter that is given and no number from `least` to `most`.
-
-    above: whether `least` itself is too small.
+    least, most: of a number, which is finite. above: whether `least` itself is too small.
+    choices: of a word.
     """
-    for name in names:
-        value = getattr(params, name)
-        if value is None:
-            continue
-        low = value <= least if above else value < least
-        if low or value > most or not math.isfinite(value):
-            bounds = [f"{'above' if above else 'at least'} {least:g}"] * math.isfinite(least)
-            bounds += [f"at most {most:g}"] * math.isfinite(most)
-            wanted = " and ".join(bounds) or "finite"
-            raise ValueError(f"{name} must be a number, {wanted}, got {value}")
+
+    least: float = -math.inf
+    above: bool = False
+    most: float = math.inf
+    choices: tuple[str, ...] = ()
+
+    def wanted(self, value: Any) -> str:
+        """What the value had to be instead; empty where it may be so."""
+        if self.choices:
+            known = " or " if len(self.choices) < 3 else ", "
+            return "" if value in self.choices else known.join(self.choices)
+        low = value <= self.least if self.above else value < self.least
+        if not low and value <= self.most and math.isfinite(value):
+            return ""
+        bounds = [f"{'above' if self.above else 'at least'} {self.least:g}"]
+        bounds = bounds * math.isfinite(self.least) + [f"at most {self.most:g}"] * (
+            math.isfinite(self.most)
+        )
+        kind = "" if isinstance(value, int) else "a number, "
+        return kind + (" and ".join(bounds) or "finite")
 
 
-def check_choice(params: object, name: str, choices: Sequence[str], of: str = "") -> None:
-    """Raise ValueError naming a parameter that is given and none of its choices; of: what."""
-    value = getattr(params, name)
-    if value is not None and value not in choices:
-        known = " or ".join(choices) if len(choices) < 3 else ", ".join(choices)
-        raise ValueError(f"{name}{of} must be {known}, got {value!r}")
+Natural = Annotated[int, Bounds(0)]
+Positive = Annotated[int, Bounds(1)]
+Finite = Annotated[float, Bounds()]
+NotNegative = Annotated[float, Bounds(0)]
+AboveZero = Annotated[float, Bounds(0, above=True)]
+Share = Annotated[float, Bounds(0, above=True, most=1)]
 
 
 def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[ModelSpec]:
@@ -267,11 +269,12 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str, beside: Collection[s
     """Fill a dataclass of parameters from a spec's strings.
 
     beside: names of parameters that the spec may have too, and that are read elsewhere.
-    Each field's annotation is bool, int, float or str, possibly `| None` (the empty string or
-    "none" means None). Raises SpecError naming the parameter that is unknown or has a wrong value;
-    a ValueError of the dataclass's own `__post_init__` is reported the same way.
+    Each field's annotation is bool, int, float or str, possibly Annotated with `Bounds`, and
+    possibly `| None` (the empty string or "none" means None). Raises SpecError naming the parameter
+    that is unknown or has a wrong value; a ValueError of the dataclass's own `__post_init__` is
+    reported the same way.
     """
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     known = [
         field.name
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
@@ -286,11 +289,16 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str, beside: Collection[s
 
 
 def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
-    if isinstance(hint, types.UnionType):
+    if types.NoneType in typing.get_args(hint):
         if raw.lower() in ("", "none"):
             return None
         (hint,) = (choice for choice in typing.get_args(hint) if choice is not types.NoneType)
+    kind = getattr(hint, "__origin__", hint)
     try:
-        return _BOOLEANS[raw.lower()] if hint is bool else hint(raw)
+        value = _BOOLEANS[raw.lower()] if kind is bool else kind(raw)
     except (KeyError, ValueError) as error:
-        raise spec.error(f"parameter {name!r} must be {hint.__name__}, got {raw!r}") from error
+        raise spec.error(f"parameter {name!r} must be {kind.__name__}, got {raw!r}") from error
+    for bounds in getattr(hint, "__metadata__", ()):
+        if wanted := bounds.wanted(value):
+            raise spec.error(f"{name} must be {wanted}, got {value!r}")
+    return value

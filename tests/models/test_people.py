@@ -171,7 +171,7 @@ def test_ratings_that_cannot_play_a_role(tmp_path: Path) -> None:
         bound(spec, "describer")
     with pytest.raises(CheckpointError, match=r"is no ratings folder: it has no study\.json"):
         bound(f"human:{tmp_path}")
-    with pytest.raises(SpecError, match=r"rule of votes 'majorty'.*majority"):
+    with pytest.raises(SpecError, match="votes must be majority or shares, got 'majorty'"):
         bound(f"{spec}?votes=majorty")
     with pytest.raises(SpecError, match="name a ratings folder"):
         bound("human:")

@@ -5,12 +5,19 @@ All that a request asks for enters keys.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pytest_cepbench.models.spec import check_at_least, check_choice, check_number, given_params
+from pytest_cepbench.models.spec import (
+    AboveZero,
+    Bounds,
+    Finite,
+    Natural,
+    NotNegative,
+    Positive,
+    given_params,
+)
 from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 
@@ -23,20 +30,13 @@ class RequestLimits:
     retries: most repetitions of a request.
     patience: seconds that one answer may take in all, failed requests included.
     max_retry_wait: longest pause, in seconds, that the server did not ask for.
-    Raises ValueError for a value outside its range.
     """
 
-    concurrency: int = 16
-    timeout: float = 120.0
-    retries: int = 8
-    patience: float = 300.0
-    max_retry_wait: float = 60.0
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "concurrency")
-        check_at_least(self, 0, "retries")
-        check_number(self, "timeout", above=True)
-        check_number(self, "patience", "max_retry_wait")
+    concurrency: Positive = 16
+    timeout: AboveZero = 120.0
+    retries: Natural = 8
+    patience: NotNegative = 300.0
+    max_retry_wait: NotNegative = 60.0
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,15 @@ class ServerParams(RequestLimits):
     key_env: str | None = "OPENAI_API_KEY"
     weights: str | None = None
     revision: str | None = None
-    price_in: float = 0.0
-    price_out: float = 0.0
-    price_image: float = 0.0
+    price_in: NotNegative = 0.0
+    price_out: NotNegative = 0.0
+    price_image: NotNegative = 0.0
 
     def __post_init__(self) -> None:
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
             raise ValueError(
                 f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
             )
-        super().__post_init__()
-        check_number(self, "price_in", "price_out", "price_image")
         if (self.weights is None) == (self.revision is None):
             raise ValueError(
                 "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
@@ -91,19 +89,13 @@ class ChatParams:
     Raises ValueError for a value outside its range.
     """
 
-    temperature: float | None = 0.0
-    top_p: float | None = None
-    max_tokens: int | None = 512
+    temperature: NotNegative | None = 0.0
+    top_p: AboveZero | None = None
+    max_tokens: Positive | None = 512
     system_prompt: str | None = None
-    max_pixels: int | None = None
-    reasoning: str = "strip"
+    max_pixels: Positive | None = None
+    reasoning: Annotated[str, Bounds(choices=("strip", "keep"))] = "strip"
     dtype: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice(self, "reasoning", ("strip", "keep"))
-        check_number(self, "temperature")
-        check_number(self, "top_p", above=True)
-        check_at_least(self, 1, "max_tokens", "max_pixels")
 
     @property
     def sampled(self) -> bool:
@@ -129,12 +121,10 @@ class JudgeParams(ChatParams):
     Raises ValueError for a value outside its range.
     """
 
-    prompt: str = DEFAULT_PROMPT
+    prompt: Annotated[str, Bounds(choices=tuple(JUDGE_PROMPTS))] = DEFAULT_PROMPT
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         _refuse_reasoning(self)
-        check_choice(self, "prompt", tuple(JUDGE_PROMPTS))
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -152,11 +142,10 @@ class VqaParams(ChatParams):
     Raises ValueError for a value outside its range.
     """
 
-    max_tokens: int | None = 16
+    max_tokens: Positive | None = 16
     logprobs: bool = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         _refuse_reasoning(self)
         if self.sampled:
             raise ValueError(
@@ -178,7 +167,7 @@ class WriterParams(ChatParams):
     steps.
     """
 
-    max_tokens: int | None = 2048
+    max_tokens: Positive | None = 2048
 
 
 @dataclass(frozen=True)
@@ -192,17 +181,15 @@ class ImageParams:
     Raises ValueError for a value outside its range.
     """
 
-    height: int | None = None
-    width: int | None = None
+    height: Positive | None = None
+    width: Positive | None = None
     quality: str | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
+    num_inference_steps: Positive | None = None
+    guidance_scale: Finite | None = None
     negative_prompt: str | None = None
     dtype: str | None = None
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "height", "width", "num_inference_steps")
-        check_number(self, "guidance_scale", least=-math.inf)
         if (self.height is None) != (self.width is None):
             raise ValueError("height and width go together: give both")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice, parse_params
+from pytest_cepbench.models.spec import Bounds, ModelSpec, Positive, given_params, parse_params
 from pytest_cepbench.models.torch_runtime import resolve_device, resolve_dtype
 
 
@@ -129,12 +129,11 @@ class Placement:
 
     device: str = "auto"
     dtype: str = "auto"
-    batch_size: int = 8
+    batch_size: Positive = 8
 
     def __post_init__(self) -> None:
         resolve_device(self.device)
         resolve_dtype(self.dtype, "cpu", {})
-        check_at_least(self, 1, "batch_size")
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -155,6 +154,9 @@ class Placement:
         return False
 
 
+_STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
 @dataclass(frozen=True)
 class TransformersParams(Placement):
     """Parameters of every transformers checkpoint, with those of `Placement`.
@@ -173,26 +175,21 @@ class TransformersParams(Placement):
     )  # fmt: skip
 
     attn_implementation: str | None = None
-    backend: str = "pil"
-    device_map: str | None = None
+    backend: Annotated[str, Bounds(choices=("pil", "torchvision"))] = "pil"
+    device_map: Annotated[str, Bounds(choices=_STRATEGIES)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        strategies = ("auto", "balanced", "balanced_low_0", "sequential")
-        check_choice(self, "device_map", strategies)
         if self.device_map is not None and ":" in self.device:
             raise ValueError(
                 f"device_map divides a model among all devices that the process sees: leave out "
                 f"device={self.device}"
             )
-        check_choice(self, "backend", ("pil", "torchvision"))
 
     @property
     def decisive(self) -> dict[str, Any]:
         """The backend, and the attention where one is given."""
-        if self.attn_implementation is None:
-            return {"backend": self.backend}
-        return {"backend": self.backend, "attn_implementation": self.attn_implementation}
+        return {"backend": self.backend, **given_params(self, "attn_implementation")}
 
     @property
     def dispatched(self) -> bool:

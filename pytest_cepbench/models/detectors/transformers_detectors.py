@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,14 @@ from pytest_cepbench.models.checkpoints.loading import (
 )
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.protocols import FloatArray
-from pytest_cepbench.models.spec import check_at_least, check_number
+from pytest_cepbench.models.spec import Bounds, Positive
 from pytest_cepbench.models.torch_runtime import backend_option, by_kind, quiet
 
 if TYPE_CHECKING:
     import torch
+
+
+Probability = Annotated[float, Bounds(0, most=1)]
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,7 @@ class DetectorParams(TransformersParams):
     threshold: a box is kept when its score is above it.
     """
 
-    threshold: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self, "threshold", most=1)
+    threshold: Probability = 0.1
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -98,12 +97,8 @@ class ClassesParams(DetectorParams):
     max_per_class: most objects of a class in an image; None keeps all (16: GenEval's evaluator).
     """
 
-    threshold: float = 0.3
-    max_per_class: int | None = 16
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "max_per_class")
+    threshold: Probability = 0.3
+    max_per_class: Positive | None = 16
 
     @property
     def decisive(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_params
+from pytest_cepbench.models.spec import ModelSpec, Positive, parse_params
 from pytest_cepbench.models.torch_runtime import (
     library_versions,
     own_memory,
@@ -74,7 +74,7 @@ class UnicomParams(Placement):
     allow_pickle: read a pickled file, by torch.load(weights_only=True).
     """
 
-    batch_size: int = 32
+    batch_size: Positive = 32
     allow_pickle: bool = False
 
 
@@ -276,7 +276,7 @@ class InceptionParams(Placement):
     """
 
     dtype: str = field(default="float32", init=False)
-    batch_size: int = 32
+    batch_size: Positive = 32
     weights: str | None = None
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from PIL import Image
 
@@ -35,7 +35,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
-from pytest_cepbench.models.spec import check_choice, check_number, given_params
+from pytest_cepbench.models.spec import Bounds, Positive, Share, given_params
 from pytest_cepbench.models.torch_runtime import dtype_option, to_torch_dtype
 
 
@@ -45,7 +45,7 @@ class EncoderParams(Placement):
 
     SOURCES: ClassVar[tuple[str, ...]] = OF_CHECKPOINTS
 
-    batch_size: int = 32
+    batch_size: Positive = 32
 
 
 # -- open_clip and timm ----------------------------------------------------------------------------
@@ -119,16 +119,10 @@ class TimmEncoderParams(EncoderParams):
     crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; None leaves the
         checkpoint's own.
     interpolation: bilinear or bicubic; None leaves the checkpoint's own.
-    Raises ValueError for a value outside these.
     """
 
-    crop_pct: float | None = None
-    interpolation: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self, "crop_pct", above=True, most=1)
-        check_choice(self, "interpolation", ("bilinear", "bicubic"))
+    crop_pct: Share | None = None
+    interpolation: Annotated[str, Bounds(choices=("bilinear", "bicubic"))] | None = None
 
     @property
     def decisive(self) -> dict[str, Any]:

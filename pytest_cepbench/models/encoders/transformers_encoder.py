@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from PIL import Image
 
@@ -39,7 +39,7 @@ from pytest_cepbench.models.sounds.feature_extractor import (
     check_extractor,
     load_reader,
 )
-from pytest_cepbench.models.spec import check_choice
+from pytest_cepbench.models.spec import Bounds, Positive
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
@@ -59,12 +59,8 @@ class TransformersEncoderParams(TransformersParams):
         model's own pooled output), "mean" (over all tokens or places of the last hidden state).
     """
 
-    batch_size: int = 32
-    pooling: str = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice(self, "pooling", POOLINGS)
+    batch_size: Positive = 32
+    pooling: Annotated[str, Bounds(choices=POOLINGS)] = "auto"
 
     @property
     def decisive(self) -> dict[str, Any]:

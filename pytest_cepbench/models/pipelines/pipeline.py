@@ -13,7 +13,7 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -36,13 +36,7 @@ from pytest_cepbench.models.checkpoints.parameters import (
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.pipelines.assembly import apply_loras, assemble
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.spec import (
-    ModelSpec,
-    check_at_least,
-    check_choice,
-    check_number,
-    given_params,
-)
+from pytest_cepbench.models.spec import Bounds, Finite, ModelSpec, Positive, given_params
 from pytest_cepbench.models.torch_runtime import (
     dtype_option,
     quiet,
@@ -50,6 +44,8 @@ from pytest_cepbench.models.torch_runtime import (
     seeded,
     to_torch_dtype,
 )
+
+_SPACINGS = ("leading", "trailing", "linspace")
 
 
 @dataclass(frozen=True)
@@ -88,30 +84,26 @@ class PipelineParams(Placement):
     )
     """Parameters that are handed to the pipeline's call, where it has them."""
 
-    batch_size: int = 4
-    offload: str | None = None
+    batch_size: Positive = 4
+    offload: Annotated[str, Bounds(choices=("model",))] | None = None
     lora_scale: str | None = None
     fuse: bool = True
     allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
-    timestep_spacing: str | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    height: int | None = None
-    width: int | None = None
+    timestep_spacing: Annotated[str, Bounds(choices=_SPACINGS)] | None = None
+    num_inference_steps: Positive | None = None
+    guidance_scale: Finite | None = None
+    height: Positive | None = None
+    width: Positive | None = None
     negative_prompt: str | None = None
-    max_sequence_length: int | None = None
-    true_cfg_scale: float | None = None
+    max_sequence_length: Positive | None = None
+    true_cfg_scale: Finite | None = None
     use_resolution_binning: bool | None = None
     clean_caption: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "offload", ("model",), " of a pipeline")
-        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
-        check_choice(self, "timestep_spacing", ("leading", "trailing", "linspace"))
-        check_number(self, "guidance_scale", "true_cfg_scale", least=-math.inf)
         if not all(map(math.isfinite, self.lora_scales)):
             raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
 

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from PIL import Image
 
@@ -26,7 +26,7 @@ from pytest_cepbench.models.pipelines.pipeline import (
     tokenizer_of,
 )
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.spec import check_at_least, check_number
+from pytest_cepbench.models.spec import Bounds, Positive, Share
 from pytest_cepbench.models.torch_runtime import by_kind, quiet
 
 _BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
@@ -93,15 +93,12 @@ class EditorParams(PipelineParams):
         "max_area",
     )
 
-    strength: float | None = None
-    image_guidance_scale: float | None = None
-    max_area: int | None = None
+    strength: Share | None = None
+    image_guidance_scale: Annotated[float, Bounds(1)] | None = None
+    max_area: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, "max_area")
-        check_number(self, "strength", above=True, most=1)
-        check_number(self, "image_guidance_scale", least=1)
         if (self.height is None) != (self.width is None):
             raise ValueError(
                 "height and width go together: give both, or none for the size of the image"

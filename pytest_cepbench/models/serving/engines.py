@@ -19,7 +19,7 @@ from pytest_cepbench.escapes import is_secret_name
 from pytest_cepbench.models.api.parameters import RequestLimits
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
-from pytest_cepbench.models.spec import check_at_least, check_number, given_params
+from pytest_cepbench.models.spec import AboveZero, NotNegative, Positive, Share, given_params
 
 HOST = "127.0.0.1"
 
@@ -65,23 +65,19 @@ class ServeParams(RequestLimits):
     engine: str = "vllm"
     python: str | None = None
     devices: str | None = None
-    start_timeout: float = 900.0
+    start_timeout: AboveZero = 900.0
     engine_args: str = ""
     revision: str | None = None
     allow_pickle: bool = False
     trust_remote_code: bool = False
-    timeout: float = 600.0
-    patience: float = 900.0
+    timeout: AboveZero = 600.0
+    patience: NotNegative = 900.0
     quantization: str | None = None
-    tensor_parallel_size: int | None = None
-    gpu_memory_utilization: float | None = None
-    max_num_seqs: int | None = None
+    tensor_parallel_size: Positive | None = None
+    gpu_memory_utilization: Share | None = None
+    max_num_seqs: Positive | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self, "start_timeout", above=True)
-        check_at_least(self, 1, "tensor_parallel_size", "max_num_seqs")
-        check_number(self, "gpu_memory_utilization", above=True, most=1)
         if self.devices is not None and not all(map(_DEVICE.fullmatch, self.devices.split(","))):
             raise ValueError(
                 f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"

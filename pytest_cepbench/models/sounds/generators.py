@@ -23,7 +23,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.protocols import SoundLike
-from pytest_cepbench.models.spec import check_at_least, given_params
+from pytest_cepbench.models.spec import Natural, Positive, given_params
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
 _OF_GENERATION = ("do_sample", "guidance_scale", "max_new_tokens")
@@ -44,13 +44,8 @@ class SoundGeneratorParams(TransformersParams):
     allow_unused: bool = False
     do_sample: bool | None = None
     guidance_scale: float | None = None
-    max_new_tokens: int | None = None
-    speaker_id: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "max_new_tokens")
-        check_at_least(self, 0, "speaker_id")
+    max_new_tokens: Positive | None = None
+    speaker_id: Natural | None = None
 
     @property
     def given(self) -> dict[str, Any]:

@@ -6,14 +6,23 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.sounds.feature_extractor import check_extractor
-from pytest_cepbench.models.spec import check_at_least, check_choice, check_number, given_params
+from pytest_cepbench.models.spec import (
+    AboveZero,
+    Bounds,
+    Finite,
+    Natural,
+    NotNegative,
+    Positive,
+    Share,
+    given_params,
+)
 from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDGE_PROMPTS
 
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
@@ -60,31 +69,24 @@ class GenerationParams(TextModelParams):
     max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
         checkpoint without a chat template has learned positions, no text is longer than these.
     The other parameters are transformers'; None leaves the checkpoint's own setting.
-    Raises ValueError for values out of range and for sampling parameters without do_sample.
+    Raises ValueError for sampling parameters without do_sample, and others that contradict.
     """
 
     do_sample: bool = False
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    reasoning: str = "strip"
+    temperature: NotNegative | None = None
+    top_p: Share | None = None
+    top_k: Natural | None = None
+    reasoning: Annotated[str, Bounds(choices=("strip", "keep"))] = "strip"
     prompt_template: str | None = None
-    max_new_tokens: int | None = None
-    min_new_tokens: int | None = None
-    num_beams: int | None = None
-    repetition_penalty: float | None = None
-    length_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
+    max_new_tokens: Positive | None = None
+    min_new_tokens: Natural | None = None
+    num_beams: Positive | None = None
+    repetition_penalty: AboveZero | None = None
+    length_penalty: Finite | None = None
+    no_repeat_ngram_size: Natural | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "reasoning", ("strip", "keep"))
-        check_at_least(self, 0, "top_k", "min_new_tokens", "no_repeat_ngram_size")
-        check_at_least(self, 1, "max_new_tokens", "num_beams")
-        check_number(self, "temperature")
-        check_number(self, "top_p", above=True, most=1)
-        check_number(self, "repetition_penalty", above=True)
-        check_number(self, "length_penalty", least=-math.inf)
         if self.do_sample and self.temperature == 0:
             raise ValueError(
                 "temperature=0 is greedy: leave out do_sample=true, or give a temperature above 0"
@@ -201,14 +203,9 @@ class ConversationParams(TextModelParams):
 
     max_pixels: larger images are made smaller, to at most so many pixels; None leaves them to the
         checkpoint's own processor.
-    Raises ValueError for values out of range.
     """
 
-    max_pixels: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "max_pixels")
+    max_pixels: Positive | None = None
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -222,14 +219,9 @@ class LocalJudgeParams(ConversationParams):
 
     prompt: criteria, letters, opening-gpt or opening-intjudge: what it is shown, and how its
         verdicts are worded.
-    Raises ValueError for one that does not exist.
     """
 
-    prompt: str = DEFAULT_PROMPT
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice(self, "prompt", tuple(JUDGE_PROMPTS))
+    prompt: Annotated[str, Bounds(choices=tuple(JUDGE_PROMPTS))] = DEFAULT_PROMPT
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -269,25 +261,20 @@ class UnifiedParams:
     negative_prompt: for Emu3, the prompt whose scores are pushed away from.
     image_ratio, image_area: for Emu3, "width:height" and pixels of an image.
     None leaves the setting to the checkpoint's generation_config.json, else to the authors' own
-    code. Raises ValueError for values out of range and for sampling parameters without sampling.
+    code. Raises ValueError for another ratio, and for sampling parameters without sampling.
     """
 
-    image_batch_size: int = 4
-    guidance_scale: float | None = None
+    image_batch_size: Positive = 4
+    guidance_scale: Annotated[float, Bounds(1)] | None = None
     image_do_sample: bool = True
-    image_temperature: float | None = None
-    image_top_p: float | None = None
-    image_top_k: int | None = None
+    image_temperature: AboveZero | None = None
+    image_top_p: Share | None = None
+    image_top_k: Natural | None = None
     negative_prompt: str | None = None
     image_ratio: str | None = None
-    image_area: int | None = None
+    image_area: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "image_batch_size", "image_area")
-        check_at_least(self, 0, "image_top_k")
-        check_number(self, "guidance_scale", least=1)
-        check_number(self, "image_temperature", above=True)
-        check_number(self, "image_top_p", above=True, most=1)
         if self.image_ratio is not None and not re.fullmatch(
             r"[1-9]\d*:[1-9]\d*", self.image_ratio
         ):
