@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.protocols import Vqa as Vqa
     from pytest_cepbench.models.protocols import VqaQuestion as VqaQuestion
     from pytest_cepbench.models.protocols import Writer as Writer
-    from pytest_cepbench.report import CaseResult as CaseResult
+    from pytest_cepbench.report.result import CaseResult as CaseResult
 
 
 _EXPORTS = {
@@ -71,7 +71,7 @@ _EXPORTS = {
         "Editor", "Encoder", "Generator", "Interleaver", "JsonDescriber", "JsonWriter", "Judge",
         "Reply", "StepLimit", "Usage", "Vqa", "VqaQuestion", "Writer",
     ),
-    "report": ("CaseResult",),
+    "report.result": ("CaseResult",),
 }  # fmt: skip
 """Module -> the names that it exports to users."""
 

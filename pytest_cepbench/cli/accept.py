@@ -33,8 +33,8 @@ from pytest_cepbench.gate.baseline import (
     usable_baseline,
 )
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted, number
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.store.answers import keys_of_answers
 from pytest_cepbench.store.database import INDEX, ReadonlyStore
 

@@ -11,7 +11,6 @@ from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.gate.series import SERIES, SeriesFile, SeriesRecord, recorded_names
 from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 from pytest_cepbench.report.history import (
-    Selection,
     read_history,
     select_runs,
     timelines_of,
@@ -32,10 +31,9 @@ def run(arguments: Namespace) -> int:
             raise SpecError(f"no record below {root / SERIES}: {reason}")
         show(list(_series_page(record, arguments.series)))
         return 0
-    selection = Selection(arguments.suite, arguments.case, arguments.model, arguments.last)
     history = read_history(arguments.history)
-    runs = select_runs(history, selection)
-    timelines = timelines_of(runs, selection)
+    runs = select_runs(history, arguments.model, arguments.last)
+    timelines = timelines_of(runs, arguments.suite, arguments.case)
     if arguments.html is not None:
         from pytest_cepbench.report.history_page import history_page
         from pytest_cepbench.report.writers import write_reports

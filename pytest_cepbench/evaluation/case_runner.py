@@ -29,7 +29,7 @@ from pytest_cepbench.gate.series import Entry
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.gate.statistics.error_budget import holm, look_shares, look_sizes
 from pytest_cepbench.measures.cases import PooledCase
-from pytest_cepbench.report import CaseResult, SeriesShown
+from pytest_cepbench.report.result import CaseResult, SeriesShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.shards import WorkQueue

@@ -27,7 +27,7 @@ from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.report import UsageTotals
+from pytest_cepbench.report.result import UsageTotals
 from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role

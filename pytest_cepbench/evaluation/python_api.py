@@ -43,8 +43,8 @@ from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.replacement import recover
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.headline import headline
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import explain, promise_lines, refusal_lines, warning_lines
 from pytest_cepbench.report.totals import two_identities, unshown_lines

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.escapes import HIDDEN, is_secret_name
 from pytest_cepbench.models.api.endpoint import public_url, without_secrets
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import Provenance, SuiteProvenance, suite_provenance
 
 _QUERY = re.compile(r"(?<=[?&])(?P<name>[^=&\s]+)=(?P<value>[^&\s]*)")

@@ -20,8 +20,8 @@ from pytest_cepbench.gate.baseline import contradiction
 from pytest_cepbench.gate.measurement import FORMAT
 from pytest_cepbench.gate.sensitivity import why_not_accepted
 from pytest_cepbench.measures.measure_registry import higher_is_better
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import two_identities
 from pytest_cepbench.report.writers import SCHEMA, Document, absent_field
 from pytest_cepbench.suites.definition import NAME

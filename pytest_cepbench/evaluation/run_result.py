@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.run_context import RunContext
     from pytest_cepbench.evaluation.settings import RunSettings
     from pytest_cepbench.gate.acceptance import BaselineChange
-    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.result import CaseResult
     from pytest_cepbench.report.writers import RunOutcome
 
 NOTHING_COMPARED = 5

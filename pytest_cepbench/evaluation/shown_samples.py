@@ -25,7 +25,7 @@ from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.measures.chain_data import first_difference
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
-from pytest_cepbench.report import (
+from pytest_cepbench.report.result import (
     AnswerShown,
     BaselineModel,
     ChainShown,

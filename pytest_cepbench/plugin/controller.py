@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,13 @@ from pytest_cepbench.plugin.terminal.header import (
     shown_location,
     suite_lines,
 )
+from pytest_cepbench.plugin.workers.crashes import CrashLog
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.plugin.workers.device_leases import Leases
     from pytest_cepbench.plugin.workers.scheduler import CaseHint
-    from pytest_cepbench.report import UsageTotals
+    from pytest_cepbench.report.result import UsageTotals
     from pytest_cepbench.report.writers import Acceptance, RunOutcome
 
 Code = int | str | None
@@ -63,6 +62,7 @@ class Controller:
     context: the run, as this process knows it.
     evaluator: gives this process's suites, store and models; called only when they are needed.
     show_progress: writes lines, which it is given a function for, until the run ends.
+    crashes: the workers that died.
     leases: devices and cores of the workers, once they are planned.
     setup: the model under test and what it is compared with.
     background_usage: usage of the run's processes outside of cases.
@@ -84,6 +84,7 @@ class Controller:
         self.config, self.evaluator, self.context = config, evaluator, RunContext(settings)
         self.show_progress = show_progress
         self.ledger = Ledger(config.rootpath, settings.allow_skips)
+        self.crashes = CrashLog(self.ledger)
         self.leases: Leases | None = None
         self.setup: list[HeaderLine] = []
         self.background_usage: list[UsageTotals] = []
@@ -98,13 +99,6 @@ class Controller:
             self._lease_devices()
             # syrupy counts the latter
             config.option.dist, config.option.numprocesses = "no", None
-
-    @cached_property
-    def crashes(self) -> CrashLog:
-        """The workers that died."""
-        from pytest_cepbench.plugin.workers import crashes
-
-        return crashes.CrashLog(self.ledger)
 
     @property
     def settings(self) -> RunSettings:
@@ -312,7 +306,7 @@ class Controller:
         elif sent is not None:
             import msgspec
 
-            from pytest_cepbench.report import UsageTotals
+            from pytest_cepbench.report.result import UsageTotals
 
             self.background_usage.append(msgspec.convert(sent["effort"], UsageTotals))
             self.remarks += sent["remarks"]
@@ -338,6 +332,16 @@ class Controller:
             except OSError:  # a full disk: a name can be changed there still
                 with suppress(OSError):
                     (folder / CASES).rename(folder / STOP)
+
+    # -- what makes the run incomplete -------------------------------------------------------------
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A suite whose module could not be collected has cases that will not be judged."""
+        self.ledger.note_collection(report)
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """A run with an internal error is incomplete, whatever its exit code would be."""
+        self.ledger.fail(f"internal error: {str(excrepr).splitlines()[-1]}")
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pytest_cepbench.plugin.hooks import run_of
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
     from pytest_cepbench.models import RoleName
-    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.result import CaseResult
     from pytest_cepbench.suites import Case
 
 

@@ -43,7 +43,7 @@ def run_of(config: pytest.Config) -> Run:
         if BEGUN in config.stash and run.controller is not None:
             run.controller.begin()
             for report in config.pluginmanager.getplugin("cepbench_empty_suites").failed:
-                run.pytest_collectreport(report)
+                run.controller.ledger.note_collection(report)
     return config.stash[RUN]
 
 
@@ -136,11 +136,6 @@ class Run:
 
     # -- cases and tests ---------------------------------------------------------------------------
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A suite whose module could not be collected has cases that will not be judged."""
-        if self.controller is not None:
-            self.controller.ledger.note_collection(report)
-
     def select(self, cases: Sequence[pytest.Item]) -> None:
         """Take up the cases that this process collected and that were selected."""
         from pytest_cepbench.plugin.collection import assign_policies, leave_hints
@@ -172,9 +167,8 @@ class Run:
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
         with usage_errors():
             controller.pools = evaluator.plan_pools()
-        self.show_progress(
-            lambda: [*map(live.progress_line, (evaluator.progress, evaluator.cluster_progress))]
-        )
+        processes = evaluator.progress, evaluator.cluster_progress
+        self.show_progress(lambda: [*map(live.progress_line, processes)])
 
     def show_progress(self, lines: Callable[[], Sequence[str]]) -> None:
         """Write lines on the progress until the run ends. lines: gives that of each process."""
@@ -212,11 +206,6 @@ class Run:
         self.records.put_on(report)
         if self.controller is not None:
             self.controller.ledger.note_report(report)
-
-    def pytest_internalerror(self, excrepr: object) -> None:
-        """A run with an internal error is incomplete, whatever its exit code would be."""
-        if self.controller is not None:
-            self.controller.ledger.fail(f"internal error: {str(excrepr).splitlines()[-1]}")
 
     # -- the end -----------------------------------------------------------------------------------
 

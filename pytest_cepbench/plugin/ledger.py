@@ -17,7 +17,7 @@ from pytest_cepbench.plugin.cases import MISTAKE
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.result import CaseResult
 
 RETRIED = "retried"
 """Mark on the report of a case that is judged again, after its worker died."""
@@ -277,6 +277,6 @@ def read_results(payload: Mapping[str, Any]) -> list[tuple[str, CaseResult]]:
         return []
     import msgspec
 
-    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.result import CaseResult
 
     return msgspec.convert(payload["results"], list[tuple[str, CaseResult]])

@@ -22,7 +22,7 @@ from pytest_cepbench.plugin.ledger import RETRIED, read_results
 from pytest_cepbench.plugin.options import colored
 
 if TYPE_CHECKING:
-    from pytest_cepbench.report import CaseResult
+    from pytest_cepbench.report.result import CaseResult
 
 GATED = "cepbench_gated"
 """Attribute of a report that fails by a verdict alone, whose text is the gate's own."""

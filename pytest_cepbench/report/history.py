@@ -267,22 +267,6 @@ def read_history(folder: Path) -> History:
 # -- case by case ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The part of a history that is asked for; empty texts and sequences ask for all.
-
-    suites: their names.
-    cases: patterns of SUITE/PART/METRIC, with *, ? and [...].
-    models: patterns of the specs of models under test.
-    last: most runs, the latest ones; None for all.
-    """
-
-    suites: Sequence[str] = ()
-    cases: Sequence[str] = ()
-    models: Sequence[str] = ()
-    last: int | None = None
-
-
 @dataclass
 class Timeline:
     """One case over the runs that judged it, the earliest first.
@@ -332,9 +316,13 @@ class Timeline:
         return line
 
 
-def select_runs(history: History, selection: Selection) -> list[HistoryRun]:
-    """The runs that a selection of models and of the latest runs asks for.
+def select_runs(
+    history: History, models: Sequence[str] = (), last: int | None = None
+) -> list[HistoryRun]:
+    """The runs of some models, or of all where none is named.
 
+    models: patterns of the specs of models under test, with *, ? and [...].
+    last: most runs, the latest ones; None for all.
     Raises HistoryError where the history is empty, or no model is like a pattern.
     """
     runs = list(history.runs)
@@ -342,18 +330,22 @@ def select_runs(history: History, selection: Selection) -> list[HistoryRun]:
         raise HistoryError(
             f"history {str(history.folder)!r} has no run yet: run pytest on a suite first"
         )
-    if selection.models:
+    if models:
         specs = {case.model for run in runs for case in run.cases}
-        wanted = {s for s in specs if any(fnmatchcase(s, like) for like in selection.models)}
+        wanted = {s for s in specs if any(fnmatchcase(s, like) for like in models)}
         if not wanted:
-            raise HistoryError(_nothing("model", selection.models, specs))
+            raise HistoryError(_nothing("model", models, specs))
         runs = [run for run in runs if any(case.model in wanted for case in run.cases)]
-    return runs if selection.last is None else runs[-selection.last :]
+    return runs if last is None else runs[-last:]
 
 
-def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timeline]:
-    """Every case that is asked for over some runs, in the order in which runs judged them first.
+def timelines_of(
+    runs: Iterable[HistoryRun], suites: Sequence[str] = (), cases: Sequence[str] = ()
+) -> list[Timeline]:
+    """Cases over some runs, in the order in which runs judged them first.
 
+    suites: names of those that are asked for; all where there are none.
+    cases: the same as patterns of SUITE/PART/METRIC, with *, ? and [...].
     The checkpoints of each series, which share its error, are a timeline of their own.
     Raises HistoryError where no case is asked for.
     """
@@ -374,19 +366,19 @@ def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timel
                 measured[key] = case
             timeline.runs.append(run)
             timeline.points.append(case)
-    suites = dict.fromkeys(timeline.suite for timeline in known.values())
-    for suite in selection.suites:
-        if suite not in suites:
-            raise HistoryError(_nothing("suite", [suite], suites))
+    judged = dict.fromkeys(timeline.suite for timeline in known.values())
+    for suite in suites:
+        if suite not in judged:
+            raise HistoryError(_nothing("suite", [suite], judged))
     timelines = [
         timeline
         for timeline in known.values()
-        if not selection.suites or timeline.suite in selection.suites
-        if not selection.cases or any(map(CaseKey.parse(timeline.case).matches, selection.cases))
+        if not suites or timeline.suite in suites
+        if not cases or any(map(CaseKey.parse(timeline.case).matches, cases))
     ]
     if not timelines:
-        raise HistoryError(_nothing("case", selection.cases, {name for name, _ in known}))
-    return sorted(timelines, key=lambda timeline: list(suites).index(timeline.suite))
+        raise HistoryError(_nothing("case", cases, {name for name, _ in known}))
+    return sorted(timelines, key=lambda timeline: list(judged).index(timeline.suite))
 
 
 def _nothing(what: str, patterns: Sequence[str], known: Iterable[str]) -> str:

@@ -123,11 +123,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def rate(steps: float) -> str:
-    """A pace in words. steps: per second, above 0."""
-    return f"{steps:.1f} steps/s" if steps >= 1 else f"{1 / steps:.1f} s/step"
-
-
 def name_of(result: CaseResult) -> str:
     """A case as it is called in one line: suite, part and metric."""
     return f"{result.suite} {printable(result.part, 40)} {printable(result.label, 40)}"

@@ -12,7 +12,7 @@ import msgspec
 from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import FreshMeasurement, dump_baseline, record_of
 from pytest_cepbench.gate.baseline import baseline_path
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import RunOutcome, json_document
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (

@@ -14,8 +14,7 @@ import pytest
 from pytest_cepbench.gate import CaseKey, FreshMeasurement, Noise, load_baseline, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.measures.measure_registry import higher_is_better
-from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.result import ModelShown
+from pytest_cepbench.report.result import CaseResult, ModelShown
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
     CASES,

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.gate import CaseKey, FreshMeasurement
 from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.result import CaseResult
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
     CASES,

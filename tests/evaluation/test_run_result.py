@@ -15,7 +15,7 @@ from pytest_cepbench.evaluation.run_provenance import (
 )
 from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import Judgement, Verdict
-from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
+from pytest_cepbench.report.result import BaselineModel, CaseResult, ModelShown
 from tests.report.results import case_of, replace
 
 

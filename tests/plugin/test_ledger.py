@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.plugin.ledger import Ledger
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.result import CaseResult
 from tests.report.results import case_of
 
 NODEID = "test_toy.py::test_drift[color-gc]"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.gate import Judgement, Measurement, Verdict
 from pytest_cepbench.metrics.facts import FactAnswers, summarize_facts
-from pytest_cepbench.report import (
+from pytest_cepbench.report.result import (
     AnswerShown,
     CaseResult,
     ChainShown,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.history import FORMAT, HistoryRun, run_record
+from pytest_cepbench.report.result import CaseResult
 from tests.report.results import FULL, replace
 
 DAY = 86_400.0

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.evaluation.run_result import exit_code, nothing_compared
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.ci_reports import annotation_lines, markdown_summary
 from pytest_cepbench.report.headline import gating, headline, worst_first
-from pytest_cepbench.report.history import History, Selection, run_record, timelines_of
+from pytest_cepbench.report.history import History, run_record, timelines_of
 from pytest_cepbench.report.history_page import history_page
 from pytest_cepbench.report.number_format import name_of, word_of
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.plots import change_plot, reach_of
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import explain, figures_first, promise_lines
 from pytest_cepbench.report.totals import count_verdicts, run_alpha
@@ -64,7 +64,7 @@ def test_markup_shows_any_text_and_obeys_none(
     assert all(" ".join(part.split()) in words for part in parts if part.isprintable())
 
     records = tuple(run_record(origin(number), results) for number in range(runs))
-    timelines = timelines_of(records, Selection())
+    timelines = timelines_of(records)
     html = history_page(History(Path("history"), records), records, timelines, Path("/somewhere"))
     assert read_page(html).text
     assert hides_nothing(html, "\n\t")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.ci_reports import (
     STEP_SUMMARY_BYTES,
     annotation_lines,
@@ -18,6 +17,7 @@ from pytest_cepbench.report.ci_reports import (
     escaped,
     markdown_summary,
 )
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import RunOutcome
 from tests.report.pages import Page, read_page
 from tests.report.results import ANSWERED, FULL, REGRESSED, replace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.headline import headline
+from pytest_cepbench.report.result import CaseResult
 from tests.report.results import FULL, replace
 
 HELD = replace(FULL, verdict="held", difference=0.001, low=-0.004, high=0.006, warnings=[])

@@ -7,16 +7,17 @@ import re
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 import pytest
 
 from pytest_cepbench.errors import HistoryError, WriteError
-from pytest_cepbench.report import SeriesShown
 from pytest_cepbench.report.history import (
     History,
-    Selection,
+    HistoryRun,
+    Timeline,
     append_run,
     read_history,
     report_digest,
@@ -25,6 +26,7 @@ from pytest_cepbench.report.history import (
     timelines_of,
 )
 from pytest_cepbench.report.history_page import MOST_MARKS, history_page
+from pytest_cepbench.report.result import SeriesShown
 from tests.report.pages import read_page
 from tests.report.results import replace
 from tests.report.runs import judged, origin, recorded
@@ -137,42 +139,49 @@ HISTORY = History(Path("history"), MADE)
 
 def test_cases_over_their_runs() -> None:
     """Each case has the runs that judged it, in order; suites stand together."""
-    timelines = timelines_of(MADE, Selection())
+    timelines = timelines_of(MADE)
 
     assert [t.case for t in timelines] == ["toy/color/gc", "toy/shape/gc", "other/color/gc"]
     assert [point.value for point in timelines[0].points] == [0.7, 0.8, None]
     assert timelines[0].runs == list(MADE)
 
 
+def _selected(
+    models: list[str] | None = None, last: int | None = None, **cases: Any
+) -> tuple[list[HistoryRun], list[Timeline]]:
+    """Runs and cases that are asked for."""
+    runs = select_runs(HISTORY, models or (), last)
+    return runs, timelines_of(runs, **cases)
+
+
 @pytest.mark.parametrize(
     ("selection", "cases", "runs"),
     [
-        (Selection(suites=["other"]), ["other/color/gc"], 3),
-        (Selection(cases=["*/shape/*"]), ["toy/shape/gc"], 3),
-        (Selection(models=["*/b"]), ["toy/color/gc"], 1),
-        (Selection(last=1), ["toy/color/gc", "other/color/gc"], 1),
+        ({"suites": ["other"]}, ["other/color/gc"], 3),
+        ({"cases": ["*/shape/*"]}, ["toy/shape/gc"], 3),
+        ({"models": ["*/b"]}, ["toy/color/gc"], 1),
+        ({"last": 1}, ["toy/color/gc", "other/color/gc"], 1),
     ],
 )
-def test_a_selection(selection: Selection, cases: list[str], runs: int) -> None:
+def test_a_selection(selection: dict[str, Any], cases: list[str], runs: int) -> None:
     """Suites by name, cases and models by pattern, the latest runs."""
-    selected = select_runs(HISTORY, selection)
-
+    selected, timelines = _selected(**selection)
     assert len(selected) == runs
-    assert [t.case for t in timelines_of(selected, selection)] == cases
+    assert [timeline.case for timeline in timelines] == cases
 
 
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        (Selection(suites=["toi"]), "no suite 'toi'. Did you mean 'toy'?"),
-        (Selection(cases=["toy/colour/gc"]), "no case 'toy/colour/gc'. Did you mean 'toy/color"),
-        (Selection(models=["runs/c"]), "no model 'runs/c'. Did you mean 'runs/"),
+        ({"suites": ["toi"]}, "no suite 'toi'. Did you mean 'toy'?"),
+        ({"cases": ["toy/colour/gc"]}, "no case 'toy/colour/gc'. Did you mean 'toy/color"),
+        ({"models": ["runs/c"]}, "no model 'runs/c'. Did you mean 'runs/"),
     ],
 )
-def test_nothing_is_like_it(selection: Selection, message: str) -> None:
+def test_nothing_is_like_it(selection: dict[str, Any], message: str) -> None:
     """The error names what is like it."""
     with pytest.raises(HistoryError) as raised:
-        timelines_of(select_runs(HISTORY, selection), selection)
+        _selected(**selection)
     assert message in str(raised.value)
 
 
@@ -183,13 +192,13 @@ def test_breaks_are_where_the_measurement_became_another() -> None:
         recorded(number, judged(0.7 if identity else None, identity=identity))
         for number, identity in enumerate((same, {}, same, other))
     ]
-    (timeline,) = timelines_of(runs, Selection())
+    (timeline,) = timelines_of(runs)
     assert timeline.breaks == {3: "prompt, samples, under test"}
     page = history_page(History(Path("history"), ()), runs, [timeline], Path())
     assert "measured otherwise from here: prompt, samples, under test changed" in page
     (earlier,) = runs[2].cases  # as versions wrote it that kept one digest alone
     runs[2] = replace(runs[2], cases=[replace(earlier, fields={})])
-    assert timelines_of(runs, Selection())[0].breaks == {3: ""}
+    assert timelines_of(runs)[0].breaks == {3: ""}
 
 
 def test_the_line_of_bars() -> None:
@@ -197,7 +206,7 @@ def test_the_line_of_bars() -> None:
     values = [0.0, 0.5, None, 1.0]
     runs = [recorded(i, judged(value)) for i, value in enumerate(values)]
     other = recorded(9, judged(1.0, identity={"samples": "60"}))
-    (timeline,) = timelines_of([*runs, other], Selection())
+    (timeline,) = timelines_of([*runs, other])
 
     assert timeline.sparkline() == "▁▅.█|█"
     assert timeline.sparkline(2) == "▅|▅"
@@ -208,7 +217,7 @@ def test_the_line_of_bars() -> None:
 
 def page_of(history: History, folder: Path = Path("/somewhere")) -> str:
     """The page of all that a history holds."""
-    timelines = timelines_of(history.runs, Selection())
+    timelines = timelines_of(history.runs)
     return history_page(history, history.runs, timelines, folder)
 
 
@@ -259,7 +268,7 @@ def test_a_training_has_an_axis_of_its_own() -> None:
     later = recorded(2, replace(case, series=SeriesShown("train-7", 5, 10, 0.001)))
     assert (series.series, series.look) == ("train-7", 3)
     runs = (recorded(0, judged(0.75)), series, later, recorded(3, judged(0.74)))
-    timelines = timelines_of(runs, Selection())
+    timelines = timelines_of(runs)
     assert [(t.name, len(t.points)) for t in timelines] == [
         ("toy/color/gc", 2), ("toy/color/gc in train-7", 2)
     ]  # fmt: skip

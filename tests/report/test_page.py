@@ -16,7 +16,8 @@ from PIL import Image
 
 import pytest_cepbench
 from pytest_cepbench.artifacts import Artifact, ImageArtifact, Sound
-from pytest_cepbench.report import (
+from pytest_cepbench.report.pages import PageImages, html_page
+from pytest_cepbench.report.result import (
     AnswerShown,
     CaseResult,
     ChainShown,
@@ -24,7 +25,6 @@ from pytest_cepbench.report import (
     LinkShown,
     StepShown,
 )
-from pytest_cepbench.report.pages import PageImages, html_page
 from pytest_cepbench.report.view import (
     TextPart,
     paired_steps,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.report import BaselineModel, ChainShown, LinkShown, ModelShown
-from pytest_cepbench.report.history import History, Selection, timelines_of
+from pytest_cepbench.report.history import History, timelines_of
 from pytest_cepbench.report.history_page import history_page
 from pytest_cepbench.report.pages import html_page
+from pytest_cepbench.report.result import BaselineModel, ChainShown, LinkShown, ModelShown
 from pytest_cepbench.report.view import case_anchor, sample_anchor
 from pytest_cepbench.report.writers import Provenance, RunOutcome, suite_provenance
 from tests.report.browser import violations
@@ -74,7 +74,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         results=RESULTS,
     )  # fmt: skip
     runs = [recorded(n, judged(0.7 + n / 50, part=LONG), host=LONG) for n in range(4)]
-    timelines = timelines_of(runs, Selection())
+    timelines = timelines_of(runs)
     texts = {
         "run": html_page(run, _picture),
         "history": history_page(History(folder, tuple(runs)), runs, timelines, folder),

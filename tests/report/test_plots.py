@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.report import CurveShown
 from pytest_cepbench.report.plots import (
     CURVES,
     Scale,
     change_plot,
     curve_plot,
 )
+from pytest_cepbench.report.result import CurveShown
 from tests.report.results import FULL, replace
 
 

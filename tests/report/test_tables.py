@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.escapes import width_of
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.tables import (
     Span,
     fold,

@@ -9,13 +9,6 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.metrics.facts import FactAnswers, Facts, Role, summarize_facts
-from pytest_cepbench.report import (
-    CaseResult,
-    ChainShown,
-    LinkShown,
-    SeriesShown,
-    StepShown,
-)
 from pytest_cepbench.report.case_table import (
     SampleValue,
     fact_lines,
@@ -26,6 +19,13 @@ from pytest_cepbench.report.case_table import (
 )
 from pytest_cepbench.report.headline import worst_samples
 from pytest_cepbench.report.number_format import p_value, printable
+from pytest_cepbench.report.result import (
+    CaseResult,
+    ChainShown,
+    LinkShown,
+    SeriesShown,
+    StepShown,
+)
 from pytest_cepbench.report.text import (
     cause_lines,
     explain,

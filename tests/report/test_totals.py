@@ -8,9 +8,9 @@ import pytest
 
 from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.models.protocols import Usage
-from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.pages import html_page
+from pytest_cepbench.report.result import UsageTotals
 from pytest_cepbench.report.text import promise_lines
 from pytest_cepbench.report.totals import (
     effort_line,

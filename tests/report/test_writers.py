@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report import CaseResult, CurveShown, SeriesShown
+from pytest_cepbench.report.result import CaseResult, CurveShown, SeriesShown
 from pytest_cepbench.report.writers import (
     COLUMNS,
     PREFIX,

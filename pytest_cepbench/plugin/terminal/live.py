@@ -6,7 +6,7 @@ Standard library and pytest only.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -34,27 +34,23 @@ def progress_line(progress: Progress | None, worker: str = "") -> str:
     """How far the case of a process is, by its name; empty where none runs."""
     if progress is None or not progress.case:
         return ""
-    return "  ".join(_cells(progress, worker))
+    from pytest_cepbench.report.number_format import duration, printable
 
-
-def _cells(progress: Progress, worker: str) -> Iterator[str]:
-    from pytest_cepbench.report.number_format import duration, printable, rate
-
-    yield printable(f"{worker} {progress.case}".lstrip(), 100)
+    cells = [printable(f"{worker} {progress.case}".lstrip(), 100)]
     if progress.of_samples:
-        yield f"{progress.samples}/{progress.of_samples} samples"
+        cells.append(f"{progress.samples}/{progress.of_samples} samples")
     if progress.server or progress.waiting:
-        yield printable(progress.server or f"waiting for {progress.holder or 'another worker'}")
-        return
+        holder = progress.holder or "another worker"
+        return "  ".join([*cells, printable(progress.server or f"waiting for {holder}")])
     if progress.step:
-        yield printable(progress.step)
-    pace, left = progress.rate, progress.left
-    if pace is not None:
-        yield rate(pace)
-    if progress.of_samples and left is not None:
-        yield f"{duration(left)} left"
+        cells.append(printable(progress.step))
+    if (pace := progress.rate) is not None:
+        cells.append(f"{pace:.1f} steps/s" if pace >= 1 else f"{1 / pace:.1f} s/step")
+    if progress.of_samples and (left := progress.left) is not None:
+        cells.append(f"{duration(left)} left")
     if progress.cost:
-        yield f"cost {progress.cost:.3g}"
+        cells.append(f"cost {progress.cost:.3g}")
+    return "  ".join(cells)
 
 
 class Ticker:

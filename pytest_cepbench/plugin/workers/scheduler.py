@@ -11,10 +11,11 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from xdist.report import report_collection_diff
 
@@ -299,7 +300,7 @@ def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
         )
     for nodeid, path in pooled.items():
         hints[nodeid] = CaseHint(nodeid, str(path), _models(evaluator, path), POOLED)
-    text = json.dumps({nodeid: asdict(hint) for nodeid, hint in hints.items()})
+    text = json.dumps(msgspec.to_builtins(hints))
     with suppress(OSError):  # a full disk: each case is dealt by itself
         write_message(evaluator.context.make_folder(), CASES, text)
 
@@ -312,13 +313,8 @@ def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
 
 def read_hints(folder: Path, nodeids: Sequence[str]) -> list[CaseHint]:
     """The hint for each test, in their order; one that no worker wrote of is dealt by itself."""
-    try:
-        known = json.loads((folder / CASES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    return [
-        CaseHint(**{**known[nodeid], "models": tuple(known[nodeid]["models"])})
-        if nodeid in known
-        else CaseHint(nodeid, "")
-        for nodeid in nodeids
-    ]
+    known: dict[str, CaseHint] = {}
+    with suppress(OSError, ValueError):
+        written = json.loads((folder / CASES).read_text(encoding="utf-8"))
+        known = msgspec.convert(written, dict[str, CaseHint])
+    return [known.get(nodeid) or CaseHint(nodeid, "") for nodeid in nodeids]

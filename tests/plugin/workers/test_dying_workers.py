@@ -16,7 +16,7 @@ from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.plugin.ledger import RETRIED, Ledger
 from pytest_cepbench.plugin.workers.crashes import CrashLog, explain_exit
 from pytest_cepbench.plugin.workers.scheduler import CaseHint
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.result import CaseResult
 from tests.plugin.project import REGRESSED, Project, contents
 from tests.plugin.workers.test_scheduler import Run, received
 
