@@ -208,10 +208,10 @@ def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
 
 def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     """What is said of the cases, then of the run: of each kind the first lines."""
+    from pytest_cepbench.report import text, totals
     from pytest_cepbench.report.case_table import fact_lines
     from pytest_cepbench.report.headline import worst_case
     from pytest_cepbench.report.number_format import printable
-    from pytest_cepbench.report import text, totals
 
     def some(
         lines: Iterable[str], most: int = 1, style: str = "", begin: str = ""
