@@ -47,7 +47,7 @@ from pytest_cepbench.metrics.geneval import (
     crop_object,
     judge,
     objects_to_color,
-    overall_by_generation,
+    overall_accuracy,
     zero_shot_color,
 )
 from pytest_cepbench.metrics.geneval_prompts import (
@@ -198,11 +198,9 @@ class GenevalMeasure(Measure):
         ruled = self.read(case, samples, data)
         correct = np.array([ruled[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]
-        curve = (
-            correct.mean(axis=0)
-            if self.pool == "samples"
-            else overall_by_generation(correct, tasks)
-        )
+        curve = correct.mean(axis=0)
+        if self.pool != "samples":
+            curve = np.array([overall_accuracy(column, tasks) for column in correct.T])
         blind = None
         common = most_common(pair for chain in ruled.values() for pair in chain.seen)
         if common is not None and common.constant:

@@ -101,10 +101,7 @@ def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     matrix: (k, k) coefficients.
     Returns None where a pair has none, or where k < 2.
     Source: MMGenBench, Table 13, which averages its Tables 9-12 so.
-    Raises ValueError when the matrix is not square.
     """
-    if any(len(row) != len(matrix) for row in matrix):
-        raise ValueError(f"expected a square matrix, got rows of {[len(row) for row in matrix]}")
     pairs = [value for i, row in enumerate(matrix) for value in row[:i]]
     known = [value for value in pairs if value is not None and isfinite(value)]
     return sum(known) / len(known) if known and len(known) == len(pairs) else None

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from pytest_cepbench.metrics.judge_agreement import ratio_estimate
 from pytest_cepbench.metrics.uncertainty import Estimate, estimate_by_items
 
 Choice = Literal["C1", "B", "C2"]
@@ -196,9 +197,4 @@ def same_direction(metric: FloatArray, people: FloatArray) -> Estimate:
     """
     decided = np.flatnonzero(people)
     right = (np.sign(metric[decided]) == np.sign(people[decided])) + 0.5 * (metric[decided] == 0)
-
-    def share(weights: FloatArray) -> float | None:
-        total = float(weights.sum())
-        return float(weights @ right) / total if total else None
-
-    return estimate_by_items(share, len(decided))
+    return ratio_estimate(right, np.ones(len(right)))
