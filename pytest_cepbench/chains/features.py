@@ -35,11 +35,6 @@ class Trace:
     failed_at: int | None
     vectors: tuple[Vector | None, ...] = ()
 
-    @property
-    def unread(self) -> bool:
-        """Whether the encoder failed, at an artifact that is there."""
-        return self.failure is not None and self.failure is not self.chain.failure
-
 
 def trace(
     chains: Sequence[Chain], generations: Sequence[int], encoder: RoleRunner, store: Store

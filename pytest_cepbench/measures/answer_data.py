@@ -25,7 +25,6 @@ from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer,
 from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     PairOutcome,
-    StoredAnswer,
     judge_pairs,
     score_answers,
 )
@@ -294,15 +293,8 @@ class AnswerData(SampleData):
             keys = {s.id: (s.id, answers[s.id].digest) for s in shard if answers[s.id].answer}
             missing = [s for s in shard if s.id in keys and keys[s.id] not in self._scores]
             if missing:
-                stored = []
-                for sample in missing:
-                    own = answers[sample.id].answer
-                    assert own is not None
-                    question = refer_to_question(sample, self.store)
-                    stored.append(
-                        StoredAnswer(sample.id, question, refer_to_answer(own, sample.id))
-                    )
-                made = score_answers(stored, self.rules.seed, self.runner("judge"))
+                pairs = [self._pair(s, answers[s.id].answer, None) for s in missing]
+                made = score_answers(pairs, self.rules.seed, self.runner("judge"))
                 self._scores.update(zip((keys[s.id] for s in missing), made, strict=True))
             self.store.artifact_cache.clear()
             scores |= {name: self._scores[key] for name, key in keys.items()}

@@ -16,7 +16,6 @@ from pytest_cepbench.artifacts.outcome import (
     WINNERS,
     CriteriaScores,
     Criterion,
-    Winner,
 )
 from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import PairOutcome
@@ -45,6 +44,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.metrics.battles import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
+from pytest_cepbench.metrics.judge_agreement import VERDICTS
 
 
 class AnswerMeasure(MeasureBase):
@@ -294,17 +294,13 @@ class CriteriaMeasure(AnswerMeasure):
         return result.detail if isinstance(result, Failure) else result.justification
 
 
-Reading = Literal["forced", "three"]
-"""How verdicts are compared: a tie is for the side that it leans to, or an outcome of its own."""
-
-
 class AgreementTable(MetricTable, frozen=True, kw_only=True):
     """agreement: how often a judge's verdicts are the stored ones.
 
     ties: "forced" counts a tie for the side that it leans to, "three" as an outcome of its own.
     """
 
-    ties: Reading = "forced"
+    ties: Literal["forced", "three"] = "forced"
 
 
 class AgreementMeasure(AnswerMeasure):
@@ -331,6 +327,7 @@ class AgreementMeasure(AnswerMeasure):
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
         parts, samples = parts_of(case, data)
         fought = data.battles(samples, None)
+        reading = VERDICTS["three_way" if self.ties == "three" else "fdt"]
         scores: dict[str, float] = {}
         outcomes = []
         for sample in samples:
@@ -350,7 +347,7 @@ class AgreementMeasure(AnswerMeasure):
                     place = WINNERS.index(verdict.winner)
                     # As if the sample's own answer had been shown first.
                     own = place if verdict.candidate_first else len(WINNERS) - 1 - place
-                    agreed += self._reading(WINNERS[own]) == self._reading(stored)
+                    agreed += reading[WINNERS[own]] == reading[stored]
             scores[sample.id] = agreed / len(outcome.verdicts)
             # A server that answers one order alone is no worse judge.
             silent = len(outcome.failures) == len(outcome.verdicts)
@@ -371,8 +368,3 @@ class AgreementMeasure(AnswerMeasure):
         return Measured(
             by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=verdicts
         )
-
-    def _reading(self, winner: Winner) -> str:
-        if self.ties == "three" and winner in ("Tie(A)", "Tie(B)"):
-            return "tie"
-        return "first" if winner in ("A", "Tie(A)") else "second"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import comb
+from typing import Literal
 
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
@@ -12,7 +13,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.statistics.constants import MOST_TIES
-from pytest_cepbench.measures.answer_data import AnswerData, Opponents
+from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.answer_measures import (
     AnswerMeasure,
     outcome_of_answer,
@@ -60,8 +61,7 @@ class WinRateMeasure(AnswerMeasure):
         data.answers(samples)
         if self.against == "gold":
             return [(data.battles(samples, None), ()), ({}, ())]
-        accepted = _fight(samples, data, data.opponents.accepted, "baseline")
-        return [accepted, _fight(samples, data, data.opponents.anchor, "anchor")]
+        return [_fight(samples, data, "baseline"), _fight(samples, data, "anchor")]
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
         """A score per sample."""
@@ -143,7 +143,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
         if self.judged and self.against == "gold":
             fought = data.battles(samples, None), ()
         elif self.judged:
-            fought = _fight(samples, data, data.opponents.accepted, "baseline")
+            fought = _fight(samples, data, "baseline")
         return fought, data.scores(samples) if self.scored else {}
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
@@ -167,16 +167,14 @@ _Fought = tuple[dict[str, PairOutcome], tuple[str, ...]]
 
 
 def _fight(
-    samples: Sequence[Sample],
-    data: AnswerData,
-    opponents: Opponents | None,
-    name: str,
+    samples: Sequence[Sample], data: AnswerData, name: Literal["baseline", "anchor"]
 ) -> _Fought:
     """The battles against the answers of one baseline, and why they could not be fought.
 
     Also of a model with the identity of the accepted one: its answers are looked at, and equal ones
-    need no judge. name: of the baseline, for people.
+    need no judge.
     """
+    opponents = data.opponents.anchor if name == "anchor" else data.opponents.accepted
     if opponents is None:
         return {}, ()
     fought: dict[str, PairOutcome] = {}

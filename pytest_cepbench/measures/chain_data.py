@@ -130,8 +130,14 @@ class ChainData(SampleData):
 
         All of them where it failed at every one, which is no measurement.
         """
-        kept = {n: own for n, own in traces.items() if not own.unread or role in self.tested}
-        return kept or dict(traces)
+        if role in self.tested:
+            return dict(traces)
+        whole = {
+            name: own
+            for name, own in traces.items()
+            if own.failure is None or own.failure is own.chain.failure
+        }
+        return whole or dict(traces)
 
     def features(
         self, start: Modality, role: str, generation: int, samples: Sequence[Sample]
@@ -222,10 +228,8 @@ class ChainData(SampleData):
         def read(group: ChainGroup) -> dict[str, tuple[str | None, ...]]:
             texts = {chain.sample.id: texts_of(chain) for chain in group.chains}
             cut = runner.cut_texts(text for own in texts.values() for text in own)
-            same: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}  # nearly all are alike
             # Of each text how long it was, None for one that was read whole.
-            lengths = {name: tuple(map(cut.get, own)) for name, own in texts.items()}
-            return {name: same.setdefault(own, own) for name, own in lengths.items()}
+            return {name: tuple(map(cut.get, own)) for name, own in texts.items()}
 
         by_sample = self.per_sample(key, start, samples, read).values()
         every = [length for own in by_sample for length in own]

@@ -45,6 +45,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.blindness import NO_FLOOR, floor_by_exchange
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.chain_similarity import last_iteration
 from pytest_cepbench.metrics.facts import (
     Fact,
     FactAnswers,
@@ -114,12 +115,9 @@ class FactsMeasure(Measure):
         """Raises SuiteError for iterations beyond the chains."""
         super().__init__(kind, name, table, context)
         self.plan = context.plan(name, table.start)
-        whole = self.plan.generations
-        last = whole if table.at is None else 2 * table.at
-        if not 1 <= last <= whole:
-            raise context.error(
-                name, f"at = {table.at}, and the chains have {whole // 2} iterations"
-            )
+        last = self.plan.generations
+        if table.at is not None:
+            last = 2 * last_iteration(kind, name, table.at, self.plan, context)
         self.generations = tuple(range(1, last + 1))
         self.label = f"{name} F1"
         self.identity = (

@@ -97,7 +97,7 @@ class GenevalTable(MetricTable, frozen=True, kw_only=True):
     color_encoder: str = ENCODER
 
 
-@dataclass(frozen=True)
+@dataclass
 class PromptedImage:
     """One image of a chain, and what was found in it.
 
@@ -110,7 +110,7 @@ class PromptedImage:
     prompt: Prompt
     detections: Detections
     objects: Mapping[str, Sequence[Detection]]
-    colors: Mapping[ToColor, str] | Failure = field(default_factory=dict)
+    colors: dict[ToColor, str] | Failure = field(default_factory=dict)
 
 
 @dataclass
@@ -270,36 +270,32 @@ class GenevalMeasure(Measure):
         asked = [queries(prompt, _style(detector.bound)) for prompt in prompts]
         words = {chain.sample.id: list(own) for chain, own in zip(chains, asked, strict=True)}
         detected = boxes(chains, generation, words, detector, data.store)
-        images = [
+        images: list[PromptedImage | Failure] = [
             found
             if isinstance(found, Failure)
             else PromptedImage(chain, prompt, found, objects_by_class(found, own))
             for chain, prompt, own, found in zip(chains, prompts, asked, detected, strict=True)
         ]
-        if self.colors != "clip":
-            return list(images)
-        seen = [image for image in images if isinstance(image, PromptedImage)]
-        colors = iter(self._tell_colors(seen, generation, data))
-        return [
-            replace(image, colors=next(colors)) if isinstance(image, PromptedImage) else image
-            for image in images
-        ]
+        if self.colors == "clip":
+            seen = [image for image in images if isinstance(image, PromptedImage)]
+            self._tell_colors(seen, generation, data)
+        return images
 
     def _tell_colors(
         self, images: Sequence[PromptedImage], generation: int, data: ChainData
-    ) -> list[dict[ToColor, str] | Failure]:
-        """For each image the color of every object whose color its prompt asks for.
+    ) -> None:
+        """Add to each image the color of every object whose color its prompt asks for.
 
         A failure where the encoder gave no usable vector of one of them. Raises MeasurementError
         where it gives none for the names of colors.
         """
         encoder, store = data.runner(self.color_encoder), data.store
         wanted = [
-            (number, target)
-            for number, image in enumerate(images)
+            (image, target)
+            for image in images
             for target in objects_to_color(image.prompt, image.objects, self.settings)
         ]
-        chains = [images[number].chain for number, _ in wanted]
+        chains = [image.chain for image, _ in wanted]
         steps = []
         for chain, (_, target) in zip(chains, wanted, strict=True):
             link, detection = chain.links[generation], target.detection
@@ -318,15 +314,12 @@ class GenevalMeasure(Measure):
         }
         refuse_same(encoder.bound.spec, "cut-out", cut_outs, _FEWEST_CUTS)
         names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
-        colors: list[dict[ToColor, str] | Failure] = [{} for _ in images]
-        for (number, target), vector in zip(wanted, vectors, strict=True):
-            own = colors[number]
+        for (image, target), vector in zip(wanted, vectors, strict=True):
             if isinstance(vector, Failure):
-                colors[number] = vector
-            elif not isinstance(own, Failure):
+                image.colors = vector
+            elif not isinstance(image.colors, Failure):
                 assert isinstance(vector, np.ndarray)
-                own[target] = zero_shot_color(vector[None], names[target.name])[0]
-        return colors
+                image.colors[target] = zero_shot_color(vector[None], names[target.name])[0]
 
 
 def _style(detector: BoundRole) -> QueryStyle:

@@ -79,8 +79,6 @@ def spellings(answer: str) -> tuple[str, ...]:
 
 _MEANS: Mapping[str, MeanName] = {"soft_tifa_gm": "geometric", "soft_tifa_am": "arithmetic"}
 
-_LABELS = {"soft_tifa_gm": "Soft-TIFA GM", "soft_tifa_am": "Soft-TIFA AM"}
-
 _SHOWN = 3  # questions in a remark
 
 
@@ -104,29 +102,19 @@ class SoftTifaTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class AnsweredQuestions:
-    """What the VQA model answered about one artifact.
+class AskedChain:
+    """What the VQA model answered about an artifact of one chain; nothing where there is none.
 
+    outcome: what stopped the chain or the asking, if anything did.
     answers: the probability of the right answer to each question of the sample, as it was given.
     atoms: the same, 0 below a failed one: what scores are made of.
     controls: the probability of the right answer to each of its control questions.
     """
 
+    outcome: CaseScores
     answers: tuple[float, ...] = ()
     atoms: tuple[float, ...] = ()
     controls: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class AskedChain:
-    """What the VQA model answered about one chain.
-
-    outcome: what stopped the chain or the asking, if anything did.
-    answered: nothing where there is no picture, and where the model could not be asked.
-    """
-
-    outcome: CaseScores
-    answered: AnsweredQuestions = AnsweredQuestions()
 
 
 def own_questions(sample: Sample) -> tuple[FactQuestion, ...]:
@@ -174,7 +162,7 @@ class SoftTifaMeasure(Measure):
             problem = f"least_control = {self.least_control:g}: with controls = 0 none are asked"
         if problem:
             raise context.error(name, problem)
-        self.label = _LABELS[kind]
+        self.label = f"Soft-TIFA {kind[-2:].upper()}"
         self.identity = (
             f"soft-tifa/1 {_MEANS[kind]} mean at generation {generation} of {plan.start}-first "
             f"chains, asked {self.prompt!r}, {self.controls} controls, least "
@@ -199,17 +187,9 @@ class SoftTifaMeasure(Measure):
         def read(chains: Sequence[Chain]) -> dict[str, AskedChain]:
             if self.controls:
                 self._ask(chains, 0, data)  # stored, with what the chains are read for
+            asked = {c.sample.id: AskedChain(outcome_of_chain(c, self.plan)) for c in chains}
             able = [chain for chain in chains if chain.has(self.generation)]
-            results = self._ask(able, self.generation, data)
-            answered = {chain.sample.id: own for chain, own in zip(able, results, strict=True)}
-            asked: dict[str, AskedChain] = {}
-            for chain in chains:
-                name, own = chain.sample.id, answered.get(chain.sample.id)
-                if isinstance(own, Failure):
-                    asked[name] = AskedChain(CaseScores(name, own, VQA))
-                else:
-                    outcome = outcome_of_chain(chain, self.plan)
-                    asked[name] = AskedChain(outcome, own or AnsweredQuestions())
+            asked |= {own.outcome.sample: own for own in self._ask(able, self.generation, data)}
             return asked
 
         # Both means are of the same answers.
@@ -220,13 +200,13 @@ class SoftTifaMeasure(Measure):
         """One score per sample. Raises MeasurementError where the controls show a blind model."""
         parts, samples = parts_of(case, data)
         asked = self.read(case, samples, data)
-        controls = [probability for c in asked.values() for probability in c.answered.controls]
+        controls = [probability for own in asked.values() for probability in own.controls]
         notes = self._control_notes(data, controls)
         # The mean probability of the right answer by kind of question, as GenEval 2 does by skill.
         kinds: list[str] = []
         atoms: list[float] = []
         for sample in samples:
-            if own_atoms := asked[sample.id].answered.atoms:
+            if own_atoms := asked[sample.id].atoms:
                 kinds += [question.kind for question in questions_of(sample)]
                 atoms += own_atoms
         if atoms:
@@ -249,9 +229,10 @@ class SoftTifaMeasure(Measure):
         samples = data.named(sample_id)
         asked = self.read(case, samples, data)[sample_id]
         chain = data.chains(self.plan.start, samples)[sample_id]
-        atoms = asked.answered.atoms
-        marks = {self.generation: self._score(asked)} if atoms else {}
-        worst = sorted(zip(atoms, questions_of(samples[0]), strict=False), key=lambda pair: pair[0])
+        marks = {self.generation: self._score(asked)} if asked.atoms else {}
+        worst = sorted(
+            zip(asked.atoms, questions_of(samples[0]), strict=False), key=lambda pair: pair[0]
+        )
         remark = "; ".join(
             f"{one_line(question.text, 80)} {one_line(question.answer, 40)}: {probability:.2f}"
             for probability, question in worst[:_SHOWN]
@@ -260,8 +241,7 @@ class SoftTifaMeasure(Measure):
         return ChainExcerpt(chain, marks, asked.outcome.failure, chain.failed_at, remark)
 
     def _score(self, asked: AskedChain) -> float:
-        atoms = asked.answered.atoms
-        return soft_tifa(atoms, _MEANS[self.kind]) if atoms else 0.0
+        return soft_tifa(asked.atoms, _MEANS[self.kind]) if asked.atoms else 0.0
 
     def _asked(self, pairs: Iterable[tuple[str, str]]) -> str:
         """The query of questions with the answers whose likelihood is asked for."""
@@ -276,27 +256,26 @@ class SoftTifaMeasure(Measure):
         own = [(question.text, question.answer) for question in own_questions(sample)]
         return self._asked([*own, *((text, NO) for text in controls_of(sample)[: self.controls])])
 
-    def _ask(
-        self, chains: Sequence[Chain], generation: int, data: ChainData
-    ) -> list[AnsweredQuestions | Failure]:
+    def _ask(self, chains: Sequence[Chain], generation: int, data: ChainData) -> list[AskedChain]:
         """Ask about every chain's artifact at a generation, which all of them have.
 
         Raises as `vqa_answers`, and MeasurementError for a sample without questions.
         """
         queries = {chain.sample.id: self._query(chain.sample) for chain in chains}
         results = vqa_answers(chains, generation, queries, data.runner(VQA), data.store)
-        answered: list[AnsweredQuestions | Failure] = []
+        asked = []
         for chain, result in zip(chains, results, strict=True):
             if isinstance(result, Failure):
-                answered.append(result)
+                asked.append(AskedChain(CaseScores(chain.sample.id, result, VQA)))
                 continue
             questions = own_questions(chain.sample)
             places = {question.id: place for place, question in enumerate(questions)}
             parents = [[places[parent] for parent in question.depends_on] for question in questions]
             answers = tuple(result[: len(questions)])
             atoms, controls = fail_descendants(answers, parents), tuple(result[len(questions) :])
-            answered.append(AnsweredQuestions(answers, atoms, controls))
-        return answered
+            outcome = outcome_of_chain(chain, self.plan)
+            asked.append(AskedChain(outcome, answers, atoms, controls))
+        return asked
 
     def _control_notes(self, data: ChainData, later: Sequence[float]) -> tuple[str, ...]:
         """What control questions tell of the VQA model; nothing where it could not be asked at all.
@@ -315,7 +294,7 @@ class SoftTifaMeasure(Measure):
             return (said,)
         whole, start = data.origin, self.plan.start
 
-        def ask() -> list[AnsweredQuestions]:
+        def ask() -> list[AskedChain]:
             # Another seed has the same start.
             asked = (s for s in whole.population.samples if not s.replicate)
             samples = [sample for sample in asked if questions_of(sample)]
@@ -323,7 +302,7 @@ class SoftTifaMeasure(Measure):
                 own
                 for chains in whole.start_chains(start, samples)
                 for own in self._ask(chains, 0, whole)
-                if isinstance(own, AnsweredQuestions)
+                if own.answers  # none where the model failed at it
             ]
 
         starts = whole.cached(("asked starts", self.prompt, self.controls), start, ask)

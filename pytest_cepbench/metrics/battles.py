@@ -20,6 +20,9 @@ from pytest_cepbench.artifacts.outcome import WINNERS, AnswerError, Winner
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+FIRST_SCORES: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
+"""What a verdict is worth to the answer that was shown first."""
+
 
 @dataclass(frozen=True)
 class JudgedBattle:

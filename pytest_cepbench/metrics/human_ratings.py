@@ -73,14 +73,6 @@ def predicted_choice(first: float, second: float, margin: float = MARGIN) -> Cho
     return "C1" if left > right else "C2"
 
 
-def majority_choice(votes: Sequence[Choice]) -> Choice | None:
-    """The choice of more than half of the votes (at least 5 of 9), or None where there is none."""
-    if not votes:
-        return None
-    choice, count = Counter(votes).most_common(1)[0]
-    return choice if 2 * count > len(votes) else None
-
-
 def alignment(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) -> Alignment:
     """Agreement of predictions with the votes on the same items.
 
@@ -103,17 +95,16 @@ def alignment(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) 
     right = sum(
         vote == choice for choice, cast in zip(predictions, votes, strict=True) for vote in cast
     )
-    majorities = [majority_choice(cast) for cast in votes]
-    decided = [
-        choice == majority
-        for choice, majority in zip(predictions, majorities, strict=True)
-        if majority is not None
-    ]
+    decided = []
+    for choice, cast in zip(predictions, votes, strict=True):
+        majority, count = Counter(cast).most_common(1)[0]
+        if 2 * count > len(cast):
+            decided.append(choice == majority)
     return Alignment(
         items=len(votes),
         votes=HumanAgreement(right, sum(map(len, votes))),
         majorities=HumanAgreement(sum(decided), len(decided)),
-        without_majority=majorities.count(None),
+        without_majority=len(votes) - len(decided),
     )
 
 

@@ -15,7 +15,6 @@ from pytest_cepbench.metrics.battles import (
     JudgedBattle,
 )
 from pytest_cepbench.metrics.uncertainty import (
-    DRAWS,
     Estimate,
     estimate_by_items,
     t_upper_quantile,
@@ -122,12 +121,16 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
     table = np.zeros((len(labels), len(labels)))
     for mine, theirs, _ in pairs:
         table[labels.index(mine), labels.index(theirs)] += 1
+    # Cohen's kappa: by chance are verdicts that agree where those of both judges are shuffled.
+    count = max(len(pairs), 1)
+    observed = float(np.trace(table)) / count
+    by_chance = float(table.sum(axis=1) @ table.sum(axis=0)) / count**2 if pairs else 1.0
     return Agreement(
         reading=reading,
         overall=of([True] * len(pairs)),
         seen=of([not own for own in new]),
         unseen=of(new),
-        kappa=cohen_kappa(table),
+        kappa=(observed - by_chance) / (1 - by_chance) if by_chance < 1 else None,
         chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
     )
 
@@ -219,16 +222,6 @@ def share(right: Sequence[bool], questions: Sequence[str]) -> Share:
     return Share(sum(right), n, *wilson_interval(mean, trials))
 
 
-def cohen_kappa(table: FloatArray) -> float | None:
-    """Cohen's kappa of a square table of counts, in [-1, 1]; None where one value alone occurs."""
-    total = float(table.sum())
-    if not total:
-        return None
-    by_chance = float(table.sum(axis=1) @ table.sum(axis=0)) / total**2
-    observed = float(np.trace(table)) / total
-    return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None
-
-
 @dataclass(frozen=True)
 class RatedThings:
     """What several raters said of the same things.
@@ -246,9 +239,7 @@ class RatedThings:
         """(things,) the item of each."""
         return np.arange(self.values.shape[1]) if self.owners is None else self.owners
 
-    def estimate(
-        self, statistic: Callable[[FloatArray], float | None], draws: int = DRAWS
-    ) -> Estimate:
+    def estimate(self, statistic: Callable[[FloatArray], float | None]) -> Estimate:
         """A statistic of (things,) weights with its interval by item, over items with a pair."""
         shared = np.isfinite(self.values).sum(axis=0) >= _FEWEST_RATERS
         numbers, places = np.unique(self.items[shared], return_inverse=True)
@@ -258,16 +249,16 @@ class RatedThings:
             of_things[shared] = weights[places]
             return statistic(of_things)
 
-        return estimate_by_items(weighted, len(numbers), draws=draws)
+        return estimate_by_items(weighted, len(numbers))
 
 
-def alpha_estimate(rated: RatedThings, distance: Distance, draws: int = DRAWS) -> Estimate:
+def alpha_estimate(rated: RatedThings, distance: Distance) -> Estimate:
     """Krippendorff's alpha."""
     coincidences = item_coincidences(rated.values)
     shape = coincidences.shape[1:]
     flat = coincidences.reshape(len(coincidences), -1)
     return rated.estimate(
-        lambda weights: alpha_of_coincidences((weights @ flat).reshape(shape), distance), draws
+        lambda weights: alpha_of_coincidences((weights @ flat).reshape(shape), distance)
     )
 
 

@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.metrics.battles import BattleTable, FloatArray, JudgedBattle
+from pytest_cepbench.metrics.battles import FIRST_SCORES, BattleTable, FloatArray, JudgedBattle
 from pytest_cepbench.metrics.judge_agreement import (
     Agreement,
     Share,
@@ -27,8 +27,6 @@ from pytest_cepbench.metrics.pair_models import fit_ratings
 
 TRUE_WIN_RATE = 0.45
 """Of which the card says what the judge would show: the default tolerance below one half."""
-
-_SCORES: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
 
 _MIRRORED: dict[Winner, Winner] = dict(zip(WINNERS, reversed(WINNERS), strict=True))
 
@@ -170,7 +168,7 @@ def judge_card(
     matched = match_battles(people, judge)
     if not matched:
         raise ValueError("the judge and people have no battle in common")
-    scores = np.array([[_SCORES[b.winner], _SCORES[winner]] for b, winner in matched]).T
+    scores = np.array([[FIRST_SCORES[b.winner], FIRST_SCORES[winner]] for b, winner in matched]).T
     columns: dict[str, list[FloatArray]] = {}  # of each model its scores by people and the judge
     for (battle, _), column in zip(matched, scores.T, strict=True):
         columns.setdefault(battle.first, []).append(column)

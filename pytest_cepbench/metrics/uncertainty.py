@@ -145,9 +145,7 @@ class Estimate:
     items: int
 
 
-def estimate_by_items(
-    statistic: Callable[[Array], float | None], items: int, *, draws: int = DRAWS
-) -> Estimate:
+def estimate_by_items(statistic: Callable[[Array], float | None], items: int) -> Estimate:
     """A statistic with the percentile interval of the bootstrap by item.
 
     statistic: gives the value for (items,) weights, how often each item counts; None where it is
@@ -159,9 +157,9 @@ def estimate_by_items(
     if value is None or items < 2:
         return Estimate(value, None, None, items)
     source = np.random.Generator(np.random.PCG64(0))
-    weights = source.multinomial(items, np.full(items, 1 / items), size=draws).astype(float)
+    weights = source.multinomial(items, np.full(items, 1 / items), size=DRAWS).astype(float)
     drawn = [result for row in weights if (result := statistic(row)) is not None]
-    if len(drawn) < _ENOUGH * draws:
+    if len(drawn) < _ENOUGH * DRAWS:
         return Estimate(value, None, None, items)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Estimate(value, float(low), float(high), items)

@@ -236,13 +236,14 @@ def test_a_mapping_is_the_mean_over_its_own_generations(drifting: Staged, mappin
 
 
 def test_the_whole_is_the_mean_of_the_mappings(drifting: Staged) -> None:
-    """Per sample and altogether; there is no one course of four mappings."""
+    """Per sample and altogether, its floor too; there is no one course of four mappings."""
     parts = [drifting.measure(f"{mapping}-mcd") for mapping in GENERATIONS]
     whole = drifting.measure("overall-mcd")
     assert whole.value == pytest.approx(np.mean([part.value for part in parts]), abs=2e-6)
     for name, score in whole.scores["overall"].items():
         own = [next(iter(part.scores.values()))[name] for part in parts]
         assert score == pytest.approx(np.mean(own), abs=2e-6)
+    assert whole.floor == pytest.approx(np.mean([part.floor or np.nan for part in parts]), abs=1e-6)
     assert (whole.n, whole.curve) == (12, ())
     assert len({part.value for part in parts}) > 1
 
@@ -366,23 +367,6 @@ def test_a_whole_of_samples_is_exchanged_within_first_categories(staged: Staged)
     total = sum(_by_hand(vectors, own, (1, 0)) * len(own) for own in homes.values())
     measured = staged.measure("overall-sim")
     assert measured.floor == pytest.approx(total / 12, abs=1e-6)
-
-
-def test_mappings_have_floors_and_their_mean(tmp_path: Path, store: Store) -> None:
-    """Each mapping by its own encoder and chains; the whole is the mean, as its value is."""
-    text = SUITE.replace('start = "image"', 'start = "both"') + "[metrics.mcd]\n"
-    text = text.replace('encoder = "shapes:"', 'encoder = "python:tests.suites.world:namer"')
-    text = text.replace("python:tests.suites.world:overlapping", "shapes") + (
-        "[data.options]\nsamples_per_category = 2\n"
-    )
-    staged = stage(tmp_path / "suite", text, store)
-    parts = ("text-to-text", "text-to-image", "image-to-image", "image-to-text")
-    floors = []
-    for part in parts:
-        measured = staged.measure(f"{part}-mcd")
-        assert measured.floor is not None
-        floors.append(measured.floor)
-    assert staged.measure("overall-mcd").floor == pytest.approx(np.mean(floors), abs=1e-6)
 
 
 def test_one_sample_has_no_floor(staged: Staged) -> None:

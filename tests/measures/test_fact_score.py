@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.chains import load_link
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
     Scene,
@@ -25,9 +25,8 @@ from pytest_cepbench.datasets.shapes import (
 )
 from pytest_cepbench.datasets.shapes.questions import scene_facts
 from pytest_cepbench.datasets.shapes.scene import COLORS, Color
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
-from pytest_cepbench.measures.fact_score import facts_of_scene
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
@@ -211,7 +210,7 @@ def test_a_setting_that_cannot_be(
 
 def without_scenes() -> Dataset:
     """Pictures of which nothing is known."""
-    samples = tuple(replace(sample, metadata={}) for sample in overlapping().samples)
+    samples = tuple(replace(own, metadata={}, text="a circle") for own in overlapping().samples)
     return Dataset("bare", {}, samples)
 
 
@@ -256,9 +255,3 @@ def test_what_was_seen_in_pictures_is_stored(tmp_path: Path) -> None:
         store.put([StoredResult(key, "no shapes") for key in dict.fromkeys(keys)])
         again = stage(tmp_path / "suite", SUITE + METRICS, store).measure("overall-facts")
     assert again.value < 0.7 * before.value
-
-
-def test_a_text_alone_has_no_scene() -> None:
-    """What a sample says is not what is true of it."""
-    with pytest.raises(MeasurementError, match="sample 'one' has no facts"):
-        facts_of_scene(Sample("one", ("a",), text="a circle"))

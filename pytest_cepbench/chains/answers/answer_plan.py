@@ -62,11 +62,6 @@ class AnswerPlan:
             )
         return StepLimit(min(len(sample.gold), self.most), self.most)
 
-    def preface(self, sample: Sample) -> str:
-        """What a writer is told before the question; empty where nothing is told."""
-        told = self.limit(sample).told
-        return "" if told is None else TOLD.format(number=told)
-
     def drawing_prompt(self, prompt: str, step: str, sample: Sample) -> str:
         """The prompt for a step's image. prompt: `image` or `edit`."""
         texts = (piece for piece in sample.question if isinstance(piece, str))

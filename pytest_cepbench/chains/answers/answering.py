@@ -20,6 +20,7 @@ from pytest_cepbench.artifacts.answer import (
     steps_without_reasoning,
 )
 from pytest_cepbench.chains.answers.answer_plan import (
+    TOLD,
     AnswerPlan,
     PieceRefs,
     parts_of,
@@ -247,7 +248,8 @@ class _Draft:
 
 def writer_step(plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner) -> Step:
     """The step that writes the texts of an answer. Raises DatasetError as `AnswerPlan.limit`."""
-    preface, store = plan.preface(sample), runner.store
+    told, store = plan.limit(sample).told, runner.store
+    preface = "" if told is None else TOLD.format(number=told)
     seed = derive_seed(plan.seed, sample.id, 0)
     inputs = [["text", digest_text(preface)]] if preface else []
     key = key_of(runner.bound, plan.system, seed, [*inputs, *map(list, question.inputs)])

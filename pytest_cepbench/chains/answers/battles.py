@@ -16,12 +16,10 @@ from pytest_cepbench.chains.answers.answer_plan import BattleRules, PieceRefs
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of
+from pytest_cepbench.metrics.battles import FIRST_SCORES
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
-
-_FIRST_SCORES: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
-"""What a verdict is worth to the answer that was shown first."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class OrderedVerdict:
         Without a verdict there is none.
         """
         assert not isinstance(self.winner, Failure)
-        first = _FIRST_SCORES[self.winner]
+        first = FIRST_SCORES[self.winner]
         return first if self.candidate_first else 1.0 - first
 
 
@@ -205,23 +203,10 @@ def _ask(
     return winners
 
 
-@dataclass(frozen=True)
-class StoredAnswer:
-    """An answer that is to be scored.
-
-    sample: id of the question's sample.
-    question, answer: their pieces.
-    """
-
-    sample: str
-    question: PieceRefs
-    answer: PieceRefs
-
-
 def score_answers(
-    answers: Sequence[StoredAnswer], run_seed: int, judge: RoleRunner
+    pairs: Sequence[AnswerPair], run_seed: int, judge: RoleRunner
 ) -> list[CriteriaScores]:
-    """The scores of each answer.
+    """The scores of the candidate of each pair, which has one; the opponents are not looked at.
 
     Where a criterion has none, the judge is asked once more with another seed, and what it gives
     then fills the gaps; the scores that it gave at first stay.
@@ -230,20 +215,21 @@ def score_answers(
     Raises DamagedInputsError with the places of answers whose images are damaged, ModelError,
     CheckpointError, StoreError.
     """
-    steps = [score_step(answer, run_seed, judge, again=False) for answer in answers]
+    steps = [score_step(pair, run_seed, judge, again=False) for pair in pairs]
     scores = [_stored_scores(result) for result in judge.ask("score_answers", steps)]
     lacking = [number for number, own in enumerate(scores) if own.failures]
     if lacking and judge.bound.seeded:
-        steps = [score_step(answers[number], run_seed, judge, again=True) for number in lacking]
+        steps = [score_step(pairs[number], run_seed, judge, again=True) for number in lacking]
         for number, more in zip(lacking, judge.ask("score_answers", steps), strict=True):
             scores[number] = scores[number].filled_from(_stored_scores(more))
     return scores
 
 
-def score_step(answer: StoredAnswer, run_seed: int, judge: RoleRunner, *, again: bool) -> Step:
-    """The step that scores an answer. again: whether a score was missing the first time."""
-    seed = derive_seed(run_seed, answer.sample, int(again))
-    parts = {"question": answer.question, "answer": answer.answer}
+def score_step(pair: AnswerPair, run_seed: int, judge: RoleRunner, *, again: bool) -> Step:
+    """The step that scores a candidate. again: whether a score was missing the first time."""
+    assert pair.candidate is not None
+    seed = derive_seed(run_seed, pair.sample, int(again))
+    parts = {"question": pair.question, "answer": pair.candidate}
     return _step(judge, SCORE_PROMPT, seed, parts, AnsweredQuestion)
 
 

@@ -23,7 +23,6 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     OrderedVerdict,
-    StoredAnswer,
     battle_step,
     judge_pairs,
     score_answers,
@@ -208,13 +207,14 @@ def by_length(answered: AnsweredQuestion, _: int) -> Any:
     return SEVEN | {"richness": min(len(answered.answer), 10)}
 
 
-def _answer(store: Store, number: int, *texts: str) -> StoredAnswer:
+def _answer(store: Store, number: int, *texts: str) -> AnswerPair:
     sample = question(number)
-    return StoredAnswer(sample.id, refer_to_question(sample, store), stored_answer(store, *texts))
+    answer = stored_answer(store, *texts)
+    return AnswerPair(sample.id, refer_to_question(sample, store), answer, None)
 
 
 def _score(
-    store: Store, answers: Sequence[StoredAnswer], judge: SmallScorer, **changes: Any
+    store: Store, answers: Sequence[AnswerPair], judge: SmallScorer, **changes: Any
 ) -> list[CriteriaScores]:
     return score_answers(answers, 0, runner(store, "judge", judge, **changes))
 
@@ -280,7 +280,9 @@ def test_what_is_no_set_of_scores_is_an_error(store: Store, value: Any, message:
 def test_damaged_images_are_named_by_the_place_of_their_answer(store: Store) -> None:
     """So that they are made again, like those of battles."""
     answers = [_answer(store, 0, "x"), _answer(store, 1, "y")]
-    (digest,) = [digest for kind, digest in answers[1].answer.inputs if kind == "image"]
+    answer = answers[1].candidate
+    assert answer is not None
+    (digest,) = [digest for kind, digest in answer.inputs if kind == "image"]
     store.artifact_path(digest).write_bytes(b"no image")
     store.artifact_cache.clear()
     with pytest.raises(DamagedInputsError) as caught:
