@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.datasets.folder import CATEGORIES, MME_VERSION, ROOT_CATEGORY, VERSION
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.sources.table import CellImage, Row, Shard, SourceTable
 from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
@@ -141,77 +142,72 @@ class TableReader:
             )
         return column
 
-    def ids(self, names: Sequence[str] = _IDS, *, needed: bool = False) -> str | None:
-        """The column of ids; None where rows are counted instead."""
-        import pyarrow as pa
-
-        def fits(_: str, kind: pa.DataType) -> bool:
-            return _is_text(kind) or bool(pa.types.is_integer(kind))
-
-        return self._column("id", names, fits, "an id, a text or a whole number", needed=needed)
-
-    def categories(self, names: Sequence[str] = _CATEGORIES, *, needed: bool = False) -> str | None:
-        """The column of categories: a text or a label, or a list of texts."""
-        if _LABEL in self.table.schema.names and self.table.label_names(_LABEL) is None:
-            names = [name for name in names if name != _LABEL]  # a class by its number, or any text
-
-        def fits(column: str, kind: pa.DataType) -> bool:
-            return self.table.label_names(column) is not None or _holds_texts(kind)
-
-        expected = "a text, a label with a name, or a list of texts"
-        return self._column("category", names, fits, expected, needed=needed)
-
-    def texts(self) -> str | None:
-        """The column of texts; of a list of texts, the first counts."""
-        expected = "a text, or a list of texts"
-        return self._column("text", _TEXTS, lambda _, kind: _holds_texts(kind), expected)
-
-    def samples(
+    def dataset(
         self,
+        loader: str,
+        version: int,
         *,
-        ids: str | None,
-        make_id: Callable[[Row, Any, Any], str],
-        category_column: str | None,
-        category: str = "",
-        text_column: str | None = None,
-        repeated: bool = False,
-    ) -> tuple[Sample, ...]:
-        """The chosen samples sorted by id.
+        ids: Sequence[str] = _IDS,
+        categories: Sequence[str] = _CATEGORIES,
+        category: str | None = None,
+        texts: bool = False,
+        name_of: Callable[[str, Any], str] | None = None,
+    ) -> Dataset:
+        """The chosen samples as a data set, whose identity tells the pinned source.
 
-        ids: the column of ids; None where rows are counted.
-        make_id: of the row, its id and its category, as the columns have them.
-        category: of rows without one.
-        repeated: whether rows of one id are one sample, the first of them.
+        ids, categories: names of their columns; texts are ids as file names are, numbers in digits.
+        category: of all rows where there is no column of categories; without it, both columns have
+            to be there. Without ids a row is named by its number.
+        texts: read the column of texts too, as where the suite names one.
+        name_of: makes an id of the column's and of the category, or raises ValueError; rows of one
+            id are one sample then, the first of them.
         """
         schema = self.table.schema
+        if _LABEL in schema.names and self.table.label_names(_LABEL) is None:
+            # A class by its number, or any text.
+            categories = [name for name in categories if name != _LABEL]
+        id_column = self._column(
+            "id", ids, _is_id, "an id, a text or a whole number", needed=category is None
+        )
+        category_column = self._column(
+            "category",
+            categories,
+            lambda name, kind: self.table.label_names(name) is not None or _holds_texts(kind),
+            "a text, a label with a name, or a list of texts",
+            needed=category is None,
+        )
+        text_column = None
+        if texts or self.columns.get("text"):
+            text_column = self._column(
+                "text", _TEXTS, lambda _, kind: _holds_texts(kind), "a text, or a list of texts"
+            )
         typed = [item.name for item in schema if _holds_images(_listed(item.type))]
         known = any(name in schema.names for name in _IMAGES)
-        image_column = str(
-            self._column(
-                "image",
-                typed if len(typed) == 1 and not known else _IMAGES,
-                lambda _, kind: _holds_images(_listed(kind)) or _is_text(kind) or _is_bytes(kind),
-                "one image, as bytes, as base64, or with fields bytes and path",
-            )
+        image_column = self._column(
+            "image",
+            typed if len(typed) == 1 and not known else _IMAGES,
+            lambda _, kind: _holds_images(_listed(kind)) or _is_text(kind) or _is_bytes(kind),
+            "one image, as bytes, as base64, or with fields bytes and path",
         )
-        scanned = [name for name in (ids, category_column) if name is not None]
 
         def read() -> Iterator[Candidate]:
             seen: set[str] = set()
             names: dict[str, tuple[str, ...]] = {}  # most rows share their category with others
-            for row in self.table.scan(scanned):
-                value = row.position if ids is None else row.values[0]
+            for row in self.table.scan([own for own in (id_column, category_column) if own]):
+                value = row.values[0] if id_column else f"{row.position:09}"  # sorts as numbers do
                 if value is None or value == "":
-                    self.refuse(row, ids, "null or empty: an id is expected")
-                label = None if category_column is None else row.values[-1]
-                name = make_id(row, value, label)
-                if repeated and name in seen:
-                    continue
-                if repeated:
+                    self._refuse(row, id_column, "null or empty: an id is expected")
+                label = row.values[-1] if category_column else category
+                name = unicodedata.normalize("NFC", value) if isinstance(value, str) else str(value)
+                if name_of is not None:
+                    try:
+                        name = name_of(name, label)
+                    except ValueError as error:
+                        self._refuse(row, category_column, str(error))
+                    if name in seen:
+                        continue
                     seen.add(name)
-                if category_column is None:
-                    own: tuple[str, ...] = (category,)
-                elif isinstance(label, str):
+                if isinstance(label, str):
                     own = names.get(label) or self._categories(row, category_column, label)
                     names[label] = own
                 else:
@@ -219,15 +215,18 @@ class TableReader:
                 yield Candidate(name, own, row)
 
         def refuse(name: str, rows: list[Row]) -> DatasetError:
-            places = " and ".join(self.table.where(row, ids or "row") for row in rows)
+            places = " and ".join(self.table.where(row, id_column or "row") for row in rows)
             remedy = "name a column that differs in every row as id in [data]"
             return DatasetError(
                 f"{self.table.name}: the id {name!r} is there twice ({places}): {remedy}"
             )
 
         chosen = choose(read, self.most, refuse)
-        seeds = self._seeds(sorted(own.row for own in chosen), image_column, text_column)
-        return tuple(Sample(own.id, own.categories, *seeds[own.row.position]) for own in chosen)
+        seeds = self._seeds(sorted(own.row for own in chosen), str(image_column), text_column)
+        samples = [Sample(own.id, own.categories, *seeds[own.row.position]) for own in chosen]
+        identity: dict[str, Any] = {"loader": loader, "version": version}
+        identity |= {"source": self.table.source} if self.table.source else {}
+        return Dataset(loader, identity, tuple(samples), notes=self.table.notes)
 
     def _seeds(
         self, rows: Sequence[Row], image_column: str, text_column: str | None
@@ -252,20 +251,13 @@ class TableReader:
                     seeds[row.position] = image, text
         return seeds
 
-    def dataset(
-        self, name: str, identity: Mapping[str, Any], samples: tuple[Sample, ...]
-    ) -> Dataset:
-        """The samples as a data set, whose identity tells the pinned source."""
-        source = {"source": self.table.source} if self.table.source else {}
-        return Dataset(name, {**identity, **source}, samples, notes=self.table.notes)
-
-    def _categories(self, row: Row, column: str, label: Any) -> tuple[str, ...]:
+    def _categories(self, row: Row, column: str | None, label: Any) -> tuple[str, ...]:
         names: list[Any] = [
             own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
             for own in (label if isinstance(label, list) else [label])
         ]
         if any(not isinstance(own, str) or not own.strip() for own in names):
-            self.refuse(row, column, f"{label!r:.80} is no category: a name is expected")
+            self._refuse(row, column, f"{label!r:.80} is no category: a name is expected")
         return tuple(dict.fromkeys(names))
 
     def _text(self, row: Row, column: str, value: Any) -> str:
@@ -275,15 +267,21 @@ class TableReader:
             try:
                 value = value.decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                self.refuse(row, column, f"not UTF-8 at byte {error.start}")
+                self._refuse(row, column, f"not UTF-8 at byte {error.start}")
         text = value.strip() if isinstance(value, str) else ""
         if not text:
-            self.refuse(row, column, "null or empty: a chain cannot start from nothing")
+            self._refuse(row, column, "null or empty: a chain cannot start from nothing")
         return text
 
-    def refuse(self, row: Row, column: str | None, what: str) -> NoReturn:
+    def _refuse(self, row: Row, column: str | None, what: str) -> NoReturn:
         """Raise DatasetError: what is wrong with a cell, with file, row and column before it."""
         raise DatasetError(f"{self.table.where(row, column or 'row')}: {what}")
+
+
+def _is_id(_: str, kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return _is_text(kind) or bool(pa.types.is_integer(kind))
 
 
 # By their names: the kinds differ in how their values lie. Polars writes views.
@@ -318,18 +316,7 @@ def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset
 
     captions: read the column of texts too, as where the suite names one.
     """
-    from pytest_cepbench.datasets import folder
-
-    ids = reader.ids()
-    samples = reader.samples(
-        ids=ids,
-        # A row's number in as many digits that texts sort as numbers do.
-        make_id=_plain_id if ids else lambda row, *_: f"{row.position:09}",
-        category_column=reader.categories(),
-        category=folder.ROOT_CATEGORY,
-        text_column=reader.texts() if captions or reader.columns.get("text") else None,
-    )
-    return reader.dataset("folder", {"loader": "folder", "version": folder.VERSION}, samples)
+    return reader.dataset("folder", VERSION, category=ROOT_CATEGORY, texts=captions)
 
 
 def load_mme_table(reader: TableReader) -> Dataset:
@@ -338,35 +325,21 @@ def load_mme_table(reader: TableReader) -> Dataset:
     Two questions are asked about every image; both have its name as their id, and are one sample.
     Raises DatasetError for categories that are missing or unknown.
     """
-    from pytest_cepbench.datasets import folder
 
-    category = reader.categories(("category",), needed=True)
-
-    def make_id(row: Row, value: Any, label: Any) -> str:
-        if label not in folder.CATEGORIES:
-            known = unknown_name("category of MME", str(label), folder.CATEGORIES)
-            reader.refuse(row, category, known)
-        name = _plain_id(row, value, label)
+    def name_of(name: str, label: Any) -> str:
+        if label not in CATEGORIES:
+            raise ValueError(unknown_name("category of MME", str(label), CATEGORIES))
         return name if name.startswith(f"{label}/") else f"{label}/{name}"
 
-    samples = reader.samples(
-        ids=reader.ids(("question_id",), needed=True),
-        make_id=make_id,
-        category_column=category,
-        repeated=True,
+    dataset = reader.dataset(
+        "mme", MME_VERSION, ids=("question_id",), categories=("category",), name_of=name_of
     )
-    there = {name for sample in samples for name in sample.categories}
-    if missing := [name for name in folder.CATEGORIES if name not in there]:
+    if missing := [name for name in CATEGORIES if name not in dataset.categories]:
         raise DatasetError(
-            f"{reader.table.name} has no images for {len(missing)} of the {len(folder.CATEGORIES)} "
+            f"{reader.table.name} has no images for {len(missing)} of the {len(CATEGORIES)} "
             f"MME categories: {', '.join(missing)}"
         )
-    return reader.dataset("mme", {"loader": "mme", "version": folder.MME_VERSION}, samples)
-
-
-def _plain_id(_row: Row, value: Any, _label: Any) -> str:
-    """A text as it is, normalized as file names are; a number in digits."""
-    return unicodedata.normalize("NFC", value) if isinstance(value, str) else str(value)
+    return dataset
 
 
 TABLE_LOADERS: Mapping[str, Callable[..., Dataset]] = {
