@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pytest_cepbench.artifacts import ImageArtifact, read_image
-from pytest_cepbench.datasets.sources.files import require_folder, some_of, walk_files
+from pytest_cepbench.datasets.sources.files import require_folder, seed_files, some_of
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import escape_json
@@ -257,7 +257,7 @@ def find_images(
     unreadable: dict[str, str] = {}
     whole = folder.resolve()
     own = None if without is None or without.resolve() == whole else without.resolve()
-    for path in sorted(walk_files(folder)):
+    for path in sorted(seed_files(folder)):
         name = relative_name(folder, path)
         if own is not None and (whole / name).is_relative_to(own):
             continue

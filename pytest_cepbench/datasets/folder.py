@@ -12,7 +12,7 @@ from pytest_cepbench.datasets.sources.files import (
     FILES,
     require_folder,
     sample_name,
-    walk_files,
+    seed_files,
 )
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import read_regular
@@ -52,7 +52,7 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
     seed = {"image": FileImage, "sound": FileSound}[kind]
     unread: Counter[str] = Counter()
     samples = []
-    for file in walk_files(path, unread, kind):
+    for file in seed_files(path, unread, kind):
         name = sample_name(path, file)
         category = name.rpartition("/")[0] or f"{kind}s"
         text = None
@@ -131,7 +131,7 @@ def load_mme(path: Path) -> Dataset:
         folder = path / category
         if (folder / "images").is_dir():
             folder /= "images"
-        files = list(walk_files(folder)) if folder.is_dir() else []
+        files = list(seed_files(folder)) if folder.is_dir() else []
         if not files:
             empty.append(category)
         for file in files:

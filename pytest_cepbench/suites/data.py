@@ -25,7 +25,6 @@ from pytest_cepbench.datasets.sources.hub import (
     parse_hub_location,
 )
 from pytest_cepbench.datasets.sources.open_table import (
-    Choice,
     local_shards,
     open_hub_table,
     open_local_table,
@@ -101,7 +100,7 @@ def load_data(
         repository = open_repository(location, run_folder)
         config, split = location.config or data.config, location.split or data.split
         if data.loader in TABLE_LOADERS and any(f.endswith(SHARDS) for f in repository.files):
-            table = open_hub_table(repository, Choice(location.path, config, split))
+            table = open_hub_table(repository, config, split)
             beside = partial(_hub_side_file, repository)
         else:
             lacks = f"finds none in {place}"
@@ -118,7 +117,7 @@ def load_data(
         shards = local_shards(place, images_first=not asked)
         lacks = f"finds none in {str(place)!r}"
         if shards:
-            table = open_local_table(place, shards, Choice("", data.config, data.split))
+            table = open_local_table(place, shards, data.config, data.split)
     if table is not None:
         columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
         reader = TableReader(table, columns, most)

@@ -127,17 +127,12 @@ def images_by_stem(folder: Path) -> dict[str, Path]:
     return images
 
 
-def walk_files(
-    root: Path, unread: Counter[str] | None = None, kind: Modality = "image"
-) -> Iterator[Path]:
-    """Files of images or sounds below a folder by suffix, hidden ones left out; each real folder
-    once.
+def walk_files(root: Path) -> Iterator[Path]:
+    """The files below a folder, hidden ones left out; each real folder once.
 
-    unread: counts the pictures and sounds that are not yielded, by suffix.
     Folders of thumbnails and deleted files, as storage and systems make them, are left out too.
     Raises DatasetError for a folder that cannot be listed: its files would be missing silently.
     """
-    counted = _UNREAD | _UNREAD_SOUNDS | SUFFIXES | SOUND_SUFFIXES
     seen: set[str] = set()
     for folder, below, files in os.walk(root, onerror=refuse_unreadable, followlinks=True):
         real = os.path.realpath(folder)
@@ -150,14 +145,23 @@ def walk_files(
             for name in below
             if not name.startswith(".") and name.casefold() not in _SYSTEM_FOLDERS
         )
-        for name in sorted(files):
-            suffix = Path(name).suffix.lower()
-            if name.startswith("."):
-                continue
-            if suffix in FILES[kind][1]:
-                yield Path(folder) / name
-            elif unread is not None and suffix in counted:
-                unread[suffix] += 1
+        yield from (Path(folder) / name for name in sorted(files) if not name.startswith("."))
+
+
+def seed_files(
+    root: Path, unread: Counter[str] | None = None, kind: Modality = "image"
+) -> Iterator[Path]:
+    """Files of images or sounds among those that `walk_files` finds, by suffix.
+
+    unread: counts the pictures and sounds that are not yielded, by suffix.
+    """
+    counted = _UNREAD | _UNREAD_SOUNDS | SUFFIXES | SOUND_SUFFIXES
+    for path in walk_files(root):
+        suffix = path.suffix.lower()
+        if suffix in FILES[kind][1]:
+            yield path
+        elif unread is not None and suffix in counted:
+            unread[suffix] += 1
 
 
 def refuse_unreadable(error: OSError) -> None:

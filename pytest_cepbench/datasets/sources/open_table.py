@@ -6,7 +6,6 @@ Configurations, splits and shards are found by the rules of the library `dataset
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_cepbench.datasets.sources.files import SUFFIXES, DataFile, refuse_unreadable
+from pytest_cepbench.datasets.sources.files import SUFFIXES, DataFile, walk_files
 from pytest_cepbench.datasets.sources.hub import Repository, require_library
 from pytest_cepbench.datasets.sources.table import SHARDS, SourceTable
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
@@ -47,19 +46,6 @@ Splits = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What is wanted of a data set that may have several parts.
-
-    path: a folder, a file or a pattern in it; empty for all of it.
-    config, split: which of several; None where there is to be one.
-    """
-
-    path: str = ""
-    config: str | None = None
-    split: str | None = None
-
-
-@dataclass(frozen=True)
 class Found:
     """The shards of one split.
 
@@ -75,37 +61,43 @@ class Found:
 
 
 def find_shards(
-    source: str, listing: Iterable[str], configs: Mapping[str, Splits], choice: Choice
+    source: str,
+    listing: Iterable[str],
+    configs: Mapping[str, Splits],
+    path: str = "",
+    config: str | None = None,
+    split: str | None = None,
 ) -> Found:
     """The shards of the chosen split.
 
     source: the data set, for errors.
     listing: paths of all its files.
     configs: of its card; empty where it has none.
+    path: a folder, a file or a pattern in it that is wanted; empty for all of it.
+    config, split: which of several; None where there is to be one.
     Raises DatasetError in one line where there is no shard, where several configurations or splits
     leave a choice, and where one of numbered shards is missing.
     """
     files = sorted(
-        path
-        for path in listing
-        if not any(part.startswith((".", "__")) for part in PurePosixPath(path).parts)
+        file
+        for file in listing
+        if not any(part.startswith((".", "__")) for part in PurePosixPath(file).parts)
     )
-    config = choice.config
-    if choice.path:
-        files, configs = _matching(choice.path, files), {}
+    if path:
+        files, configs = _matching(path, files), {}
     every = [file for file in files if file.endswith(SHARDS)]
     if not every:
-        where = f" under {choice.path!r}" if choice.path else ""
+        where = f" under {path!r}" if path else ""
         raise DatasetError(f"{source} has no file{where} that ends in {', '.join(SHARDS)}")
     suffix = next(suffix for suffix in SHARDS if any(file.endswith(suffix) for file in every))
     shards = [file for file in every if file.endswith(suffix)]
     splits: dict[str, list[str]] = {}
     if configs:
         config = _choose(source, "config", config, configs)
-        for split, patterns in configs[config].items():
+        for name, patterns in configs[config].items():
             matched = [file for pattern in patterns for file in _matching(pattern, shards)]
             if matched:
-                splits[split] = list(dict.fromkeys(matched))
+                splits[name] = list(dict.fromkeys(matched))
         if not splits:
             raise DatasetError(
                 f"{source}: the files of its configuration {config!r} are not there, or none of "
@@ -119,9 +111,9 @@ def find_shards(
             raise DatasetError(f"{source} has one configuration: leave out config={config}")
         for file in folders.get(config or "", shards):
             splits.setdefault(_split_of(file) or _DEFAULT_SPLIT, []).append(file)
-    split = _choose(source, "split", choice.split, splits)
+    split = _choose(source, "split", split, splits)
     paths = tuple(splits[split])
-    if choice.path not in paths:
+    if path not in paths:
         _check_numbers(source, paths)
     others = len(every) - len(shards)
     note = f"{source}: {others} files of other formats than {suffix} are passed over"
@@ -297,41 +289,46 @@ def _saved(root: Path, listing: Sequence[str]) -> list[str]:
     return kept
 
 
-def open_hub_table(repository: Repository, choice: Choice) -> SourceTable:
+def open_hub_table(repository: Repository, config: str | None, split: str | None) -> SourceTable:
     """The table in a data set of the hub, whose shards are fetched.
 
+    config, split: which of several; None where there is to be one.
     Raises DatasetError and MissingDependencyError.
     """
-    location = str(repository.location)
+    location, path = str(repository.location), repository.location.path
     require_library("pyarrow", f"the table of {location}")
     configs: Mapping[str, Splits] = {}
-    if _CARD in repository.files and not choice.path:
+    if _CARD in repository.files and not path:
         configs = _card(location, repository.snapshot([_CARD]))
-    found = find_shards(location, repository.files, configs, choice)
+    found = find_shards(location, repository.files, configs, path, config, split)
     root = repository.snapshot(found.paths)
-    path = f"/{choice.path}" if choice.path else ""
-    config = f"config={found.config}&" if found.config else ""
-    source = f"{repository.pinned}{path}?{config}split={found.split}"
+    named = f"config={found.config}&" if found.config else ""
+    source = f"{repository.pinned}{f'/{path}' if path else ''}?{named}split={found.split}"
     return _table(location, root, found, source, repository.notes)
 
 
-def open_local_table(path: Path, listing: Sequence[str], choice: Choice) -> SourceTable:
+def open_local_table(
+    path: Path, listing: Sequence[str], config: str | None, split: str | None
+) -> SourceTable:
     """The table in a local folder or file. Raises DatasetError and MissingDependencyError.
 
     listing: the shards in the folder, as `local_shards` found them.
+    config, split: which of several; None where there is to be one.
     """
     name = repr(str(path))
     require_library("pyarrow", f"the table in {name}")
-    root, splits_file = path, path / "dataset_dict.json"
+    splits_file = path / "dataset_dict.json"
     configs: Mapping[str, Splits] = {}
     if not path.is_dir():
-        root, choice = path.parent, Choice(path.name, choice.config, choice.split)
-    elif splits_file.is_file():  # as DatasetDict.save_to_disk writes it
+        found = find_shards(name, _saved(path.parent, listing), configs, path.name, config, split)
+        return _table(name, path.parent, found)
+    if splits_file.is_file():  # as DatasetDict.save_to_disk writes it
         splits = convert_record(str(splits_file), read_json(splits_file, MOST_TEXT), _Splits).splits
-        configs = {"default": {split: [f"{split}/**"] for split in splits}}
+        configs = {"default": {own: [f"{own}/**"] for own in splits}}
     elif (path / _CARD).is_file():
         configs = _card(name, path)
-    return _table(name, root, find_shards(name, _saved(path, listing), configs, choice))
+    found = find_shards(name, _saved(path, listing), configs, "", config, split)
+    return _table(name, path, found)
 
 
 def _card(source: str, folder: Path) -> dict[str, Splits]:
@@ -362,15 +359,9 @@ def local_shards(path: Path, *, images_first: bool) -> list[str]:
     if not path.is_dir():
         return [path.name] if path.name.endswith(SHARDS) and path.exists() else []
     shards: list[str] = []
-    seen: set[str] = set()
-    for folder, below, files in os.walk(path, onerror=refuse_unreadable, followlinks=True):
-        real = os.path.realpath(folder)
-        below[:] = [] if real in seen else [name for name in below if not name.startswith(".")]
-        for name in files if real not in seen else ():
-            image = PurePosixPath(name).suffix.lower() in SUFFIXES and not name.startswith(".")
-            if images_first and image:
-                return []
-            if name.endswith(SHARDS):
-                shards.append((Path(folder) / name).relative_to(path).as_posix())
-        seen.add(real)
+    for file in walk_files(path):
+        if images_first and file.suffix.lower() in SUFFIXES:
+            return []
+        if file.name.endswith(SHARDS):
+            shards.append(file.relative_to(path).as_posix())
     return sorted(shards)

@@ -16,7 +16,7 @@ import pytest
 from huggingface_hub import constants
 
 from pytest_cepbench.datasets.sources.hub import HubLocation, parse_hub_location
-from pytest_cepbench.datasets.sources.open_table import Choice, find_shards, read_configs
+from pytest_cepbench.datasets.sources.open_table import find_shards, read_configs
 from pytest_cepbench.errors import DatasetError, SpecError
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, write_cache
 from tests.datasets.sources.tables import contents, image_table, load, write_parquet
@@ -50,29 +50,29 @@ FILES = [
 @pytest.mark.parametrize(
     ("files", "configs", "choice", "expected"),
     [
-        (["a.parquet"], {}, Choice(), ("a.parquet", None, "train")),
-        (["data/extra-00000-of-00001.parquet"], {}, Choice(), (..., None, "extra")),
-        (["data/test-00000-of-00001-0123abcd.parquet"], {}, Choice(), (..., None, "test")),
-        (["test/0.parquet", "x.csv"], {}, Choice(), ("test/0.parquet", None, "test")),
-        (["val.parquet"], {}, Choice(), (..., None, "validation")),
-        (["latest.parquet"], {}, Choice(), (..., None, "train")),
-        (["default/test/0000.parquet", ".x/y.parquet"], {}, Choice(), (..., None, "test")),
-        (["default/partial-test/0000.parquet"], {}, Choice(), (..., None, "partial-test")),
-        (FILES, TWO, Choice(config="noisy"), ("noisy/a.parquet", "noisy", "train")),
-        (FILES, TWO, Choice(config="below"), ("noisy/a.parquet", "below", "train")),
-        (FILES, TWO, Choice("clean", split="test"), (FILES[1], None, "test")),
-        (FOLDERS, {}, Choice(config="en", split="train"), (..., "en", "train")),
-        (FOLDERS, {}, Choice("en", split="train"), (..., None, "train")),
-        (FILES, TWO, Choice("*/test-*"), (FILES[1], None, "test")),
-        (["b.arrow", "a.parquet"], {}, Choice(), ("a.parquet", None, "train")),
-        (["a-00001-of-00002.arrow"], {}, Choice("a-00001-of-00002.arrow"), (..., None, "train")),
+        (["a.parquet"], {}, {}, ("a.parquet", None, "train")),
+        (["data/extra-00000-of-00001.parquet"], {}, {}, (..., None, "extra")),
+        (["data/test-00000-of-00001-0123abcd.parquet"], {}, {}, (..., None, "test")),
+        (["test/0.parquet", "x.csv"], {}, {}, ("test/0.parquet", None, "test")),
+        (["val.parquet"], {}, {}, (..., None, "validation")),
+        (["latest.parquet"], {}, {}, (..., None, "train")),
+        (["default/test/0000.parquet", ".x/y.parquet"], {}, {}, (..., None, "test")),
+        (["default/partial-test/0000.parquet"], {}, {}, (..., None, "partial-test")),
+        (FILES, TWO, {"config": "noisy"}, ("noisy/a.parquet", "noisy", "train")),
+        (FILES, TWO, {"config": "below"}, ("noisy/a.parquet", "below", "train")),
+        (FILES, TWO, {"path": "clean", "split": "test"}, (FILES[1], None, "test")),
+        (FOLDERS, {}, {"config": "en", "split": "train"}, (..., "en", "train")),
+        (FOLDERS, {}, {"path": "en", "split": "train"}, (..., None, "train")),
+        (FILES, TWO, {"path": "*/test-*"}, (FILES[1], None, "test")),
+        (["b.arrow", "a.parquet"], {}, {}, ("a.parquet", None, "train")),
+        (["a-00001-of-00002.arrow"], {}, {"path": "a-00001-of-00002.arrow"}, (..., None, "train")),
     ],
 )
 def test_the_shards_of_a_choice(
-    files: list[str], configs: Mapping[str, Any], choice: Choice, expected: tuple[Any, ...]
+    files: list[str], configs: Mapping[str, Any], choice: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     """By the card, by the path that is named, and by folders and names."""
-    found = find_shards("d", files, configs, choice)
+    found = find_shards("d", files, configs, **choice)
     path, config, split = expected
     assert (found.config, found.split) == (config, split)
     assert found.paths == ((files[0],) if path is ... else (path,))
@@ -85,42 +85,42 @@ def test_the_shards_of_a_choice(
 @pytest.mark.parametrize(
     ("files", "configs", "choice", "words"),
     [
-        ([], {}, Choice(), r"d has no file that ends in \.parquet, \.arrow"),
-        (["a.parquet"], {}, Choice("x"), "d has no file under 'x'"),
-        (FILES, TWO, Choice(), r"several configs \(below, clean, noisy\): choose one with \?conf"),
-        (FILES, TWO, Choice(config="nosy"), "no config 'nosy'; .* Did you mean 'noisy'"),
-        (FILES, TWO, Choice(config="clean"), r"several splits \(test, train\)"),
-        (FILES, {}, Choice(), r"several splits \(test, train\)"),
-        (FOLDERS, {}, Choice(split="train"), r"several configs \(de, en\): choose one with \?conf"),
-        (["a.parquet"], {}, Choice(split="test"), "no split 'test'; its splits: train"),
-        (["a.parquet"], {}, Choice(config="x"), "has one configuration: leave out config=x"),
-        (["z.parquet"], TWO, Choice(config="noisy"), "'noisy' are not there"),
+        ([], {}, {}, r"d has no file that ends in \.parquet, \.arrow"),
+        (["a.parquet"], {}, {"path": "x"}, "d has no file under 'x'"),
+        (FILES, TWO, {}, r"several configs \(below, clean, noisy\): choose one with \?conf"),
+        (FILES, TWO, {"config": "nosy"}, "no config 'nosy'; .* Did you mean 'noisy'"),
+        (FILES, TWO, {"config": "clean"}, r"several splits \(test, train\)"),
+        (FILES, {}, {}, r"several splits \(test, train\)"),
+        (FOLDERS, {}, {"split": "train"}, r"several configs \(de, en\): choose one with \?conf"),
+        (["a.parquet"], {}, {"split": "test"}, "no split 'test'; its splits: train"),
+        (["a.parquet"], {}, {"config": "x"}, "has one configuration: leave out config=x"),
+        (["z.parquet"], TWO, {"config": "noisy"}, "'noisy' are not there"),
         (
             ["t-00000-of-00001.parquet", "t-00000-of-00002.parquet", "t-00001-of-00002.parquet"],
             {},
-            Choice(),
+            {},
             r"the shards 't-\*\.parquet' of 1 and of 2 are there more than once",
         ),
         (
             ["t-00000-of-00001-aa.parquet", "t-00000-of-00001-bb.parquet"],
             {},
-            Choice(),
+            {},
             "of 1 are there more than once",
         ),
         (
             ["t-00000-of-00003-a.parquet", "t-00002-of-00003-b.parquet"],
             {},
-            Choice(),
+            {},
             "1 of 3 shards are missing, the first 't-00001-of-00003.parquet'",
         ),
     ],
 )
 def test_what_is_not_clear_is_one_line(
-    files: list[str], configs: Mapping[str, Any], choice: Choice, words: str
+    files: list[str], configs: Mapping[str, Any], choice: dict[str, Any], words: str
 ) -> None:
     """It lists what there is to choose from."""
     with pytest.raises(DatasetError, match=words) as error:
-        find_shards("d", files, configs, choice)
+        find_shards("d", files, configs, **choice)
     assert "\n" not in str(error.value)
 
 
