@@ -145,8 +145,7 @@ def run_verify(arguments: Namespace) -> int:
         )
     write_verification(folder, arguments.annotators or (), arguments.overlap)
     study = read_ratings(path)
-    number = sum(item.kind == "item" for item in study.items.values())
-    asked = f"{number} items for {', '.join(study.study.annotators)}"
+    asked = f"{len(study.asked)} items for {', '.join(study.study.annotators)}"
     if known:
         tell(f"goes on: {path}, {asked}")
     else:

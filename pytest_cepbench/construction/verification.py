@@ -136,8 +136,8 @@ def write_verification(
                 f"{str(ratings.path)!r} is a study already, which goes on as it was written: drop "
                 "--annotators and --overlap, or move it away"
             )
-        items = [item for item in ratings.items.values() if item.kind == "item"]
-        asked = {part.image for item in items for part in item.question if part.image}
+        questions = [item.question for item in ratings.asked.values()]
+        asked = {part.image for parts in questions for part in parts if part.image}
         if asked != wanted:
             raise DatasetError(
                 f"{str(ratings.path)!r} asks about other images ({len(asked - wanted)} that are "

@@ -29,7 +29,6 @@ from pytest_cepbench.ratings.votes import (
     battle_votes,
     check_annotators,
     mirrored,
-    study_items,
 )
 
 ADAPTER = "human/1"
@@ -169,7 +168,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
                 return option_digest(item.question), first.option, second.option
 
             battles = {key_of(digest): own for digest, own in judged.items()}
-            asked = frozenset(key_of(digest) for digest, _ in study_items(ratings))
+            asked = frozenset(map(key_of, ratings.asked))
             model: Model = HumanJudge(battles, asked, rule, spec.target)
             counted: Mapping[str, object] = {
                 "votes": {digest: dict(own.winners) for digest, own in judged.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import jinja2
@@ -32,7 +32,7 @@ from pytest_cepbench.artifacts.answer import cut_into_steps
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line, visible
-from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, ShownItem, parse_answer
+from pytest_cepbench.ratings.live_study import MOST_WORDS, Key, LiveStudy, ShownItem, parse_answer
 from pytest_cepbench.ratings.records import Part, Study, Task, option_name
 
 VERDICTS: dict[Task, tuple[tuple[str, str], ...]] = {
@@ -218,11 +218,10 @@ class _Pages:
         """Withdraw the last answer, and send the text of a description, so that it can change."""
         annotator = self._annotator(request)
         try:
-            key = msgspec.json.decode(await _body(request), type=dict[str, str]).get("key", "")
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            sent = msgspec.json.decode(await _body(request), type=dict[Literal["key"], Key])
+            key = sent["key"]
+        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
             raise HTTPException(400, "a request that cannot be read") from error
-        if not 8 <= len(key) <= 64:
-            raise HTTPException(400, "a request has a key of 8 to 64 characters")
         undone = self.live.undo(annotator, key)
         own = {} if undone is None else {"answer": undone}
         reply = {"undone": undone is not None} | own | self._upcoming(annotator)

@@ -46,6 +46,11 @@ class Ratings:
     study: Study
     items: Mapping[str, Item]
 
+    @cached_property
+    def asked(self) -> dict[str, Item]:
+        """The items that are asked for their answers: none whose answer is known."""
+        return {digest: own for digest, own in self.items.items() if own.kind == "item"}
+
     def image_path(self, digest: str) -> Path:
         """The file of an image."""
         return self.path / IMAGES / f"{digest}.webp"

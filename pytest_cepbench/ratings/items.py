@@ -21,9 +21,9 @@ from pytest_cepbench.datasets.sources.text_files import convert_record, read_jso
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import digest_bytes, digest_text
+from pytest_cepbench.metrics.human_ratings import grade_score
 from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES
 from pytest_cepbench.ratings.records import (
-    GRADES,
     Fields,
     Item,
     ItemKind,
@@ -55,13 +55,10 @@ def is_right(task: Task, known: Fields, vote: Vote) -> bool:
     places = {option: at for at, options in enumerate(vote.places) for option in options}
     return all(
         places[better] < places[worse]
-        and GRADES.index(vote.grades[str(better)]) <= GRADES.index(vote.grades[str(worse)])
+        and grade_score(vote.grades[str(better)]) >= grade_score(vote.grades[str(worse)])
         for better, worse in known["better"]
     )
 
-
-MOST_OPTIONS = 9
-"""Options of an item that a key each can name."""
 
 MOST_NAMES = 64
 """Names to tick."""
@@ -72,7 +69,7 @@ MOST_SIDE = 16383
 _OPTIONS: Mapping[Task, tuple[int, int]] = {
     "pair": (2, 2),
     "caption": (2, 2),
-    "grades": (2, MOST_OPTIONS),
+    "grades": (2, 9),  # as many as a key each can name
     "describe": (0, 0),
     "verify": (0, MOST_NAMES),
 }

@@ -5,14 +5,13 @@ from __future__ import annotations
 import fcntl
 import hmac
 import os
-import re
 import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -20,12 +19,12 @@ from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import digest_text, keep_out_of_git, read_regular, replace_small
+from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.folder import STUDY, LineFile, Ratings, counted_votes, read_votes
 from pytest_cepbench.ratings.items import images_of
 from pytest_cepbench.ratings.records import (
     Fields,
-    Grade,
     Item,
     Study,
     Vote,
@@ -40,11 +39,14 @@ MOST_WORDS = 499
 """Words of a description; "less than 500 words". Source: GenCeption, appendix."""
 
 MOST_CHARACTERS = 20_000
-"""Of a description or a note."""
+"""Of a description, a note or a reason."""
 
 LONGEST_SECONDS = 86_400.0
 
-_Key = re.compile(r"[A-Za-z0-9-]{8,64}")
+Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{8,64}\Z")]
+"""Made by a page for each answer, so that it is kept once."""
+
+_Text = Annotated[str, msgspec.Meta(max_length=MOST_CHARACTERS)]
 
 
 class SentAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,17 +59,17 @@ class SentAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ticked: numbers of names. added: names of the closed list.
     """
 
-    key: str
+    key: Key
     slot: str
     seconds: float = 0.0
     browser: tuple[int, ...] = ()
-    note: str = ""
-    skip: str = ""
+    note: _Text = ""
+    skip: _Text = ""
     verdict: str = ""
     errors: dict[Literal["A", "B"], tuple[AnswerError, ...]] = {}
     grades: tuple[Grade, ...] = ()
     ranks: tuple[int, ...] = ()
-    text: str = ""
+    text: _Text = ""
     pasted: bool = False
     ticked: tuple[int, ...] = ()
     added: tuple[str, ...] = ()
@@ -79,12 +81,8 @@ def parse_answer(data: bytes) -> SentAnswer:
         answer = msgspec.json.decode(data, type=SentAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DatasetError(f"an answer that cannot be read: {one_line(str(error))}") from error
-    if not _Key.fullmatch(answer.key):
-        raise DatasetError("an answer has a key of 8 to 64 letters, digits and '-'")
     if len(answer.browser) not in (0, 2):
         raise DatasetError("the size of a window is its width and its height")
-    if max(len(answer.text), len(answer.note), len(answer.skip)) > MOST_CHARACTERS:
-        raise DatasetError(f"a text has more than {MOST_CHARACTERS:,} characters")
     return answer
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_cepbench.artifacts.outcome import AnswerError
 from pytest_cepbench.files import digest_json
+from pytest_cepbench.metrics.human_ratings import Grade
 
 FORMAT = 2
 """Version of all records; raised when a field changes its meaning."""
@@ -32,13 +33,6 @@ VoteKind = Literal["item", "attention", "repeat"]
 """Of a vote; a repeat is an item that the annotator has judged before."""
 
 Side = Literal["first", "second"]
-
-Grade = Literal["good", "medium", "poor"]
-
-GRADES: tuple[Grade, ...] = get_args(Grade)
-
-CHOICES = ("C1", "B", "C2")
-"""Verdicts on two captions: the first shown is better, both are comparable, the second shown is."""
 
 Fields = dict[str, Any]
 

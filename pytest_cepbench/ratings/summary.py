@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
+from pytest_cepbench.metrics.judge_agreement import Distance, krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.items import is_right
 from pytest_cepbench.ratings.records import Vote
@@ -69,11 +69,16 @@ def doubtful_annotators(ratings: Ratings, votes: Votes) -> dict[str, str]:
         if vote.annotator not in doubts:
             by_name.setdefault(vote.annotator, []).append(vote)
     values: dict[str, list[float]] = {}
-    for first, second in combinations(by_name, 2):
-        alpha, shared = agreement_so_far(ratings, [*by_name[first], *by_name[second]])
-        if alpha is not None and shared >= LEAST_SHARED:
-            for name in (first, second):
-                values.setdefault(name, []).append(alpha)
+    for scale in SCALES[ratings.study.kind][:1]:  # ranks follow from grades; descriptions have none
+        for pair in combinations(by_name, 2):
+            table = vote_table(scale, [vote for name in pair for vote in by_name[name]], pair)
+            both = np.isfinite(table.values).all(axis=0)
+            if len(set(table.items[both])) >= LEAST_SHARED:
+                distance: Distance = "ordinal" if scale.ordered else "nominal"
+                alpha = krippendorff_alpha(table.values[:, both], distance)
+                if alpha is not None:
+                    for name in pair:
+                        values.setdefault(name, []).append(alpha)
     for name, alphas in values.items():
         if max(alphas) <= 0:
             doubts[name] = f"agrees with nobody (alpha {max(alphas):.2f} at most)"
@@ -127,16 +132,3 @@ def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]
     for vote, good in results:
         own.setdefault(vote.annotator, []).append(good)
     return own
-
-
-def agreement_so_far(ratings: Ratings, answers: Iterable[Vote]) -> tuple[float | None, int]:
-    """Krippendorff's alpha over what several people judged, and the number of those items."""
-    for scale in SCALES[ratings.study.kind][:1]:  # ranks follow from grades; descriptions have none
-        table = vote_table(scale, answers, ratings.study.annotators)
-        several = np.isfinite(table.values).sum(axis=0) > 1
-        if several.any():
-            alpha = krippendorff_alpha(
-                table.values[:, several], "ordinal" if scale.ordered else "nominal"
-            )
-            return alpha, len(set(table.owners[several]))
-    return None, 0

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS, Winner
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.files import digest_json
 from pytest_cepbench.metrics.battles import JudgedBattle
-from pytest_cepbench.metrics.human_ratings import Grade, grade_score
+from pytest_cepbench.metrics.human_ratings import GRADES, Choice, Grade, grade_score
+from pytest_cepbench.metrics.judge_agreement import RatedThings
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.records import CHOICES, GRADES, Item, Source, Task, Vote
+from pytest_cepbench.ratings.records import Item, Source, Task, Vote
 
 Rule = Literal["majority", "shares"]
 """majority: a side wins with more than half of the votes, all else is a tie. shares: the most
@@ -89,14 +89,9 @@ def battle_votes(
             winners.setdefault(vote.item, {})[vote.annotator] = winner_of(vote)
     return {
         digest: BattleVotes(item, dict(sorted(winners[digest].items())))
-        for digest, item in study_items(ratings)
+        for digest, item in ratings.asked.items()
         if digest in winners
     }
-
-
-def study_items(ratings: Ratings) -> Iterable[tuple[str, Item]]:
-    """The items that are asked for their answers: none whose answer is known."""
-    return ((digest, item) for digest, item in ratings.items.items() if item.kind == "item")
 
 
 def check_annotators(ratings: Ratings, annotators: Collection[str]) -> None:
@@ -106,12 +101,6 @@ def check_annotators(ratings: Ratings, annotators: Collection[str]) -> None:
             raise DatasetError(
                 f"{ratings.path}: {unknown_name('annotator', name, ratings.study.annotators)}"
             )
-
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-GRADES_RISING = GRADES[::-1]
 
 
 class VoteScale(NamedTuple):
@@ -146,15 +135,15 @@ SCALES: Mapping[Task, tuple[VoteScale, ...]] = {
     "caption": (
         VoteScale(
             "choices",
-            CHOICES,
+            get_args(Choice),
             lambda vote: {"": float(("first", "comparable", "second").index(vote.winner))},
         ),
     ),
     "grades": (
         VoteScale(
             "grades",
-            GRADES_RISING,
-            lambda vote: {n: float(GRADES_RISING.index(own)) for n, own in vote.grades.items()},
+            GRADES,
+            lambda vote: {n: float(GRADES.index(own)) for n, own in vote.grades.items()},
         ),
         VoteScale("ranks", (), ranks),
     ),
@@ -173,20 +162,8 @@ SCALES: Mapping[Task, tuple[VoteScale, ...]] = {
 """What the annotators of each task say; descriptions have no values to compare."""
 
 
-class VoteTable(NamedTuple):
-    """The votes of several annotators on one scale.
-
-    values: (annotators, things), NaN where an annotator did not judge a thing.
-    owners: (things,) number of the item that each belongs to.
-    """
-
-    scale: VoteScale
-    values: FloatArray
-    owners: IntArray
-
-
-def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str]) -> VoteTable:
-    """The table of votes that are answers, each annotator's at most one for an item."""
+def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str]) -> RatedThings:
+    """What each annotator said on a scale, by votes that are answers, at most one for an item."""
     cells: dict[tuple[str, str], dict[str, float]] = {}
     for vote in votes:
         for thing, value in scale.read(vote).items():
@@ -197,7 +174,7 @@ def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str
         for row, name in enumerate(annotators):
             values[row, column] = own.get(name, np.nan)
     owners = np.array([number[item] for item, _ in cells], np.int64)
-    return VoteTable(scale, values, owners)
+    return RatedThings(values, owners)
 
 
 def shown_battles(ratings: Ratings, votes: Votes) -> list[JudgedBattle]:

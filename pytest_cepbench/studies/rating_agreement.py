@@ -44,7 +44,7 @@ from pytest_cepbench.ratings.summary import (
     repeat_results,
     summarize_people,
 )
-from pytest_cepbench.ratings.votes import SCALES, PeopleScore, VoteTable, people_scores, vote_table
+from pytest_cepbench.ratings.votes import SCALES, PeopleScore, VoteScale, people_scores, vote_table
 from pytest_cepbench.studies.rated_items import fingerprint_of
 
 # -- annotators ------------------------------------------------------------------------------------
@@ -96,15 +96,16 @@ def measure_agreement(ratings: Ratings, votes: Votes) -> RatingAgreement:
         raise DatasetError(f"{ratings.path}: {why}")
     answered = {vote.annotator for vote in answers}
     names = [name for name in ratings.study.annotators if name in answered]
-    tables = [vote_table(scale, answers, names) for scale in SCALES[ratings.study.kind]]
-    coefficients = [each for table in tables for each in _coefficients(table)]
+    scales = SCALES[ratings.study.kind]
+    tables = [(scale, vote_table(scale, answers, names)) for scale in scales]
+    coefficients = [each for table in tables for each in _coefficients(*table)]
     coefficients += _of_annotators(ratings, votes)
     judged = Counter(vote.item for vote in answers)
     return RatingAgreement(
         ratings=str(ratings.path),
         kind=ratings.study.kind,
         suite=ratings.study.suite,
-        items=sum(item.kind == "item" for item in ratings.items.values()),
+        items=len(ratings.asked),
         judged=len(judged),
         shared=sum(count > 1 for count in judged.values()),
         coefficients=tuple(coefficients),
@@ -113,8 +114,7 @@ def measure_agreement(ratings: Ratings, votes: Votes) -> RatingAgreement:
     )
 
 
-def _coefficients(table: VoteTable) -> Iterator[Coefficient]:
-    rated, scale = RatedThings(table.values, table.owners), table.scale
+def _coefficients(scale: VoteScale, rated: RatedThings) -> Iterator[Coefficient]:
     if scale.ordered:
         alpha = alpha_estimate(rated, "ordinal")
         yield Coefficient("Krippendorff's alpha, ordinal", scale.name, alpha)
@@ -125,12 +125,12 @@ def _coefficients(table: VoteTable) -> Iterator[Coefficient]:
     if scale.labels != WINNERS:
         yield Coefficient("equal votes", scale.name, equal_votes_estimate(rated))
         return
-    given = np.isfinite(table.values)
+    given = np.isfinite(rated.values)
     for reading, name in _READINGS:
         words = [VERDICTS[reading][winner] for winner in WINNERS]
         codes = np.array([sorted(set(words)).index(word) for word in words], float)
-        values = np.full_like(table.values, np.nan)
-        values[given] = codes[table.values[given].astype(int)]
+        values = np.full_like(rated.values, np.nan)
+        values[given] = codes[rated.values[given].astype(int)]
         read = replace(rated, values=values)
         yield Coefficient(name, scale.name, equal_votes_estimate(read))
 

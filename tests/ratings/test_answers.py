@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.human_ratings import GRADES
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.live_study import SentAnswer, make_vote, parse_answer
-from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, Vote, fault_of, record_line
+from pytest_cepbench.ratings.records import Part, Study, Task, Vote, fault_of, record_line
 from tests.disk import small_disk
 from tests.optional import needs
 from tests.ratings.serving import records, request, see, served, slots
@@ -49,10 +50,11 @@ def test_whatever_is_sent_is_an_answer_or_refused_in_one_line(data: bytes) -> No
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"key": "short"}, "a key of 8 to 64"),
-        ({"key": "../../etc/passwd"}, "a key of 8 to 64"),
+        ({"key": "short"}, r"matching regex .*\{8,64\}.* at `\$\.key`"),
+        ({"key": "../../etc/passwd"}, r"at `\$\.key`"),
+        ({"key": "12345678\n"}, r"at `\$\.key`"),
         ({"browser": [1]}, "its width and its height"),
-        ({"note": "x" * 20_001}, "more than 20,000 characters"),
+        ({"note": "x" * 20_001}, r"length <= 20000 - at `\$\.note`"),
         ({"model": "alpha"}, "unknown field `model`"),
         ({"errors": {"A": ["ugly"]}}, "Invalid enum value 'ugly'"),
     ],
