@@ -170,7 +170,12 @@ def shown_chains(
         scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
         if scores is None or excerpt is None:
             return None
-        before = reference.excerpt(case, sample, excerpt) if whole else None
+        before, differs = reference.excerpt(case, sample, excerpt) if whole else None, None
+        if before is not None:  # as far as stores have both
+            own, other = excerpt.chain, before.chain
+            if other.failure is None and len(other.links) < len(own.links):
+                own = Chain(own.sample, own.links[: len(other.links)])
+            differs = first_difference(own, other)
         return ChainShown(
             sample=sample,
             score=scores[0],
@@ -180,7 +185,7 @@ def shown_chains(
             remark=excerpt.remark,
             baseline_links=_links(before, store),
             baseline_failure=_failure(before),
-            first_difference=None if before is None else _first(excerpt.chain, before.chain),
+            first_difference=differs,
         )
 
     shown: list[ChainShown] = []
@@ -271,13 +276,6 @@ def _why_missing(name: str, run: ChainRun, reference: Measurement, known: int, s
         f"{reference.model.get('spec', '')}, with this store, then repeat this run, which computes "
         "nothing twice; or name a store that has them: --cep-shared=DIR or --cep-shared=URL"
     )
-
-
-def _first(own: Chain, other: Chain) -> int | None:
-    """The first generation in which two chains differ, as far as stores have both."""
-    if other.failure is None and len(other.links) < len(own.links):
-        own = Chain(own.sample, own.links[: len(other.links)])
-    return first_difference(own, other)
 
 
 def _failure(excerpt: ChainExcerpt | None) -> str | None:

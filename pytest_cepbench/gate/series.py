@@ -102,12 +102,13 @@ class SeriesRecord:
     expected: checkpoints over which half of the error is spent.
     lines: all entries, in order.
     digest: of the last line of the file.
+    runs: look -> the run that has it.
     """
 
     expected: int = EXPECTED_CHECKPOINTS
     lines: list[Entry] = field(default_factory=list)
     digest: str = ""
-    _runs: dict[int, str] = field(default_factory=dict)
+    runs: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, data: bytes, name: str) -> SeriesRecord:
@@ -138,22 +139,18 @@ class SeriesRecord:
             raise ValueError(f"look {entry.look} comes after look {self.next_look - 1}")
         if not 0 < entry.alpha <= 0.5:
             raise ValueError(f"alpha is {entry.alpha}")
-        if self._runs.setdefault(entry.look, entry.run) != entry.run:
+        if self.runs.setdefault(entry.look, entry.run) != entry.run:
             raise ValueError(f"look {entry.look} belongs to another run")
         self.lines.append(entry)
 
     @property
     def next_look(self) -> int:
         """The number that a checkpoint gets that was not looked at yet."""
-        return len(self._runs) + 1
+        return len(self.runs) + 1
 
     def entry(self, case: str, model: str) -> Entry | None:
         """The latest entry of a case with a checkpoint."""
         return next((e for e in reversed(self.lines) if (e.case, e.model) == (case, model)), None)
-
-    def look_of_run(self, run: str) -> int:
-        """The last look that a run has; 0 where it has none."""
-        return next((look for look, owner in reversed(self._runs.items()) if owner == run), 0)
 
     def reference(self, entry: Entry, model: str) -> int | None:
         """Look of a reference, as in `Place`; None also for none, and for the checkpoint itself."""
@@ -250,8 +247,8 @@ class SeriesFile:
             newest = max((look for look in references if look is not None), default=0)
             known = record.entry(entry.case, entry.model)
             if known is None or known.look <= newest:
-                own = record.look_of_run(entry.run)
-                look = own if own > newest else record.next_look
+                own = [look for look, run in record.runs.items() if run == entry.run]
+                look = own[-1] if own and own[-1] > newest else record.next_look
                 share = checkpoint_share(look, record.expected)
                 if share < LEAST_SHARE:
                     raise SeriesError(
