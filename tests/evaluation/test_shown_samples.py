@@ -24,7 +24,7 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.writers import properties_of
-from tests.evaluation.arena_project import ArenaProject
+from tests.evaluation.projects import ArenaProject
 from tests.gate.build import accepted, measured
 
 CASE: Any = None

@@ -6,11 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, DataAbsentError, DatasetError, SuiteError
 from pytest_cepbench.suites import Suite, load_data, load_suite
 from tests.plugin.project import PHOTOS, SHAPES, Project
@@ -156,45 +153,6 @@ def test_text_first_on_captions_of_a_folder(project: Project) -> None:
     project.run_here("-k", "gc").stdout.fnmatch_lines(
         ["not measured: 1 of 2 samples cannot be used: blue.png: *"]
     )
-
-
-CATEGORIES = ["a", "b", "c"]
-
-DATASETS = st.dictionaries(
-    st.text(min_size=1, max_size=6),
-    st.lists(st.sampled_from(CATEGORIES), min_size=1, max_size=3, unique=True),
-    min_size=1,
-    max_size=30,
-).map(
-    lambda groups: Dataset(
-        "made",
-        {},
-        tuple(Sample(name, tuple(own), text="t") for name, own in sorted(groups.items())),
-    )
-)
-"""Data sets whose samples are in one to three categories."""
-
-
-def _members(dataset: Dataset) -> dict[str, set[str]]:
-    return {c: {sample.id for sample in dataset.in_category(c)} for c in dataset.categories}
-
-
-@given(DATASETS, st.integers(1, 12))
-def test_every_category_has_so_many_or_all_it_has(dataset: Dataset, most: int) -> None:
-    """Exactly, also where a sample is in several categories; none of them disappears."""
-    whole, limited = _members(dataset), _members(dataset.limited(most))
-    assert {c: len(members) for c, members in limited.items()} == {
-        c: min(most, len(members)) for c, members in whole.items()
-    }
-    assert all(limited[c] <= whole[c] for c in whole)
-
-
-@given(DATASETS, st.integers(1, 12), st.integers(0, 12))
-def test_fewer_are_always_among_more(dataset: Dataset, most: int, more: int) -> None:
-    """What a short run computed is used by a longer one; a limit of a limit is the lower."""
-    few, many = dataset.limited(most), dataset.limited(most + more)
-    assert all(members <= _members(many)[c] for c, members in _members(few).items())
-    assert _members(dataset.limited(len(dataset.samples))) == _members(dataset)
 
 
 @pytest.mark.slow
