@@ -30,16 +30,19 @@ _ROWS = 512  # rows widened to float64 at once
 
 
 def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float, list[float]]:
-    """The Vendi score of a set, and of the set without each block, block 0 first.
+    """`vendi_score` of a set, and of the set without each block, block 0 first.
 
-    vectors: (n, d), n at least 2.
     blocks: (n,) the block of each vector, 0 to count - 1; not read where count is 0.
     K / n and the (d, d) matrix of second moments sum_i u_i u_i' / n have the same eigenvalues other
     than 0, so the smaller of the two is made: no array is larger than the vectors, min(n, d)^2, and
     for fewer vectors than dimensions (n, n).
-    Raises ValueError for a vector that is zero or not finite, and TooFewError where fewer than two
-    vectors are left.
+    Raises as `vendi_score` does, and TooFewError where fewer than two vectors are left.
     """
+    shape = np.shape(vectors)
+    if len(shape) != 2:
+        raise ValueError(f"expected (n, d) vectors, got {shape}")
+    if shape[0] < 2:
+        raise TooFewError(f"the diversity of a set needs at least 2 vectors, got {shape[0]}")
     directed(vectors)
     wide = len(vectors) < len(vectors[0])
     unit = unit_vectors(vectors) if wide else vectors
@@ -94,12 +97,19 @@ class Gallery:
     def of(cls, vectors: FloatArray, starts: Sequence[Hashable]) -> Gallery:
         """The gallery of all starts. Equal starts are one entry, with the vector of the first.
 
-        vectors: (n, d). starts: (n,) their names, at least two different ones.
-        Raises ValueError for a vector that is zero or not finite.
+        vectors: (n, d). starts: (n,) their names.
+        Raises ValueError for shapes that do not fit, for fewer than two different starts (there is
+        nothing to confuse), and for a vector that is zero or not finite.
         """
+        if np.ndim(vectors) != 2 or len(vectors) != len(starts):
+            raise ValueError(
+                f"expected (n, d) vectors and n names, got {np.shape(vectors)}, {len(starts)}"
+            )
         first: dict[Hashable, int] = {}
         for row, name in enumerate(starts):
             first.setdefault(name, row)
+        if len(first) < 2:
+            raise ValueError(f"retrieval needs at least 2 different starts, got {len(first)}")
         return cls(
             unit_vectors(directed(np.asarray(vectors)[list(first.values())])),
             {name: number for number, name in enumerate(first)},
@@ -124,8 +134,17 @@ class Gallery:
         others', whether recursions from different starts stay apart (Recursiveness in multimodal
         generative AI, 2024).
         Memory: 256 rows of m cosines at a time, never (n, m).
-        Raises ValueError for vectors without direction.
+        Raises ValueError for shapes that do not fit, vectors without direction and unknown starts.
         """
+        if np.ndim(outputs) != 2 or len(outputs) != len(starts):
+            raise ValueError(
+                f"expected (n, d) vectors and n names, got {np.shape(outputs)}, {len(starts)}"
+            )
+        unknown = [name for name in starts if name not in self.place]
+        if unknown:
+            raise ValueError(
+                f"{len(unknown)} starts are not in the gallery, such as {unknown[0]!r}"
+            )
         own = np.array([self.place[name] for name in starts], dtype=np.intp)
         scores = np.empty(len(outputs))
         for low in range(0, len(outputs), _RETRIEVAL_ROWS):
@@ -174,7 +193,10 @@ def repeated_share(text: str, n: int = REPEATED) -> float:
     text has fewer than n words. There is no value by chance.
     Source: Welleck et al., Neural text generation with unlikelihood training, ICLR 2020, section
     6.1 (seq-rep-n, with n = 4).
+    Raises ValueError for n below 1.
     """
+    if n < 1:
+        raise ValueError(f"expected n-grams of at least 1 word, got {n}")
     words = words_of(text)
     grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0

@@ -68,8 +68,9 @@ def check_kinds(kinds: Iterable[str]) -> None:
 
 
 def order_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
-    """Each kind once, in the order of `KINDS`. Raises ValueError for one that is not known."""
-    return tuple(sorted(set(kinds), key=KINDS.index))
+    """Each kind once, in the order of `KINDS`."""
+    present = set(kinds)
+    return tuple(kind for kind in KINDS if kind in present)
 
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -86,11 +87,27 @@ class FactAnswers:
     missing.
     surplus: kind -> (n_artifacts,) how many facts of it the artifact claims that the start does
     not have.
+    Raises ValueError for shapes that do not fit, an unknown kind, or an answer outside [0, 1].
     """
 
     kinds: tuple[str, ...]
     answers: Array
     surplus: Mapping[str, Array]
+
+    def __post_init__(self) -> None:
+        check_kinds((*self.kinds, *self.surplus))
+        answers = self.answers
+        if answers.ndim != 2 or not answers.size or len(answers) != len(self.kinds):
+            raise ValueError(
+                f"expected answers on {len(self.kinds)} facts, at least 1, got {answers.shape}"
+            )
+        if not ((answers >= 0) & (answers <= 1)).all():
+            raise ValueError(f"answers lie in [0, 1], got {answers.min():g} to {answers.max():g}")
+        for kind, counts in self.surplus.items():
+            if counts.shape != (answers.shape[1],) or (counts < 0).any():
+                raise ValueError(
+                    f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"
+                )
 
 
 def fact_f1(checked: FactAnswers) -> Array:
@@ -144,7 +161,10 @@ def attribute_losses(answers: FloatArray, roles: Sequence[Role]) -> tuple[RoleLo
     right.
     roles: (n_steps,) whose step each is.
     Returns one of each role that has a step, in the order in which they come.
+    Raises ValueError where there is another number of steps.
     """
+    if answers.ndim != 2 or answers.shape[1] != len(roles):
+        raise ValueError(f"expected answers after {len(roles)} steps, got {answers.shape}")
     counts = {role: np.zeros(4) for role in dict.fromkeys(roles)}
     before = np.ones(len(answers))
     for after, role in zip(answers.T, roles, strict=True):
@@ -198,8 +218,8 @@ def half_life(
 ) -> tuple[float | None, float | None, float | None]:
     """The half-life of facts over the chains of many samples, and the ends of its 95 % interval.
 
-    shares: (n_units, n_generations) in [0, 1], n_units at least 1: of each sample's facts the share
-    that is right at each generation. Samples that are not independent are averaged to one row.
+    shares: (n_units, n_generations) in [0, 1]: of each sample's facts the share that is right at
+    each generation. Samples that are not independent are averaged to one row before.
     generations: rising, from 1 on; at generation 0 all facts are right, by definition.
     Returns the first generation, between two checked ones by a straight line, at which the share is
     one half, and the interval's ends; None for each that is more than the last generation.
@@ -210,11 +230,18 @@ def half_life(
     which is wide enough for any scores in [0, 1], as no such score varies more than a coin with its
     mean. Nothing is ever extrapolated: what the chain did not reach is "more than" its end. Facts
     may come back; the first crossing counts.
+    Raises ValueError for shapes that do not fit, or no units.
     """
+    steps = list(generations)
+    rising = all(before < after for before, after in zip([0, *steps], steps, strict=False))
+    if shares.ndim != 2 or shares.shape[1] != len(steps) or not shares.size or not rising:
+        raise ValueError(
+            f"expected shares (n, {len(steps)}) at rising generations from 1, got {shares.shape}"
+        )
     means = shares.mean(axis=0).tolist()
     bands = [wilson_interval(mean, len(shares)) for mean in means]
     low, high = zip(*bands, strict=True)
-    return _crossing(generations, means), _crossing(generations, low), _crossing(generations, high)
+    return _crossing(steps, means), _crossing(steps, low), _crossing(steps, high)
 
 
 def _crossing(times: Sequence[int], curve: Sequence[float]) -> float | None:
@@ -235,11 +262,14 @@ def summarize_facts(
 ) -> Facts:
     """The summary of chains of equal length.
 
-    checked: (n,) the answers of each sample, n at least 1.
+    checked: (n,) the answers of each sample.
     units: (n,) what each sample shares with those that are not independent of it.
     generations: (n_artifacts,) rising from 1, without gaps.
     roles: (n_artifacts,) who made each; a describer's is a text.
+    Raises ValueError where there is no sample, or lengths differ.
     """
+    if not checked or any(own.answers.shape[1] != len(generations) for own in checked):
+        raise ValueError(f"expected answers of at least one sample in {len(generations)} artifacts")
 
     def summary(kind: str) -> FactKind:
         """Of one kind, or of all facts where no kind is named."""
@@ -332,8 +362,15 @@ def soft_tifa(probabilities: npt.ArrayLike, mean: MeanName = "geometric") -> flo
     Returns a number in [0, 1]; higher is better. The geometric mean is at most the arithmetic one.
     Chance level: p for a model that gives each right answer the probability p, whatever it is
     shown. Source: GenEval 2, section 4.
+    Raises ValueError for no atom, and for a number outside [0, 1].
     """
     values = np.asarray(probabilities, dtype=np.float64)
+    if values.ndim != 1 or not values.size:
+        raise ValueError(
+            f"the probabilities of at least one answer are expected, got shape {values.shape}"
+        )
+    if not ((values >= 0) & (values <= 1)).all():  # also where one is NaN
+        raise ValueError(f"probabilities in [0, 1] are expected, got {values.tolist()!r:.80}")
     if mean == "arithmetic":
         return float(values.mean())
     if not values.all():
@@ -350,9 +387,14 @@ def fail_descendants(
     failed where its probability is below one half, or an ancestor has failed: the color of a dog
     that is not there is no atom that is met.
     Source: the dependencies of DSG (Cho et al., 2024, section 3) and of Arena-T2I Hard.
+    Raises ValueError where a parent does not stand before its child.
     """
     kept: list[float] = []
-    for probability, own in zip(probabilities, parents, strict=True):
+    for place, (probability, own) in enumerate(zip(probabilities, parents, strict=True)):
+        if any(not 0 <= parent < place for parent in own):
+            raise ValueError(
+                f"atom {place} depends on {list(own)}: places before its own are expected"
+            )
         kept.append(0.0 if any(kept[parent] < HALF for parent in own) else probability)
     return tuple(kept)
 

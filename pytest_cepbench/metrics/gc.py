@@ -52,7 +52,14 @@ def chance_similarities(
     So this is exact over all pairs, in O(n T d): no pairs are drawn.
     A score that is linear in the similarities (GC@T, s(T), SIM, MCD) has its floor by chance in the
     mean of the same score of these rows.
+    Raises ValueError for shapes that do not fit.
     """
+    fits = start.ndim == 2 and later.ndim == 3 and start.shape == (later.shape[0], later.shape[2])
+    if not fits or not len(start) == len(starts) == len(groups):
+        raise ValueError(
+            f"expected (n, d), (n, T, d) and n names twice, got {start.shape}, {later.shape}, "
+            f"{len(starts)} and {len(groups)}"
+        )
     if len(set(starts)) < 2:
         return None
     outputs, chance = unit_vectors(later), np.zeros(later.shape[:2])

@@ -69,8 +69,18 @@ def zero_shot_color(image_vectors: FloatArray, text_vectors: FloatArray) -> list
     vector is the mean of its texts' unit vectors, normalised again; the color of an object is the
     one of the largest cosine, the earlier in `COLORS` where two are equal.
     Source: the GenEval evaluator as released.
-    Raises ValueError for vectors that are zero or not finite.
+    Raises ValueError for other shapes and for vectors that are zero or not finite.
     """
+    shape = (len(COLORS), len(TEMPLATES))
+    if (
+        image_vectors.ndim != 2
+        or text_vectors.ndim != 3
+        or text_vectors.shape != (*shape, image_vectors.shape[1])
+    ):
+        raise ValueError(
+            f"expected (n, d) and ({shape[0]}, {shape[1]}, d), "
+            f"got {image_vectors.shape} and {text_vectors.shape}"
+        )
     names = unit_vectors(directed(unit_vectors(directed(text_vectors)).mean(axis=1)))
     cosines = unit_vectors(directed(image_vectors)) @ names.T
     return [COLORS[index] for index in np.argmax(cosines, axis=1)]
@@ -263,15 +273,20 @@ BoolArray = npt.NDArray[np.bool_]
 def overall_accuracy(correct: BoolArray, tasks: Sequence[str]) -> float:
     """GenEval's overall score: unweighted mean of the accuracies of the tasks that are there.
 
-    correct: (n,), one for every image that was to be made, n at least 1, or (n, G) for G
-    generations, which are pooled. An image that is missing is wrong; the released evaluators of
-    GenEval and MGG leave it out of the number of images instead.
+    correct: (n,), one for every image that was to be made, or (n, G) for G generations, which are
+    pooled. An image that is missing is wrong; the released evaluators of GenEval and MGG leave it
+    out of the number of images instead.
     tasks: the n images' tasks.
     Returns a share in [0, 1].
     Source: GenEval's released summary; the Telephone Game, section 3.2. For (n, G) it is MGG, as
     every prompt has as many generations; the Telephone Game's released code pools images over
     tasks as well.
+    Raises ValueError where there is no image or the lengths differ.
     """
+    if len(correct) != len(tasks) or not correct.size:
+        raise ValueError(
+            f"expected one task per image and an image, got {correct.shape} and {len(tasks)} tasks"
+        )
     names = np.array(tasks)
     scores = correct.astype(np.float64)
     return mean_of_categories({task: scores[names == task].ravel() for task in set(tasks)})

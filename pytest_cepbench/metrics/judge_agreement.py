@@ -154,8 +154,12 @@ def krippendorff_alpha(ratings: FloatArray, distance: Distance = "ordinal") -> f
     ratings: (raters, items); NaN where a rater did not judge an item.
     distance: nominal, or ordinal for values whose order counts, such as the four verdicts.
     Items with one rating are left out. Source: Krippendorff, Content Analysis, chapter 12.
+    Raises ValueError for an array of another shape.
     """
-    return alpha_of_coincidences(item_coincidences(ratings).sum(axis=0), distance)
+    if ratings.ndim != 2:
+        raise ValueError(f"expected ratings of shape (raters, items), got {ratings.shape}")
+    coincidences = item_coincidences(ratings).sum(axis=0)
+    return alpha_of_coincidences(coincidences, distance)
 
 
 def value_counts(ratings: FloatArray) -> FloatArray:
@@ -229,10 +233,18 @@ class RatedThings:
     values: (raters, things) numbers, NaN where a rater did not judge a thing.
     owners: (things,) the number of the item that each belongs to, from 0 on: all things of an item
         are drawn together. None where each is an item of its own.
+    Raises ValueError for arrays of other shapes.
     """
 
     values: FloatArray
     owners: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        things = self.values.shape[1:]
+        if self.values.ndim != 2 or (self.owners is not None and self.owners.shape != things):
+            raise ValueError(
+                f"expected (raters, things), and an item for each, got {self.values.shape}"
+            )
 
     @property
     def items(self) -> IntArray:

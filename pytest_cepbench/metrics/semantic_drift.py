@@ -51,13 +51,19 @@ def mcd_of_mapping(similarities: FloatArray) -> npt.NDArray[np.float64]:
 def mcd_average(mappings: Mapping[str, FloatArray]) -> npt.NDArray[np.float64]:
     """MCD_avg of each sample: the unweighted mean of its mappings.
 
-    mappings: name -> (n,) `mcd_of_mapping`, the same samples in the same order; at least one.
+    mappings: name -> (n,) `mcd_of_mapping`, the same samples in the same order in each.
     Returns (n,), in [-1, 1]. Its mean over samples is the paper's mean of the mappings' MCD_delta,
     as every sample is in every mapping.
     The average is one number over encoders whose cosines have different ranges (CLIP across
     modalities rarely passes 0.4, MPNet and DINO reach 1): it compares models, not mappings.
     Source: the Telephone Game, section 3.1.
+    Raises ValueError when there is no mapping or the mappings have different samples.
     """
+    shapes = {name: np.shape(scores) for name, scores in mappings.items()}
+    if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 1:
+        raise ValueError(
+            f"expected scores of the same samples, (n,), for at least one mapping, got {shapes}"
+        )
     average: npt.NDArray[np.float64] = np.mean(
         [np.asarray(scores, dtype=np.float64) for scores in mappings.values()], axis=0
     )
@@ -128,8 +134,15 @@ def fit_drift_rate(generations: Sequence[int], curve: Sequence[float]) -> DriftR
     bounds and a, b and c averaged over the mappings; the paper in hand has neither. Here the rate
     stays one per mapping and has no number where the released fit would return an arbitrary one or
     raise.
+    Raises ValueError for generations that do not ascend, or a curve that does not fit them.
     """
     x, s = np.asarray(generations, dtype=np.float64), np.asarray(curve, dtype=np.float64)
+    if x.ndim != 1 or x.shape != s.shape:
+        raise ValueError(f"expected one similarity per generation, got {s.shape} for {x.shape}")
+    if (x < 0).any() or (np.diff(x) <= 0).any() or not np.isfinite(x).all():
+        raise ValueError(f"expected ascending generations of at least 0, got {x.tolist()}")
+    if not (np.abs(s) <= 1).all():
+        raise ValueError(f"expected similarities in [-1, 1], got {s.tolist()}")
     if len(x) < FEWEST_POINTS:
         reason = f"a rate needs at least {FEWEST_POINTS} generations, the curve has {len(x)}"
         return DriftRate(reason=reason)

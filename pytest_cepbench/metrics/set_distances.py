@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import fsum, sqrt
+from math import fsum, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 
+_LARGEST = 1e140  # sums of squares of larger values leave the range of float64
 _REAL = 64 * float(np.finfo(np.float64).eps)  # share of the largest singular value; rounding below
 _BLOCK = 1000  # rows widened to float64 at once; subset size of clean-fid and of published KIDs
 
@@ -38,7 +39,7 @@ class FrechetInfluences:
 def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     """The Frechet distance of two sets (FID), and the influence of every sample on it.
 
-    x, y: (n, D) finite features of one encoder; n at least 2 each, and they may differ.
+    x, y: (n, D) features of any float type; n at least 2 each, and they may differ.
     The distance is |mu_x - mu_y|^2 + Tr(Sx + Sy - 2 (Sx Sy)^(1/2)), covariances with ddof=1, in
     float64 (Heusel et al. 2017, Eq. 6; GenCeption, Eq. 4, and MMGenBench take it over), exact also
     where n <= D: with centred features Xc and Yc, Tr (Sx Sy)^(1/2) is the sum of the singular
@@ -63,7 +64,10 @@ def frechet_influences(x: FloatArray, y: FloatArray) -> FrechetInfluences:
     nearly singular is inverted. Where n <= D, A is that map between the spans of the samples.
     Source: Hampel, The influence curve, 1974; the derivative: Takatsu, Wasserstein geometry of
     Gaussian measures, 2011.
+    Raises TooFewError for n < 2 (no covariance), ValueError for different D and for features that
+    are NaN, infinite or beyond 1e140.
     """
+    _check(x, y)
     (mean_x, root_x), (mean_y, root_y) = _moments(x), _moments(y)
     u, s, vt = np.linalg.svd(root_x @ root_y.T, full_matrices=False)
     apart = mean_x - mean_y
@@ -151,7 +155,7 @@ def kernel_distances(
     """Kernel inception distance, and the same without each part of the samples.
 
     It is the unbiased squared MMD with the kernel (a . b / D + 1)^3.
-    x, y: (n, D) finite features of one encoder, in the order of the samples; n at least 2 each.
+    x, y: (n, D) features of any float type, in the order of the samples; n at least 2 each.
     x_parts, y_parts: (n,) the part of each row, 0 to count - 1; not read where count is 0.
     block: samples of each set compared at once, at least 2.
     Returns the mean of the estimates of consecutive blocks, in float64, and one for each part, part
@@ -163,8 +167,16 @@ def kernel_distances(
     use. Here each sample counts in exactly one block: ceil(n / block) of the larger set, fewer only
     where a block of the smaller would have under 2 samples; sizes within a set differ by at most 1.
     The leave-outs are those of a delete-block jackknife (Efron and Stein, 1981).
-    Raises TooFewError where a block would keep fewer than 2 samples of a set.
+    Raises TooFewError for n < 2 and where a block would keep fewer than 2 samples of a set,
+    ValueError for a block of fewer than 2, different D, parts that do not fit the rows, and
+    features that are not finite or so large that the kernel leaves the range of float64.
     """
+    _check(x, y)
+    if block < 2:
+        raise ValueError(f"a block of a kernel distance holds at least 2 samples, got {block}")
+    for rows, parts in ((x, x_parts), (y, y_parts)):
+        if count and (len(parts) != len(rows) or not 0 <= parts.min() <= parts.max() < count):
+            raise ValueError(f"expected a part from 0 to {count - 1} for each of {len(rows)} rows")
     blocks = min(-(-max(len(x), len(y)) // block), min(len(x), len(y)) // 2)
     kept = [
         parts[:, None] != np.arange(count) if count else np.empty((len(rows), 0), dtype=np.bool_)
@@ -183,11 +195,16 @@ def _block(
 ) -> list[float]:
     """Unbiased squared MMD of a block, and of its rows that are true in each column (n, count)."""
     wide_x, wide_y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    pairs = ((wide_x, wide_x), (wide_y, wide_y), (wide_x, wide_y))
-    bases = (a @ b.T / x.shape[1] + 1 for a, b in pairs)
-    of_x, of_y, across = (base * base * base for base in bases)
-    np.fill_diagonal(of_x, 0.0)  # a sample with itself is left out
-    np.fill_diagonal(of_y, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        pairs = ((wide_x, wide_x), (wide_y, wide_y), (wide_x, wide_y))
+        bases = (a @ b.T / x.shape[1] + 1 for a, b in pairs)
+        of_x, of_y, across = (base * base * base for base in bases)
+        np.fill_diagonal(of_x, 0.0)  # a sample with itself is left out
+        np.fill_diagonal(of_y, 0.0)
+        if not all(isfinite(float(kernel.sum())) for kernel in (of_x, of_y, across)):
+            raise ValueError(
+                "features are too large: their kernel (a . b / D + 1)^3 leaves the range of float64"
+            )
     within = [float(own.sum()) / (len(own) * (len(own) - 1)) for own in (of_x, of_y)]
     whole = sum(within) - 2 * float(across.mean())
     if not x_kept.shape[1]:
@@ -203,3 +220,26 @@ def _block(
     within_y = np.einsum("nc,nc->c", of_y @ y_kept, y_kept) / (n_y * (n_y - 1))
     between = np.einsum("nc,nc->c", across @ y_kept, x_kept) / (n_x * n_y)
     return [whole, *(within_x + within_y - 2 * between).tolist()]
+
+
+def _check(x: FloatArray, y: FloatArray) -> None:
+    """Raise for what are no two sets of features of one encoder."""
+    shapes = np.shape(x), np.shape(y)
+    if any(len(shape) != 2 or not shape[1] for shape in shapes):
+        raise ValueError(f"expected features (n, D) twice, got {shapes[0]} and {shapes[1]}")
+    if shapes[0][1] != shapes[1][1]:
+        raise ValueError(
+            f"features of dimension {shapes[0][1]} and of dimension {shapes[1][1]} have no "
+            "distance; take both sets from the same encoder"
+        )
+    if min(shapes[0][0], shapes[1][0]) < 2:
+        raise TooFewError(
+            "a distance of sets needs at least 2 samples in each, "
+            f"got sets of {shapes[0][0]} and {shapes[1][0]}"
+        )
+    # Written so that NaN, of which every comparison is false, is refused too.
+    if not all(float(rows.min()) >= -_LARGEST and float(rows.max()) <= _LARGEST for rows in (x, y)):
+        raise ValueError(
+            f"features hold NaN, infinity or values beyond {_LARGEST:g}; "
+            "leave such samples out and count them as failed"
+        )

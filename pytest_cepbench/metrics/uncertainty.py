@@ -93,13 +93,19 @@ def pseudo_values(
     """Jackknife pseudo-value of each block: B * whole - (B - 1) * without_j.
 
     whole: the statistic of all samples.
-    without: (B,) the statistic of all samples but those of block j, B at least 2.
+    without: (B,) the statistic of all samples but those of block j, B >= 2.
     Returns (B,): their spread is that of the statistic times sqrt(B), their mean is the statistic
     less its bias to first order (for a plain mean, each is the mean of its block). The blocks count
     as equally large; where sizes differ by one sample the error is of that order.
     Source: Tukey, Bias and confidence in not quite large samples (abstract), 1958.
+    Raises ValueError for fewer than two blocks or a number that is not finite.
     """
     left = np.asarray(without, dtype=np.float64)
+    if left.ndim != 1 or len(left) < 2 or not (np.isfinite(left).all() and np.isfinite(whole)):
+        raise ValueError(
+            "expected a finite number for the whole and one for each of at least 2 blocks left "
+            f"out, got {whole} and {left.tolist()}"
+        )
     count = len(left)
     values: npt.NDArray[np.float64] = count * float(whole) - (count - 1) * left
     return values

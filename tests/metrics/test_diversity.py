@@ -71,37 +71,61 @@ def test_leaving_a_block_out_is_measuring_the_rest(seed: int, n: int, dimension:
 
 
 def test_too_few_vectors_and_vectors_without_direction_are_refused() -> None:
-    """A block that holds all but one leaves no diversity; zeros and NaN have no angle."""
-    with pytest.raises(TooFewError, match="1 of 3"):
-        vendi_scores(np.eye(3), np.array([0, 0, 1]), 2)
+    """One item has no diversity; zeros and NaN have no angle."""
+    with pytest.raises(TooFewError, match="at least 2"):
+        vendi_score(np.ones((1, 3)))
     for bad in (0.0, np.nan, np.inf):
         vectors = np.ones((3, 2))
         vectors[1] = bad
         with pytest.raises(ValueError, match="zero or not finite"):
             vendi_score(vectors)
+    with pytest.raises(ValueError, match="expected"):
+        vendi_score(np.ones(3))
+
+
+def test_a_rest_of_one_vector_is_refused() -> None:
+    """A block that holds all but one."""
+    with pytest.raises(TooFewError, match="1 of 3"):
+        vendi_scores(np.eye(3), np.array([0, 0, 1]), 2)
+
+
+def centred(n: int, dimension: int, seed: int) -> Array:
+    """Vectors of many lengths."""
+    random = np.random.default_rng(seed)
+    return random.standard_normal((n, dimension)) * random.uniform(0.1, 90, (n, 1))
 
 
 def by_definition(starts: Array, outputs: Array) -> list[float]:
     """Whether the largest cosine of each output is that with its own start."""
-    cosines = [[cosine(output, start) for start in starts] for output in outputs]
-    return [float(np.argmax(row) == own) for own, row in enumerate(cosines)]
+
+    def cosines(output: Array) -> list[float]:
+        return [
+            float(output @ start / (np.linalg.norm(output) * np.linalg.norm(start)))
+            for start in starts
+        ]
+
+    return [float(np.argmax(cosines(output)) == own) for own, output in enumerate(outputs)]
 
 
 @FEW
 @given(seed=SEEDS, n=st.integers(2, 40), dimension=st.integers(2, 9))
 def test_it_is_the_nearest_neighbour_by_cosine(seed: int, n: int, dimension: int) -> None:
     """Whatever the lengths; no ties in vectors from a continuous law."""
-    starts, outputs = drawn(n, dimension, seed), drawn(n, dimension, seed + 1)
+    starts, outputs = (
+        centred(n, dimension, seed),
+        centred(n, dimension, seed + 1),
+    )
     names = [f"s{i}" for i in range(n)]
-    found = Gallery.of(starts, names).top_1(outputs, names).tolist()
-    assert found == by_definition(starts, outputs)
+    assert Gallery.of(starts, names).top_1(outputs, names).tolist() == by_definition(
+        starts, outputs
+    )
 
 
 @FEW
 @given(seed=SEEDS, n=st.integers(2, 30))
 def test_an_encoder_of_one_vector_scores_chance_never_perfect(seed: int, n: int) -> None:
     """All starts are tied, so each has its fair share of a draw among them."""
-    vectors = np.repeat(drawn(1, 4, seed), n, axis=0) * np.linspace(1, 2, n)[:, None]
+    vectors = np.repeat(centred(1, 4, seed), n, axis=0) * np.linspace(1, 2, n)[:, None]
     gallery = Gallery.of(vectors, list(range(n)))
     assert gallery.top_1(vectors, list(range(n))).tolist() == pytest.approx([1 / n] * n)
     assert gallery.ceiling().tolist() == pytest.approx([1 / n] * n)
@@ -128,13 +152,21 @@ def test_ties_are_those_within_the_decimals_of_a_score() -> None:
     assert apart.top_1(np.array([[1.0, 0.0], [1.0, 0.01]]), ["x", "y"]).tolist() == [1.0, 1.0]
 
 
-def test_vectors_without_direction_are_refused() -> None:
-    """Neither a start nor an output can be one."""
+def test_bad_input_is_refused() -> None:
+    """One start, other shapes, unknown starts, vectors without direction."""
+    with pytest.raises(ValueError, match="at least 2 different starts, got 1"):
+        Gallery.of(np.eye(2), ["x", "x"])
+    with pytest.raises(ValueError, match="expected"):
+        Gallery.of(np.eye(2), ["x"])
     with pytest.raises(ValueError, match="zero or not finite"):
         Gallery.of(np.array([[1.0, 0.0], [0.0, 0.0]]), ["x", "y"])
     gallery = Gallery.of(np.eye(2), ["x", "y"])
+    with pytest.raises(ValueError, match="1 starts are not in the gallery, such as 'z'"):
+        gallery.top_1(np.eye(2), ["x", "z"])
     with pytest.raises(ValueError, match="zero or not finite"):
         gallery.top_1(np.array([[np.nan, 1.0]]), ["x"])
+    with pytest.raises(ValueError, match="expected"):
+        gallery.top_1(np.eye(2), ["x"])
     assert gallery.top_1(np.empty((0, 2)), []).tolist() == []
 
 
@@ -173,6 +205,8 @@ def test_repetition_counts_n_grams_that_were_there(words: list[str], n: int) -> 
     expected = repeated / count if count else 0.0
     assert repeated_share(" ".join(words), n) == pytest.approx(expected)
     assert 0.0 <= repeated_share(" ".join(words), n) < 1.0
+    with pytest.raises(ValueError, match="at least 1 word"):
+        repeated_share("a", 0)
 
 
 @given(WORDS, WORDS)

@@ -155,3 +155,21 @@ def test_a_rate_reads_as_a_sentence() -> None:
         str(fit),
     )
     assert str(DriftRate(reason="too short")) == "no rate, too short"
+
+
+@pytest.mark.parametrize(
+    ("generations", "similarities", "message"),
+    [
+        ([1, 3, 5], [0.5, 0.4], "one similarity per generation"),
+        ([1, 3, 3, 5], [0.5] * 4, "ascending generations"),
+        ([-1, 1, 3, 5], [0.5] * 4, "ascending generations"),
+        ([1, 2, 3, 4], [0.5, float("nan"), 0.3, 0.2], r"similarities in \[-1, 1\]"),
+        ([1, 2, 3, 4], [50.0, 40.0, 30.0, 20.0], r"similarities in \[-1, 1\]"),
+    ],
+)
+def test_what_is_no_curve_is_refused(
+    generations: list[int], similarities: list[float], message: str
+) -> None:
+    """A mistake of the caller is not a curve without a rate."""
+    with pytest.raises(ValueError, match=message):
+        fit_drift_rate(generations, similarities)

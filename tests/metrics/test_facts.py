@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,8 +48,6 @@ def test_f1_by_hand() -> None:
     assert fact_f1(FactAnswers(kinds, answers, surplus)) == pytest.approx([(4 / 6 + 0) / 2])
     lone = FactAnswers(("object",), np.array([[1.0]]), {"relation": np.array([1])})
     assert fact_f1(lone) == pytest.approx([0.5])  # a kind that only the artifact claims
-    with pytest.raises(ValueError, match="not in"):  # it would be left out of the mean
-        fact_f1(FactAnswers(("smell",), np.array([[1.0]]), {}))
 
 
 @given(checked_facts())
@@ -58,6 +58,21 @@ def test_one_only_where_all_is_true_and_nothing_is_added(checked: FactAnswers) -
         column = checked.answers[:, place]
         added = sum(counts[place] for counts in checked.surplus.values())
         assert (score == 1) == bool((column == 1).all() and added == 0) or score > 1 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("answers", "surplus", "message"),
+    [
+        ([[1.0], [0.0]], {}, "expected answers on 1 facts"),
+        ([[1.5]], {}, r"lie in \[0, 1\]"),
+        ([[1.0]], {"object": np.array([1, 2])}, "expected 1 counts"),
+        ([[1.0]], {"smell": np.array([1])}, "unknown kind"),
+    ],
+)
+def test_answers_that_do_not_fit(answers: object, surplus: object, message: str) -> None:
+    """Shapes and ranges are checked before anything is computed."""
+    with pytest.raises(ValueError, match=message):
+        FactAnswers(("object",), np.array(answers), surplus)  # type: ignore[arg-type]
 
 
 def _facts(*words: str) -> frozenset[Fact]:
@@ -72,7 +87,11 @@ def test_chance_is_the_score_of_others_artifacts() -> None:
     assert whole == pytest.approx([(0 + 2 / 3) / 2, (0 + 2 / 3) / 2, 2 / 3])
     apart = chance_f1(starts, claims, ["x", "x", "y"])
     assert apart == pytest.approx([0, 0, 2 / 3])
-    assert chance_f1([_facts("a")] * 3, [[_facts("a")]] * 3, ["x"] * 3) is None  # all alike
+
+
+def test_no_chance_where_all_samples_are_alike() -> None:
+    """No sample can stand for another."""
+    assert chance_f1([_facts("a")] * 3, [[_facts("a")]] * 3, ["x"] * 3) is None
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=2, max_size=6))
@@ -100,6 +119,8 @@ def test_a_known_decay_has_its_half_life() -> None:
     assert high is not None
     assert low < 2.5 < high
     assert half_life(np.tile([0.99, 0.9], (400, 1)), [2, 4]) == (None, None, None)
+    with pytest.raises(ValueError, match="rising generations"):
+        half_life(np.ones((2, 2)), [2, 1])
     # Three samples that lost a third: the half-life may lie within the chain, and it may not.
     value, low, _ = half_life(np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), [1, 2])
     assert value is None
@@ -129,6 +150,8 @@ def test_samples_of_a_unit_count_as_one_in_a_summary() -> None:
     assert (colors.kind, colors.facts, colors.curve) == ("color", 3, (0.5, 0.5))
     assert (summary.every.facts, summary.every.curve) == (4, (0.5, 0.25))
     assert (summary.every.half_life, summary.every.last) == (1.0, 2)
+    with pytest.raises(ValueError, match="expected answers of at least one sample"):
+        summarize_facts([], [], (1, 2), roles)
 
 
 def test_the_role_that_loses_is_known() -> None:
@@ -139,6 +162,8 @@ def test_the_role_that_loses_is_known() -> None:
         "describer", 2, 5, 2,
     )  # fmt: skip
     assert (generator.right, generator.lost, generator.wrong, generator.regained) == (3, 0, 3, 1)
+    with pytest.raises(ValueError, match="expected answers after 2 steps"):
+        attribute_losses(np.ones((1, 3)), ("describer", "generator"))
 
 
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -161,10 +186,19 @@ def test_chance_is_the_answerers_own(p: float, atoms: int, mean: MeanName) -> No
     assert soft_tifa([p] * atoms, mean) == pytest.approx(p, abs=1e-12)
 
 
+@pytest.mark.parametrize("atoms", [[], [1.5], [-0.1], [math.nan], [[0.5]]])
+def test_what_is_no_probability_is_refused(atoms: list[float]) -> None:
+    """Also no atom at all: a prompt that asks nothing is not met."""
+    with pytest.raises(ValueError, match="expected"):
+        soft_tifa(atoms)
+
+
 def test_descendants_of_a_failed_atom_have_failed() -> None:
     """A color of a dog that is not there, and what stands beside it, however sure the model is."""
     parents = [(), (0,), (1,), (), (3,)]
     assert fail_descendants([0.4, 0.9, 0.9, 0.5, 0.2], parents) == (0.4, 0.0, 0.0, 0.5, 0.2)
+    with pytest.raises(ValueError, match="places before its own"):
+        fail_descendants([1.0, 1.0], [(1,), ()])
 
 
 def test_means_by_kind_are_of_atoms() -> None:

@@ -90,6 +90,8 @@ def test_shapes_that_do_not_fit_are_refused(start: tuple[int, ...], later: tuple
     """Nothing is broadcast: one start would be compared with another chain's images."""
     with pytest.raises(ValueError, match=r"expected \(n, d\) and \(n, T, d\), got"):
         cosine_to_start(np.ones(start), np.ones(later))
+    with pytest.raises(ValueError, match="and n names twice, got"):
+        chance_similarities(np.ones(start), np.ones(later), ["a"], ["c"])
 
 
 def _pair_by_pair(

@@ -293,6 +293,16 @@ def test_the_mean_of_a_color_is_normalized_again() -> None:
     assert zero_shot_color(np.array([[1.0, 0.0, 0.0]]), texts) == ["green"]
 
 
+@pytest.mark.parametrize(
+    ("images", "texts"),
+    [((5,), (10, 3, 5)), ((2, 5), (10, 5)), ((2, 5), (10, 3, 4)), ((2, 5), (9, 3, 5))],
+)
+def test_other_shapes_are_refused(images: tuple[int, ...], texts: tuple[int, ...]) -> None:
+    """With the shapes that came."""
+    with pytest.raises(ValueError, match=r"expected \(n, d\) and \(10, 3, d\), got \("):
+        zero_shot_color(np.ones(images), np.ones(texts))
+
+
 @pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
 def test_a_vector_without_direction_names_no_color(bad: float) -> None:
     """Neither an object's nor a text's."""
@@ -346,3 +356,10 @@ def test_tasks_count_the_same_however_many_images_they_have() -> None:
     correct = np.array([True] * 9 + [False])
     tasks = ["single_object"] * 9 + ["counting"]
     assert overall_accuracy(correct, tasks) == 0.5
+
+
+@pytest.mark.parametrize(("images", "tasks"), [(2, ["counting"]), (1, ["counting"] * 2), (0, [])])
+def test_each_image_has_a_task(images: int, tasks: list[str]) -> None:
+    """A wrong number of either, and no image at all."""
+    with pytest.raises(ValueError, match="expected one task per image and an image, got "):
+        overall_accuracy(np.zeros(images, bool), tasks)

@@ -184,8 +184,27 @@ def test_degenerate_sets_give_finite_numbers(kind: str) -> None:
         assert np.abs(result.x).max() < 1e-9
 
 
+def test_what_has_no_distance_has_no_influences() -> None:
+    """One sample, other widths and NaN are refused as by the distance."""
+    x, y = pair(5, 5, 3)
+    with pytest.raises(TooFewError):
+        frechet_influences(x[:1], y)
+    with pytest.raises(ValueError, match="dimension"):
+        frechet_influences(x, y[:, :2])
+    broken: Any = x.copy()
+    broken[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        frechet_influences(broken, y)
+
+
 COUNTS = st.integers(2, 13)
 KERNEL = settings(max_examples=40, deadline=None)
+
+
+def normal_pair(n_x: int, n_y: int, seed: int = 0, dimension: int = 3) -> tuple[Array, Array]:
+    """Two sets with different laws."""
+    random = np.random.default_rng(seed)
+    return random.standard_normal((n_x, dimension)), random.standard_normal((n_y, dimension)) + 0.5
 
 
 def mmd_by_definition(x: Array, y: Array) -> float:
@@ -208,7 +227,7 @@ def mmd_by_definition(x: Array, y: Array) -> float:
 @given(seed=SEEDS, n_x=COUNTS, n_y=COUNTS)
 def test_one_block_is_the_unbiased_estimate(seed: int, n_x: int, n_y: int) -> None:
     """Every pair of different samples counts once, a sample with itself never."""
-    x, y = pair(n_x, n_y, 3, seed)
+    x, y = normal_pair(n_x, n_y, seed)
     assert kernel_distance(x, y) == pytest.approx(mmd_by_definition(x, y), rel=1e-11, abs=1e-11)
 
 
@@ -218,7 +237,7 @@ def test_blocks_are_consecutive_near_equal_and_lose_no_sample(
     seed: int, n: int, block: int
 ) -> None:
     """ceil(n / block) blocks, or as many as have two samples; sizes differ by at most one."""
-    x, y = pair(n, n, 3, seed)
+    x, y = normal_pair(n, n, seed)
     count = min(-(-n // block), n // 2)
     bounds = [part * n // count for part in range(count + 1)]
     sizes = [high - low for low, high in pairwise(bounds)]
@@ -228,6 +247,28 @@ def test_blocks_are_consecutive_near_equal_and_lose_no_sample(
     assert max(sizes) - min(sizes) <= 1
     result = kernel_distance(x, y, block=block)
     assert result == pytest.approx(sum(parts) / count, rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize(("n_x", "n_y"), [(1, 5), (5, 1)])
+def test_less_than_two_samples_are_refused(n_x: int, n_y: int) -> None:
+    """The unbiased estimate needs two different samples in each set and block."""
+    with pytest.raises(TooFewError, match=f"at least 2 .*got sets of {n_x} and {n_y}"):
+        kernel_distance(*normal_pair(n_x, n_y))
+    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
+        kernel_distance(*normal_pair(5, 5), block=1)
+
+
+def test_features_that_do_not_fit_are_refused() -> None:
+    """Other dimensions, other shapes and values without a kernel are each named."""
+    x, y = normal_pair(4, 4)
+    with pytest.raises(ValueError, match="dimension 3 and of dimension 2 have no distance"):
+        kernel_distance(x, y[:, :2])
+    with pytest.raises(ValueError, match=r"expected features \(n, D\) twice, got \(4, 3\) and"):
+        kernel_distance(x, y[0])
+    with pytest.raises(ValueError, match="count them as failed"):
+        kernel_distance(x, np.where(np.eye(4, 3) > 0, np.nan, y))
+    with pytest.raises(ValueError, match="leaves the range of float64"):
+        kernel_distance(x, y * 1e80)
 
 
 @KERNEL
@@ -259,3 +300,13 @@ def test_a_block_that_keeps_one_sample_is_refused() -> None:
     with pytest.raises(TooFewError, match=r"without part 0 a block .* keeps 1 and 2 samples"):
         kernel_distances(x, y, parts, np.arange(8) % 2, 3, block=4)
     assert np.isfinite(kernel_distances(x, y, parts % 2, parts % 2, 2)[1]).all()
+
+
+def test_labels_that_do_not_fit_are_refused() -> None:
+    """One per row, from 0 to count - 1."""
+    x, y = pair(8, 8, 5)
+    parts = np.arange(8) % 2
+    for wrong in (parts[1:], parts - 1, parts + 1):
+        for of_x, of_y in ((wrong, parts), (parts, wrong)):
+            with pytest.raises(ValueError, match="a part from 0 to 1 for each of 8 rows"):
+                kernel_distances(x, y, of_x, of_y, 2)

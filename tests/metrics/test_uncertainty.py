@@ -62,6 +62,16 @@ def test_the_pseudo_values_of_a_mean_are_the_values_themselves(scores: list[floa
     assert pseudo_values(values.mean(), without) == pytest.approx(values, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("whole", "without"),
+    [(1.0, []), (1.0, [1.0]), (float("nan"), [1.0, 1.0]), (1.0, [1.0, float("inf")])],
+)
+def test_what_is_no_jackknife_is_refused(whole: float, without: list[float]) -> None:
+    """One block left out leaves nothing, and what is not finite says nothing."""
+    with pytest.raises(ValueError, match="at least 2 blocks"):
+        pseudo_values(whole, without)
+
+
 @given(NAMES, st.randoms())
 def test_blocks_depend_on_the_names_alone(names: list[str], random: Any) -> None:
     """However units are ordered or repeated, each is in the same block; sizes are balanced."""

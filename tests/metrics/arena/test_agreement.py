@@ -92,6 +92,8 @@ def test_what_is_not_defined() -> None:
     single = ratio_estimate(np.array([1.0]), np.array([2.0]))
     assert (single.value, single.low, single.items) == (0.5, None, 1)
     assert estimate_by_items(lambda _: None, 5).value is None
+    with pytest.raises(ValueError, match="raters, things"):
+        RatedThings(np.zeros(3))
 
 
 FIRST = [
@@ -202,7 +204,9 @@ def test_wilson_interval() -> None:
 
 
 def test_no_battles_have_no_agreement() -> None:
-    """No share, no kappa, no harmonic mean."""
+    """No share, no kappa, no harmonic mean; and ratings have a row for each rater."""
     agreed = agreement([], "fdt")
     assert agreed.overall == Share(0, 0, 0.0, 1.0)
     assert (agreed.overall.value, agreed.kappa, agreed.chance, agreed.harmonic_mean) == (None,) * 4
+    with pytest.raises(ValueError, match=r"shape \(raters, items\), got \(3,\)"):
+        krippendorff_alpha(np.zeros(3))
