@@ -36,7 +36,7 @@ from pytest_cepbench.gate.sensitivity import remarks_on_accepting
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.store.answers import keys_of_answers
-from pytest_cepbench.store.database import INDEX, ReadonlyStore
+from pytest_cepbench.store.database import INDEX, open_readonly
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
 """The cases that are to be accepted, each with all results that the run has of it."""
@@ -208,8 +208,8 @@ def _write(changes: Sequence[BaselineChange], arguments: Namespace) -> None:
             continue
         here = 0
         if (folder / INDEX).is_file():
-            with ReadonlyStore(folder) as reader:
-                here = len(keys_of_answers(reader.read, digests))
+            with open_readonly(folder) as read:
+                here = len(keys_of_answers(read, digests))
         place = folder if here == len(digests) else "DIR (the store of the run)"
         lines.append(
             f"{here} of {len(digests)} accepted answers of {suite} lie in the store {folder}: "

@@ -34,7 +34,7 @@ from pytest_cepbench.store.answers import (
     import_bundle,
     keys_of_answers,
 )
-from pytest_cepbench.store.database import INDEX, ReadonlyStore
+from pytest_cepbench.store.database import INDEX, open_readonly
 from pytest_cepbench.store.maintenance import (
     Collection,
     StoreShare,
@@ -48,7 +48,7 @@ from pytest_cepbench.store.maintenance import (
     models_in,
     repair,
 )
-from pytest_cepbench.store.rows import DAY_SECONDS
+from pytest_cepbench.store.rows import DAY_SECONDS, Read
 from pytest_cepbench.suites import load_suite
 
 _LISTED = 10
@@ -57,9 +57,9 @@ _LISTED = 10
 def run_stats(arguments: Namespace) -> int:
     """Show what a store holds; exit codes as in `main`."""
     folder: Path = arguments.store
-    with ReadonlyStore(folder) as reader:
+    with open_readonly(folder) as read:
         sizes = image_sizes(folder)
-        kinds, models = count(entries(reader.read), sizes)
+        kinds, models = count(entries(read), sizes)
         files = [path for end in ("", "-wal") if (path := folder / f"{INDEX}{end}").exists()]
         index = sum(path.stat().st_size for path in files)
     images = f"files: {len(sizes):,}, {_show_size(sum(sizes.values()))}"
@@ -88,8 +88,8 @@ def run_verify(arguments: Namespace) -> int:
             show([_verify_page(store.root, report)], *store.damage, *lines)
         return 0
     try:
-        with ReadonlyStore(folder) as reader:
-            report = inspect(folder, reader.read)
+        with open_readonly(folder) as read:
+            report = inspect(folder, read)
     except StoreError as error:
         raise EndedError(f"{error}; --repair saves what can be read") from error
     advice = () if report.sound else ("nothing changed: --repair drops what is damaged",)
@@ -139,17 +139,17 @@ def run_gc(arguments: Namespace) -> int:
     if arguments.baselines and arguments.without_baselines:
         raise SpecError("--baselines and --without-baselines contradict each other: drop one")
     named, project = _baselines_of(arguments)
-    with ReadonlyStore(folder) as reader:
-        accepted = _accepted_keys([*named.values(), *project.values()], reader)
+    with open_readonly(folder) as read:
+        accepted = _accepted_keys([*named.values(), *project.values()], read)
         needed, staying = None, set[str]()
         if (named or project) and not arguments.without_baselines:
-            models = models_in(reader.read)
+            models = models_in(read)
             # Fixed roles can answer again; a checkpoint that was accepted may be gone.
             needed = _needed_models(named, models) | _needed_models(project, models, ("model",))
             staying = staying.union(*accepted.values())
         collection = choose(
             folder,
-            reader.read,
+            read,
             unused_for=unused_for,
             max_size=max_size,
             needed=needed,
@@ -158,7 +158,7 @@ def run_gc(arguments: Namespace) -> int:
         going = {entry.key for entry in collection.entries}
         lost = {case: len(keys & going) for case, keys in accepted.items() if keys & going}
         known = bool(named or project) or arguments.without_baselines
-        answers = 0 if known else len(answers_under(reader.read, going))
+        answers = 0 if known else len(answers_under(read, going))
     page = _gc_page(folder, collection, max_size, len(staying), lost)
     if answers:
         unknown = (
@@ -301,16 +301,14 @@ def _needed_models(
     return frozenset(model for model in known if any(f" {model} " in text for text in words))
 
 
-def _accepted_keys(
-    tables: Iterable[Mapping[str, object]], reader: ReadonlyStore
-) -> dict[str, set[str]]:
+def _accepted_keys(tables: Iterable[Mapping[str, object]], read: Read) -> dict[str, set[str]]:
     """By case, the keys of the accepted answers that a store has."""
     digests_of: dict[str, set[str]] = {}
     for table in tables:
         answers = table.get("answers")
         if isinstance(answers, dict):
             digests_of.setdefault(str(table.get("case")), set()).update(map(str, answers.values()))
-    keys_of = keys_of_answers(reader.read, set().union(*digests_of.values()))
+    keys_of = keys_of_answers(read, set().union(*digests_of.values()))
     return {
         case: set().union(*(keys_of.get(digest, ()) for digest in digests))
         for case, digests in digests_of.items()

@@ -15,13 +15,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import DamagedIndexError, StoreError, StoreFullError, StoreVersionError
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.store.rows import Row, is_sealed, packed, provenance_id, unpacked
+from pytest_cepbench.store.rows import Read, Row, is_sealed, packed, provenance_id, unpacked
 
 INDEX = "index.sqlite"
 """Name of the database in a store's folder."""
@@ -404,26 +404,17 @@ class Index:
         return self._connect()
 
 
-class ReadonlyStore(Index):
-    """The database of a store that is only looked at, and neither made nor mended.
+@contextmanager
+def open_readonly(folder: Path) -> Iterator[Read]:
+    """What runs queries in the database of a store, which is neither made nor mended.
 
-    folder: of the store.
     Raises StoreError where there is no store that this version can read.
     """
+    path = folder / INDEX
+    with closing(open_database(path, readonly=True)) as connection:
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(folder / INDEX, lambda _: None)
+        def read(query: str, values: Sequence[object]) -> list[Row]:
+            with store_errors(path):
+                return connection.execute(query, values).fetchall()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _open(self) -> sqlite3.Connection:
-        return open_database(self.path, readonly=True)
-
-    def _repairing(self, action: Callable[[], _T]) -> _T:
-        with store_errors(self.path):
-            return action()
+        yield read

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import artifact_path
-from pytest_cepbench.store.database import ReadonlyStore
+from pytest_cepbench.store.database import open_readonly
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.store.rows import packed
 from tests.cli.conftest import Ended, Home
@@ -117,8 +117,8 @@ def test_gc(filled: Home) -> None:
 def test_baselines_say_what_is_needed(home: Home) -> None:
     """Real ones: what their model and the fixed roles made stays."""
     accept_by_hand(Path("baselines"), measure_toy(home.path, "shapes:?miss=0.1"))
-    with ReadonlyStore(Path("store")) as reader:
-        theirs = models_in(reader.read)
+    with open_readonly(Path("store")) as read:
+        theirs = models_in(read)
     with Store(Path("store")) as opened:
         whole = len(opened)
     fill(Path("store"), range(2), "f" * 16)
@@ -129,8 +129,8 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
     assert "goes: 6 results" in tight
     assert "more than --max-size stays: the baselines need it (1 kB were asked)" in tight
     assert store(home, "gc", *argv, "--delete").code == 0
-    with ReadonlyStore(Path("store")) as reader:
-        assert models_in(reader.read) == theirs
+    with open_readonly(Path("store")) as read:
+        assert models_in(read) == theirs
     with Store(Path("store")) as opened:
         assert len(opened) == whole
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
-from pytest_cepbench.store.database import INDEX, ReadonlyStore
+from pytest_cepbench.store.database import INDEX, open_readonly
 from pytest_cepbench.store.maintenance import (
     Collection,
     VerifyReport,
@@ -62,8 +62,8 @@ def root(tmp_path: Path, aged: Path) -> Path:
 
 def plan(root: Path, **rules: Any) -> Collection:
     """What would go."""
-    with ReadonlyStore(root) as reader:
-        return choose(root, reader.read, **rules)
+    with open_readonly(root) as read:
+        return choose(root, read, **rules)
 
 
 def numbers_of(going: Collection) -> list[int]:
@@ -206,8 +206,8 @@ def filled(tmp_path: Path) -> Path:
 def look(filled: Path) -> VerifyReport:
     """At a store that no process has open; nothing of it is changed."""
     before = contents(filled)
-    with ReadonlyStore(filled) as reader:
-        report = inspect(filled, reader.read)
+    with open_readonly(filled) as read:
+        report = inspect(filled, read)
     after = contents(filled)
     assert {name: after[name] for name in before} == before
     return report

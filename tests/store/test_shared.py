@@ -28,7 +28,7 @@ from pytest_cepbench.errors import (
     StoreVersionError,
 )
 from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult, shared, uploads
-from pytest_cepbench.store.database import ReadonlyStore
+from pytest_cepbench.store.database import open_readonly
 from pytest_cepbench.store.maintenance import inspect
 from pytest_cepbench.store.rows import packed
 from pytest_cepbench.store.shared import (
@@ -301,8 +301,8 @@ def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
         connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (packed(TEXT),))
     (tmp_path / "lib").mkdir()
     folder = folder_store(tmp_path / "lib")
-    with ReadonlyStore(tmp_path / "own") as reader:
-        failed = upload(folder, reader.read, tmp_path / "own", [*results_of(range(1))])
+    with open_readonly(tmp_path / "own") as read:
+        failed = upload(folder, read, tmp_path / "own", [*results_of(range(1))])
     assert {key: failure.message for key, failure in failed.items()} == {
         TEXT: "the result is damaged in the local store"
     }
