@@ -136,16 +136,6 @@ def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None =
         raise ValueError(_why(error)) from error
 
 
-def write_small(path: Path, text: str) -> None:
-    """Write a small file that is not there yet; on an error no part of it is left."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        raise
-
-
 def replace_small(path: Path, data: bytes) -> None:
     """Write a small file in one step, in the place of an earlier one. Raises OSError."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -183,7 +173,7 @@ def keep_out_of_git(home: Path, path: Path) -> None:
     """
     ignore = home / ".gitignore"
     if path.absolute().is_relative_to(home.absolute()) and not ignore.exists():
-        write_small(ignore, "*\n")
+        replace_small(ignore, b"*\n")
 
 
 def _why(error: Exception) -> str:

@@ -18,7 +18,7 @@ from pytest_cepbench.files import (
     parse_json,
     parse_toml,
     read_regular,
-    write_small,
+    replace_small,
 )
 from tests.special_files import (
     DEPTH,
@@ -138,19 +138,19 @@ def test_what_runs_leave_behind_is_kept_out_of_git(tmp_path: Path) -> None:
 
 def test_no_part_of_a_small_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the disk is full in the middle of it."""
-    path = tmp_path / "small"
+    write_bytes = Path.write_bytes
 
-    def write_half(self: Path, text: str, **_: object) -> None:
-        self.write_bytes(text[:1].encode())
+    def write_half(self: Path, data: bytes) -> None:
+        write_bytes(self, data[:1])
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", write_half)
+        patch.setattr(Path, "write_bytes", write_half)
         with pytest.raises(OSError, match="full"):
-            write_small(path, "text")
-    assert not path.exists()
-    write_small(path, "text")
-    assert path.read_text() == "text"
+            replace_small(tmp_path / "small", b"text")
+    assert list(tmp_path.iterdir()) == []
+    replace_small(tmp_path / "small", b"text")
+    assert (tmp_path / "small").read_text() == "text"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from pytest_cepbench.errors import IdentityError, WriteError
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.files import keep_out_of_git, write_small
+from pytest_cepbench.files import keep_out_of_git, replace_small
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.binding import BoundRole
@@ -137,9 +137,7 @@ def interrupted(stopped: Callable[[], bool]) -> Iterator[None]:
 
 def write_message(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder at once: no process reads a part of it."""
-    fresh = folder / f".{name}.{os.getpid()}"
-    write_small(fresh, text)
-    fresh.replace(folder / name)
+    replace_small(folder / name, text.encode())
 
 
 # -- one identity per role -------------------------------------------------------------------------

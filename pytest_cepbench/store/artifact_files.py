@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -19,6 +21,11 @@ from pytest_cepbench.files import read_regular, tells_of_file
 
 FOLDER = "images"
 """Of images and sounds: those of sounds have another suffix."""
+
+NEW = "new"
+"""Folder of files that are not whole yet."""
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 
 SUFFIXES = tuple(MODALITIES[kind].suffix for kind in reversed(FILED))
 
@@ -119,20 +126,48 @@ def verify_artifact(data: bytes, digest: str) -> Artifact:
     return artifact
 
 
-def write_artifact(root: Path, artifact: Artifact, data: bytes) -> None:
-    """Write an artifact's file, whole or not at all. Raises OSError."""
-    target = own_path(root, artifact)
-    fresh = root / "new" / uuid4().hex
-    try:
-        fresh.write_bytes(data)
+def write_whole(root: Path, target: Path, data: bytes, *, replace: bool = True) -> None:
+    """Write a file of a store, whole or not at all.
+
+    root: of the store. replace: whether it takes the place of an earlier one.
+    Raises OSError, FileExistsError where it may not replace one.
+    """
+    fresh = root / NEW / uuid4().hex
+    if not replace and target.exists():
+        raise FileExistsError(target)
+
+    def in_folder(path: Path, action: Callable[[], object]) -> None:
         try:
-            fresh.replace(target)
-        except FileNotFoundError:  # the first of its folder
-            target.parent.mkdir(exist_ok=True)
-            fresh.replace(target)
-    except BaseException:
+            action()
+        except FileNotFoundError:
+            if not root.is_dir():  # no longer mounted: create nothing on the disk below it
+                raise
+            path.parent.mkdir(parents=True, exist_ok=True)
+            action()
+
+    def place() -> None:
+        try:
+            if not replace:
+                os.link(fresh, target)
+                return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:  # without links the last one wins
+                raise
+        fresh.replace(target)
+
+    try:
+        in_folder(fresh, lambda: fresh.write_bytes(data))
+        in_folder(target, place)
+    finally:
         fresh.unlink(missing_ok=True)
-        raise
+
+
+def drop_half_written(root: Path, seconds: float) -> None:
+    """Remove what killed processes left so long ago. Raises OSError."""
+    for fresh in (root / NEW).iterdir():
+        with suppress(FileNotFoundError):  # another process removed it first
+            if time.time() - fresh.stat().st_mtime > seconds:
+                fresh.unlink()
 
 
 class ArtifactCache:

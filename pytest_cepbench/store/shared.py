@@ -9,7 +9,6 @@ since the errors of libraries may quote secrets.
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,6 @@ from math import inf
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 import msgspec
 
@@ -38,8 +36,10 @@ from pytest_cepbench.files import read_regular
 from pytest_cepbench.option_values import is_url
 from pytest_cepbench.store.artifact_files import (
     MOST_BYTES,
+    drop_half_written,
     paths_of,
     verify_artifact,
+    write_whole,
 )
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Row, batches, check_row
@@ -77,11 +77,7 @@ _CLOSING_SECONDS = 1.0
 
 _RETRY_PAUSE = 1.0  # seconds
 
-_NEW = "new"  # folder of files that are not whole yet
-
 _STALE_SECONDS = 86400.0  # clocks of machines differ, but not by a day
-
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 
 _PROTOCOLS = ("abfs", "file", "gs", "hdfs", "s3", "sftp", "smb")
 """For suggestions; any other that fsspec knows works too, but for the web's."""
@@ -445,35 +441,7 @@ class Folder:
 
     def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
         """Write a file, whole or not at all. Raises FileExistsError as mode `create` says."""
-        target, fresh = Path(path), self._root / _NEW / uuid4().hex
-        if mode == "create" and target.exists():
-            raise FileExistsError(path)
-        self._in_folder(fresh, lambda: fresh.write_bytes(data))
-
-        def place() -> None:
-            try:
-                if mode == "create":
-                    os.link(fresh, target)
-                    return
-            except OSError as error:
-                if error.errno not in _NO_LINKS:  # without links the last one wins
-                    raise
-            fresh.replace(target)
-
-        try:
-            self._in_folder(target, place)
-        finally:
-            fresh.unlink(missing_ok=True)
-
-    def _in_folder(self, path: Path, action: Callable[[], object]) -> None:
-        """Call the action; where the folder of a path is absent, create it and call again."""
-        try:
-            action()
-        except FileNotFoundError:
-            if not self._root.is_dir():  # no longer mounted: create nothing on the disk below it
-                raise
-            path.parent.mkdir(parents=True, exist_ok=True)
-            action()
+        write_whole(self._root, Path(path), data, replace=mode != "create")
 
 
 # -- opening ---------------------------------------------------------------------------------------
@@ -607,9 +575,7 @@ def _folder(path: Path, named: str, *, writing: bool) -> SharedStore:
             f"{named} holds other files and no shared store: give an empty folder, or a new one"
         )
     with suppress(OSError):  # other users' files, or no right to: they do no harm
-        for fresh in (path / _NEW).iterdir():  # that killed processes left half-written
-            if time.time() - fresh.stat().st_mtime > _STALE_SECONDS:
-                fresh.unlink()
+        drop_half_written(path, _STALE_SECONDS)
     return shared
 
 

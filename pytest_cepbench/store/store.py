@@ -12,15 +12,17 @@ from typing import Self, cast
 from pytest_cepbench.artifacts import Artifact, Failure, ImageArtifact, Modality
 from pytest_cepbench.artifacts.modality import encode_artifact, kind_of_file
 from pytest_cepbench.errors import ArtifactError, StoreError
-from pytest_cepbench.files import FileStamp, write_small
+from pytest_cepbench.files import FileStamp, replace_small
 from pytest_cepbench.store.artifact_files import (
     FOLDER,
+    NEW,
     ArtifactCache,
     artifact_path,
+    drop_half_written,
     find_artifact,
     load_artifact,
     own_path,
-    write_artifact,
+    write_whole,
 )
 from pytest_cepbench.store.database import INDEX, Index, store_errors
 from pytest_cepbench.store.locks import WorkLocks
@@ -99,14 +101,11 @@ class Store:
         self._path = root / INDEX
         with store_errors(self._path):
             (root / FOLDER).mkdir(parents=True, exist_ok=True)
-            (root / "new").mkdir(exist_ok=True)
+            (root / NEW).mkdir(exist_ok=True)
             ignore = root / ".gitignore"
             if not ignore.exists():
-                write_small(ignore, "*\n")
-            for path in (root / "new").iterdir():  # that killed processes left half-written
-                with suppress(FileNotFoundError):  # another process removed it first
-                    if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                        path.unlink()
+                replace_small(ignore, b"*\n")
+            drop_half_written(root, _STALE_SECONDS)
             self.locks = WorkLocks(root / "claims")  # the name that earlier versions lock under
         with ExitStack() as opened:
             self.index = Index(self._path, self.damage.append)
@@ -315,7 +314,7 @@ class Store:
                 # Made young again, so that gc spares it until its result is stored.
                 os.utime(target)
             except FileNotFoundError:
-                write_artifact(self.root, artifact, encode_artifact(artifact))
+                write_whole(self.root, target, encode_artifact(artifact))
         self.artifact_cache.add(artifact)
         return artifact.digest
 
@@ -345,9 +344,10 @@ class Store:
         for source in self._shared:
             shared = source.artifact(digest, kind)
             if shared is not None:
+                artifact, data = shared
                 with store_errors(self._path):
-                    write_artifact(self.root, *shared)
-                return shared[0]
+                    write_whole(self.root, own_path(self.root, artifact), data)
+                return artifact
         return None
 
     def artifact_path(self, digest: str) -> Path:

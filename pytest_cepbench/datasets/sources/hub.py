@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import DatasetError, MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.escapes import mask_secrets
-from pytest_cepbench.files import write_small
 
 DataPlace = Path | str
 """A path, or a URL, which stays a text until the data set is needed."""
@@ -160,7 +159,7 @@ def open_repository(location: HubLocation, run: Path | None = None) -> Repositor
         fresh = run / f".{name}.{os.getpid()}"
         try:
             run.mkdir(parents=True, exist_ok=True)
-            write_small(fresh, commit)
+            fresh.write_text(commit, encoding="ascii")
             with suppress(FileExistsError):
                 (run / name).hardlink_to(fresh)  # whole at once, and never over another
             commit = (run / name).read_text(encoding="ascii")
