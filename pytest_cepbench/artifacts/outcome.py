@@ -296,7 +296,14 @@ class CriteriaScores:
 
     def to_json(self) -> str:
         """Canonical JSON; `from_json` reads it."""
-        return canonical_json({name: _plain(result) for name, result in self.by_criterion.items()})
+        plain: dict[str, object] = {}
+        for name, own in self.by_criterion.items():
+            if isinstance(own, Failure):
+                plain[name] = {"failure": [own.kind, own.detail]}
+            else:
+                optional = {} if own.expected is None else {"expected": own.expected}
+                plain[name] = {"score": own.score, "justification": own.justification, **optional}
+        return canonical_json(plain)
 
     @classmethod
     def from_json(cls, text: str) -> CriteriaScores:
@@ -329,10 +336,3 @@ def read_score(name: str, value: object, justification: object = "") -> Criterio
         return Failure("no-score", f"{name}: {value!r:.40} is not from 0 to {HIGHEST_SCORE}")
     text = justification if isinstance(justification, str) else ""
     return CriterionScore(number, text)
-
-
-def _plain(result: CriterionResult) -> dict[str, Any]:
-    if isinstance(result, Failure):
-        return {"failure": [result.kind, result.detail]}
-    optional = {} if result.expected is None else {"expected": result.expected}
-    return {"score": result.score, "justification": result.justification, **optional}

@@ -22,7 +22,7 @@ from pytest_cepbench.cli.output import (
     tell,
     write_and_show,
 )
-from pytest_cepbench.cli.rate import named_runs
+from pytest_cepbench.cli.rate import rated_runs
 from pytest_cepbench.cli.session import measuring, open_store, run_servers, verdicts_line
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.answers import read_answers
@@ -218,7 +218,8 @@ def _entrants(
             )
         folders[text] = name, path if path.is_dir() else None
     reports = [text for text, (_, folder) in folders.items() if folder is None]
-    runs = dict(zip(reports, named_runs(suite, reports), strict=True)) if reports else {}
+    rated = rated_runs("grades", suite, reports, Path()) if reports else ()
+    runs = dict(zip(reports, rated, strict=True))
     records = [run.record for run in runs.values()]
     seeds = max((seeds_of(own) for own in records), default=1)
     dataset = load_data(suite, dict(arguments.data)).repeated(seeds)

@@ -58,16 +58,17 @@ def run_patterns(arguments: Namespace) -> int:
             "a summary of the names that are found needs a writer: give one with --writer SPEC, or "
             "the patterns themselves with --patterns FILE (or stop before it: --until count)"
         )
-    names: tuple[RoleName, ...] = ("describer", "writer")
-    given = {role: getattr(arguments, role) for role in names}
-    choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
     # Modules of `python:` models may lie beside the folder of the data set.
     with measuring(arguments.store, out) as (pool, begin):
-        describer = pool.runner(assigned_role(choices, "describer"))
-        has_writer = "writer" in choices.roles
-        writer = pool.runner(assigned_role(choices, "writer")) if has_writer else None
+        given: dict[RoleName, str | None]
+        given = {"describer": arguments.describer, "writer": arguments.writer}
+        runners = {
+            role: pool.runner(assigned_role(RoleChoices(roles={role: spec}), role))
+            for role, spec in given.items()
+            if spec is not None
+        }
         begin()
-        found = construct_patterns(settings, describer, writer, tell)
+        found = construct_patterns(settings, runners["describer"], runners.get("writer"), tell)
         tell(pool_line(pool))
     show(
         list(_patterns_page(found)), *(f"written: {path}" for path in dict.fromkeys(found.written))
@@ -146,10 +147,7 @@ def run_verify(arguments: Namespace) -> int:
     write_verification(folder, arguments.annotators or (), arguments.overlap)
     study = read_ratings(path)
     asked = f"{len(study.asked)} items for {', '.join(study.study.annotators)}"
-    if known:
-        tell(f"goes on: {path}, {asked}")
-    else:
-        tell(f"{path}: {asked}")
+    tell(f"goes on: {path}, {asked}" if known else f"{path}: {asked}")
     if not arguments.only_write:
         from pytest_cepbench.cli.rate import serve_ratings
 

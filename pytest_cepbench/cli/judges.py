@@ -45,7 +45,7 @@ from pytest_cepbench.studies.panels import (
     shapes_panel,
 )
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card
+from pytest_cepbench.suites.judge_cards import card_path, identify_judge, read_card
 from pytest_cepbench.suites.role_assignment import assigned_role
 
 number = partial(number_format.number, decimals=3)
@@ -199,11 +199,16 @@ def _ask_judge(arguments: Namespace) -> int:
     if embedded:
         verdicts[f"{name}-truth.json"] = panel.people
     try:
-        for path, battles in verdicts.items():
-            write_battles(arguments.out / path, battles)
-        lines = [f"verdicts: {arguments.out / path}" for path in verdicts]
+        for written, battles in verdicts.items():
+            write_battles(arguments.out / written, battles)
+        lines = [f"verdicts: {arguments.out / written}" for written in verdicts]
         if not arguments.dry_run:
-            lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", identity))
+            path = card_path(arguments.baselines, identity)
+            earlier = read_card(path)
+            write_reports(path, {".json": read_text(arguments.out / f"{file}.json")})
+            before = "" if earlier is None else f" in the place of that of {earlier.date}"
+            shown = "runs with this judge show it; commit it with the baselines"
+            lines.append(f"card: {path}{before}: {shown}")
     except (CepError, OSError) as error:
         raise EndedError(str(error)) from error
     show([], *lines)
@@ -286,18 +291,6 @@ def _read_answer_folders(
         else:
             tell(f"{folder} is not used: no battle has the model {model!r}")
     return answers
-
-
-def _keep(baselines: Path, written: Path, judge: JudgeIdentity) -> str:
-    """Keep the card beside the baselines; returns a line that says so.
-
-    written: the card's file. Raises OSError, WriteError.
-    """
-    path = card_path(baselines, judge)
-    earlier = read_card(path)
-    write_reports(path, {".json": read_text(written)})
-    before = "" if earlier is None else f" in the place of that of {earlier.date}"
-    return f"card: {path}{before}: runs with this judge show it; commit it with the baselines"
 
 
 # -- the card --------------------------------------------------------------------------------------

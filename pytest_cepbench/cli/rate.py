@@ -6,7 +6,6 @@ import re
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -149,7 +148,7 @@ def _rate_suite(made: RatedItems, suite: Suite, arguments: Namespace) -> None:
     place: str = arguments.store or ".cepbench/store"
     if not is_url(place) and not Path(place).is_dir():
         raise SpecError(f"--store {place!r}: there is no such store; give that of the runs")
-    runs = list(_runs(kind, suite, arguments.report, arguments.baselines))
+    runs = list(rated_runs(kind, suite, arguments.report, arguments.baselines))
     record = runs[0].record
     # A local store is opened as by a run, which writes when its results were used last; of a shared
     # one nothing is written.
@@ -173,16 +172,14 @@ def _rate_suite(made: RatedItems, suite: Suite, arguments: Namespace) -> None:
         rate(made, chains, prepared.cases, runs, store)
 
 
-def named_runs(suite: Suite, reports: Sequence[str]) -> list[RatedRun]:
-    """The runs that the reports are of, `[NAME=]REPORT` each; no store is read.
+def rated_runs(
+    kind: Task, suite: Suite, reports: Sequence[str], baselines: Path
+) -> Iterator[RatedRun]:
+    """The runs of `[NAME=]REPORT`, all by the same case; no store is read.
 
-    Raises kinds of CepError for reports that are not of the suite, or have nothing to rate.
+    Of the kind `pair` the accepted answers stand beside one run alone. Raises kinds of CepError for
+    reports that are not of the suite, or have nothing to rate.
     """
-    return list(islice(_runs("grades", suite, reports, Path()), len(reports)))
-
-
-def _runs(kind: Task, suite: Suite, reports: Sequence[str], baselines: Path) -> Iterator[RatedRun]:
-    """The runs, all by the same case; the accepted answers beside one run of answers alone."""
     named = [split_name(text) for text in reports]
     if not named:
         raise SpecError(

@@ -182,10 +182,7 @@ def noise_of(measurements: Sequence[CaseMeasurement]) -> Noise | str:
     of a whole set the units are its jackknife blocks. value_sd is the sample standard deviation of
     the values. Both in the metric's unit. A unit can lose its `worst` where the gate would make
     Gaffke's bounds of most pairs.
-    Raises ValueError for fewer than 2 measurements.
     """
-    if len(measurements) < 2:
-        raise ValueError(f"noise shows between at least 2 seeds, got {len(measurements)}")
     differences = []
     for first, second in combinations(measurements, 2):
         difference = _difference(first, second)

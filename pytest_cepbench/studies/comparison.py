@@ -182,9 +182,6 @@ def _unit_scores(record: Measurement) -> Scores:
     return blocks_apart({category: record.blocks[category] for category in record.scores})
 
 
-ALPHA = 0.05
-"""Error of all bounds of a comparison together, in each direction."""
-
 _UNMEASURED = "one of the two has no measurement"
 
 _BATTLES = (
@@ -253,8 +250,7 @@ class ComparedCase:
         """As of the gate, or `incomparable` where the samples are not paired."""
         if self.judgement is not None:
             return str(self.judgement.verdict)
-        missing = self.first.record is None or self.second.record is None
-        return str(Verdict.ERROR if missing else Verdict.INCOMPARABLE)
+        return str(Verdict.ERROR if self.obstacle == _UNMEASURED else Verdict.INCOMPARABLE)
 
 
 @dataclass(frozen=True)
@@ -276,7 +272,7 @@ class RunComparison:
         return [case for case in self.cases if case.verdict == verdict and case.second.primary]
 
 
-def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) -> RunComparison:
+def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float) -> RunComparison:
     """Compare the cases that two runs have in common.
 
     alpha: error of all bounds together, in each direction; divided equally among the cases.
@@ -285,9 +281,10 @@ def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) 
     """
     common = [case for case in first.cases if case in second.cases]
     if not common:
+        known = [few_of({CaseKey.parse(c).suite for c in run.cases}) for run in (first, second)]
         raise SpecError(
             f"{first.name} and {second.name} have no case in common: {first.name} measured "
-            f"{_suites(first)}, {second.name} {_suites(second)}"
+            f"{known[0]}, {second.name} {known[1]}"
         )
     pairs = [(first.cases[case], second.cases[case]) for case in common]
     for before, now in pairs:
@@ -314,8 +311,8 @@ def _compare(
 ) -> ComparedCase:
     """records: of both over the same samples; None where they are not paired."""
     if records is None:
-        missing = before.record is None or now.record is None
-        return ComparedCase(before, now, None, _UNMEASURED if missing else _BATTLES)
+        measured = before.record is not None and now.record is not None
+        return ComparedCase(before, now, None, _BATTLES if measured else _UNMEASURED)
     measurement = records[1].fresh
     policy = Policy(tolerance=now.tolerance, alpha=alpha)
     judgement = judge(measurement, records[0], policy)
@@ -359,10 +356,6 @@ def _with_scores(case: RunCase, opponents: str) -> Measurement | None:
     own = {name: {s: scores[s] for s in part} for name, part in record.scores.items()}
     value = rounded(mean_of_scores(own))
     return msgspec.structs.replace(record, answers={}, scores=own, value=value)
-
-
-def _suites(run: MeasuredRun) -> str:
-    return few_of({CaseKey.parse(case).suite for case in run.cases}) or "nothing"
 
 
 def rank_common_cases(runs: Sequence[MeasuredRun]) -> Iterator[CaseLeaderboard]:

@@ -17,8 +17,14 @@ from typing import Any, Literal
 import numpy as np
 from PIL import ImageFilter
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, Modality, Sound, digest_text
-from pytest_cepbench.artifacts.modality import as_given
+from pytest_cepbench.artifacts import (
+    MODALITIES,
+    Failure,
+    ImageArtifact,
+    Modality,
+    Sound,
+    digest_text,
+)
 from pytest_cepbench.chains import Step, total
 from pytest_cepbench.datasets.sample import load_seed
 from pytest_cepbench.errors import CepError, StoreError
@@ -117,11 +123,6 @@ class Diagnosis:
     checks: tuple[Check, ...]
     damage: tuple[str, ...] = ()
     effort: StudyUsage = field(default_factory=StudyUsage)
-
-    @property
-    def problems(self) -> tuple[Check, ...]:
-        """The checks that found a problem."""
-        return tuple(check for check in self.checks if check.status == "problem")
 
 
 def examine(prepared: PreparedCalibration, model_pool: ModelPool, announce: Announce) -> Diagnosis:
@@ -397,7 +398,7 @@ def encoder_sensitivity(
     def encoded(artifacts: Mapping[str, Any]) -> dict[str, Any]:
         """The vector of each artifact, of unit length; None for one that cannot be read."""
         steps = [
-            Step(runner.key("", 0, start, digest), 0, partial(_given, artifact))
+            Step(runner.key("", 0, start, digest), 0, partial(MODALITIES[start].given, artifact))
             for digest, artifact in artifacts.items()
         ]
         vectors = [
@@ -435,11 +436,6 @@ def encoder_sensitivity(
         return Check(title, "not done", (f"no {start} could be damaged and encoded",))
     summary = f"all damage moves the score by {tolerance:g} or more"
     return _check_of(title, findings, summary, ("damage", "starts", "moves the score by"), rows)
-
-
-def _given(artifact: Any) -> Any:
-    """What an encoder takes of an artifact."""
-    return artifact if isinstance(artifact, str) else as_given(artifact)
 
 
 def _starts(run: ChainRun, start: Modality) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.answer import Answer
@@ -32,10 +31,9 @@ from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.store import Store
+from pytest_cepbench.studies.judge_card import Battle
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.role_assignment import RoleAssignment
-
-B = TypeVar("B", JudgedBattle, Pairing)
 
 GOLD = "human"
 """Case-folded name, in OpenING's files, of the model whose answers are the reference answers."""
@@ -60,13 +58,13 @@ class BattlePanel:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def choose_battles(battles: Iterable[B], limit: int | None, seed: int) -> list[B]:
+def choose_battles(battles: Iterable[Battle], limit: int | None, seed: int) -> list[Battle]:
     """Each pair of answers once, and so many of them, chosen by digest: fewer are among more.
 
     battles: of people, who may have judged a pair in both orders; their first verdict on it stays.
     limit: all of them where None.
     """
-    pairs: dict[tuple[str, ...], B] = {}
+    pairs: dict[tuple[str, ...], Battle] = {}
     for battle in battles:
         low, high = sorted((battle.first, battle.second))
         pairs.setdefault((battle.question, low, high), battle)

@@ -45,11 +45,6 @@ class RatedRun:
     record: Measurement
 
     @property
-    def fingerprint(self) -> str:
-        """Of the model with its parameters; empty where the outputs were made elsewhere."""
-        return fingerprint_of(self.record)
-
-    @property
     def tested(self) -> str:
         """The roles under test, with "+" between them."""
         return self.record.model.get("role", "")
@@ -131,15 +126,14 @@ class RatedItems:
 
         outputs: what runs made of it.
         """
-        options = {option_digest(parts): parts for _, parts in outputs}
+        named = [(run, option_digest(parts), parts) for run, parts in outputs]
+        options = {digest: parts for _, digest, parts in named}
         item = make_item(self.task, question, options.values(), probability=self.probability)
         self.items.append(item)
         source = Source(item=item.item, sample=sample, suite=self.suite)
         self.sources += [
-            replace(
-                source, option=option_digest(parts), model=run.name, fingerprint=run.fingerprint
-            )
-            for run, parts in outputs
+            replace(source, option=o, model=run.name, fingerprint=fingerprint_of(run.record))
+            for run, o, _ in named
         ] or [source]
 
     def take(self, refs: PieceRefs, store: Store) -> tuple[Part, ...]:

@@ -11,7 +11,7 @@ from itertools import product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -135,11 +135,6 @@ class StudySpec:
             raise SpecError(
                 f"a study of {self.study} compares at least two: got {', '.join(names)}; {how}"
             )
-
-    @property
-    def shown_parts(self) -> tuple[str, ...]:
-        """The parts that are shown: the whole suite first."""
-        return tuple(dict.fromkeys((OVERALL, *self.parts)))
 
 
 @dataclass(frozen=True)
@@ -316,18 +311,9 @@ class FinishedStudy:
 # -- before a model is called ----------------------------------------------------------------------
 
 
-class StudyRun(NamedTuple):
-    """One model under one variant, before it is measured.
-
-    variant: a column, with what was changed in full.
-    prepared: the variant's suite with the model under test.
-    cases: those of its cases that the study shows.
-    """
-
-    model: Named
-    variant: Named
-    prepared: PreparedSuite
-    cases: tuple[Case, ...]
+StudyRun = tuple[Named, Named, PreparedSuite, tuple[Case, ...]]
+"""A model; a variant, with what was changed in full; the variant's suite with the model under test;
+those of its cases that the study shows."""
 
 
 @dataclass(frozen=True)
@@ -379,12 +365,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
         )
     changed = f"{spec.encoder_name} " if spec.study == "encoders" else f"{spec.study[:-1]} "
     runs = tuple(
-        StudyRun(
-            model,
-            Named(variant.name, changed + variant.spec),
-            own,
-            tuple(_shown_cases(spec, own, metrics)),
-        )
+        (model, Named(variant.name, changed + variant.spec), own, _shown_cases(spec, own, metrics))
         for model, variant, own in prepared
     )
     models = {m for *_, own in prepared for m in studied_models(own.assignments, model_pool)}
@@ -486,7 +467,7 @@ def _prepare(
 
 def _shown_cases(
     spec: StudySpec, prepared: PreparedSuite, metrics: Collection[str]
-) -> Iterator[Case]:
+) -> tuple[Case, ...]:
     """The cases that a study shows; only those that read the exchanged encoder, where it is one."""
     suite = prepared.suite
     parts = {case.key.part for case in prepared.cases}
@@ -504,9 +485,8 @@ def _shown_cases(
             f"suite {suite.name!r}: none of the metrics {', '.join(metrics)} reads the "
             f"encoder {spec.encoder_name!r}; choose another with --encoder-name"
         )
-    for case in prepared.cases:
-        if case.key.metric in names and case.key.part in spec.shown_parts:
-            yield case
+    shown = (OVERALL, *spec.parts)
+    return tuple(c for c in prepared.cases if c.key.metric in names and c.key.part in shown)
 
 
 # -- measured --------------------------------------------------------------------------------------
@@ -549,7 +529,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
             except CepError as error:  # a model that does not load does so for no case
                 results[place] = broken = str(error)
     tallies += [runner.tally for runner in model_pool.runners.values()]
-    spec, suite = prepared.spec, prepared.suite
+    spec, suite, (_, _, first, _) = prepared.spec, prepared.suite, prepared.runs[0]
     return FinishedStudy(
         study=spec.study,
         suite=suite.name,
@@ -558,9 +538,9 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         data={name: str(value) for name, value in prepared.dataset.identity.items()},
         samples=len(prepared.dataset.samples),
         confidence=CONFIDENCE,
-        under_test=prepared.runs[0].prepared.assignments.under_test,
+        under_test=first.assignments.under_test,
         models=spec.models,
-        variants=tuple(dict.fromkeys(run.variant for run in prepared.runs)),
+        variants=tuple(dict.fromkeys(variant for _, variant, _, _ in prepared.runs)),
         players=prepared.models,
         grids=tuple(_make_grids(prepared, results)),
         notes=prepared.notes,
@@ -574,8 +554,8 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
 
     A variant under which nothing could be measured is left out of the statistics.
     """
-    spec, first = prepared.spec, prepared.runs[0]
-    for case in first.cases:
+    spec, (_, _, first, cases) = prepared.spec, prepared.runs[0]
+    for case in cases:
         part, metric = case.key.part, case.key.metric
         rows: dict[str, list[StudyCell]] = {model.name: [] for model in spec.models}
         for model, variant in product(rows, spec.variants):
@@ -589,7 +569,7 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
                     dict(result.failures), dict(result.identity), notes,
                 )  # fmt: skip
             rows[model].append(cell)
-        cells = tuple(cell for row in rows.values() for cell in row)
+        cells = [cell for row in rows.values() for cell in row]
         left = {cell.variant for cell in cells if cell.value is not None}
         columns: dict[str, list[float]] = {}
         whole = []
@@ -603,7 +583,7 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
         spreads = {name: spread_over(row, sampled=sampled) for name, row in rows.items()}
         # Means over the models, as in MMGenBench, Table 15.
         known = [own for name in whole if (own := spreads[name].spread) is not None]
-        labels = {run.prepared.measures[metric].label for run in prepared.runs}
+        labels = {own.measures[metric].label for _, _, own, _ in prepared.runs}
         defined = len(whole) >= FEWEST_CORRELATED and len(left) > 1
         undefined = (
             f"correlation between {spec.study} is not defined: it needs {FEWEST_CORRELATED} models "
@@ -615,8 +595,8 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
             part=part,
             metric=metric,
             label=case.label if len(labels) == 1 else metric,  # some labels name the encoder
-            higher_is_better=first.prepared.measures[metric].higher_is_better,
-            cells=cells,
+            higher_is_better=first.measures[metric].higher_is_better,
+            cells=tuple(cells),
             spreads=tuple(spreads.values()),
             complete=tuple(whole),
             mean_std=fmean(own.std for own in known) if known else None,
