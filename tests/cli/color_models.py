@@ -1,8 +1,10 @@
-"""Models without weights that tell, draw and compare the mean color of an image."""
+"""Models without weights that tell, draw and compare the mean color of an image, and photos."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -85,3 +87,21 @@ def broken() -> Describer:
 
 
 generator, encoder, blind = Generator, Encoder, Blind
+
+
+ROLES = ("--generator=python:color_models:generator", "--encoder=python:color_models:encoder")
+
+MODEL = "--model=python:color_models:describer"
+
+
+def make_photos(home: Path, counts: dict[str, int], name: str = "photos") -> Path:
+    """Photographs by category, and the models. Returns their folder."""
+    rng = np.random.default_rng(0)
+    shutil.copy(__file__, home)
+    for category, count in counts.items():
+        folder = home / name / category
+        folder.mkdir(parents=True)
+        for number in range(count):
+            color = tuple(int(value) for value in rng.integers(256, size=3))
+            Image.new("RGB", (16, 16), color).save(folder / f"{number:02d}.png")
+    return home / name

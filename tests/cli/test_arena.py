@@ -127,8 +127,11 @@ def test_agreement(panels: Home) -> None:
     assert ended.out.startswith("agreement of people and judge: 295 battles")
     assert "judged by people alone: 5" in ended.out
     comparison = document["comparison"]
-    assert comparison["shared"] == 295
+    assert (comparison["shared"], comparison["only_second"]) == (295, 0)
+    assert [own["reading"] for own in comparison["agreements"]] == ["fdt", "three_way", "decided"]
     assert sum(row[0] for row in comparison["confusion"]) == 295
+    assert comparison["alpha"] < 0.1
+    assert comparison["unseen"] == ["m02"]
 
 
 @pytest.mark.parametrize(

@@ -35,15 +35,8 @@ def test_the_table(history: Home) -> None:
     ended = history.command("history")
     assert (ended.code, ended.err) == (0, "")
     (row,) = [line for line in ended.out.splitlines() if line.startswith("toy/color/gc ")]
-    assert row.split() == [
-        "toy/color/gc",
-        "incomparable",
-        "0.9000",
-        "0.7500",
-        "+0.1500",
-        "3",
-        "▅▁|█",
-    ]
+    cells = ["incomparable", "0.9000", "0.7500", "+0.1500", "3", "▅▁|█"]
+    assert row.split() == ["toy/color/gc", *cells]
     assert "2026-09-23 14:13: 1 case of toy measured otherwise: samples changed" in ended.out
 
 
@@ -170,31 +163,6 @@ def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
     with (home.path / "a.csv").open(newline="") as stream:
         row = next(csv.DictReader(stream))
     assert (row["run"], row["step"]) == ("run 1", "500")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--step=last"], "--step 'last': no step of a training"),
-        (["--step=-1"], "--step '-1': no step of a training"),
-    ],
-)
-def test_mistakes(home: Home, report: Path, arguments: list[str], line: str) -> None:
-    """One line, exit code 2, and no file."""
-    ended = home.command("export", "gate.json", *arguments)
-    ended.refused(line, lines=1)
-    assert ended.out == ""
-    assert not (home.path / ".cepbench/exports").exists()
-
-
-def test_a_file_that_is_no_report(home: Home, report: Path) -> None:
-    """Nor one that is not there, or of a schema that is not known."""
-    (home.path / "other.json").write_text("[]")
-    for name in ("other.json", "absent.json"):
-        assert home.command("export", name).code == 2
-    edit_report(report, lambda document: document.update(schema=3))
-    ended = home.command("export", "gate.json")
-    ended.refused("have schema 3")
 
 
 def test_an_incomplete_run(home: Home, report: Path) -> None:

@@ -15,8 +15,8 @@ from pytest_cepbench.evaluation.python_api import gate_checkpoint
 from pytest_cepbench.models import python_model
 from pytest_cepbench.suites import load_suite
 from pytest_cepbench.suites.definition import find_shipped, list_suites
+from tests.cli.color_models import MODEL, ROLES, make_photos
 from tests.cli.conftest import Ended, Home
-from tests.cli.photos import MODEL, ROLES, make_photos
 from tests.plugin.project import contents, run_plainly
 
 COUNTS = {"cats": 12, "dogs": 18}

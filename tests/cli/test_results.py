@@ -35,6 +35,7 @@ from tests.studies.toy import write_suite
 COMMANDS = {
     "accept": ["accept", "r.json", "--reason=because"],
     "compare": ["compare", "r.json"],
+    "export": ["export", "r.json"],
     "prune": ["prune", "r.json"],
 }
 

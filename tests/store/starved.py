@@ -1,8 +1,8 @@
-"""A process that cannot read an image: `python -m tests.store.starved FOLDER LACK`.
+"""A process whose store lacks something: `python -m tests.store.starved FOLDER LACK`.
 
 LACK is `system` (handles, rights and a sound disk, one after the other) or `memory`, and FOLDER has
-a store `own`; or it is `index`, and FOLDER is a store whose index is damaged. Says one line per
-fact for the test to compare.
+a store `own`; `index`, and FOLDER is a store whose index is damaged; or `room` or `writing`, and
+FOLDER is a mount of one or two megabytes. Says one line per fact for the test to compare.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.opening.answers import RecordedStep
 from pytest_cepbench.datasets.sample import FileImage
-from pytest_cepbench.errors import CepError
-from pytest_cepbench.store import Store
+from pytest_cepbench.errors import CepError, StoreError
+from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.artifact_files import list_files
 from pytest_cepbench.store.maintenance import inspect
+from tests.artifacts.files import noise
 
 
 def say(*words: object) -> None:
@@ -147,8 +149,62 @@ def main(folder: Path, lack: str) -> None:
         say("damage:", own.damage, inspect(own.root, own.index.read).sound)
 
 
+def refusal(action: Callable[[], object]) -> str:
+    """The kind of StoreError that an action raises, and whether its message names the option."""
+    try:
+        action()
+    except StoreError as error:
+        return f"{type(error).__name__} {'--cep-store' in str(error)}"
+    return "nothing"
+
+
+def fill_disk(disk: Path) -> None:
+    """Fill the disk, look at what was confirmed, make room, go on."""
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(400_000))
+    confirmed: dict[str, str] = {}
+    images: list[str] = []
+    with Store(disk / "store") as store:
+
+        def until_full() -> None:
+            for number in range(100_000):
+                key, text = f"key {number}", f"text {number} " * 500
+                store.put([StoredResult(key, text)])
+                confirmed[key] = text
+                images.append(store.put_artifact(ImageArtifact(noise(40, 40, seed=number))))
+
+        say("full:", refusal(until_full))
+        large = ImageArtifact(noise(300, 300))
+        say("image:", refusal(lambda: store.put_artifact(large)))
+        say("half an image:", store.get_artifact(large.digest), store.damage)
+        say("big:", refusal(lambda: store.put([StoredResult("big", "x" * 1_000_000)])))
+        say("all or none:", store.get(["big"]))
+        say("confirmed:", store.get(confirmed) == confirmed, len(confirmed) > 10)
+        say("images:", all(store.get_artifact(digest) is not None for digest in images))
+        with (disk / "rest").open("wb", buffering=0) as rest:
+            try:
+                while rest.write(bytes(512)):
+                    pass
+            except OSError:
+                say("nothing left")
+        say("a new store:", refusal(lambda: Store(disk / "other").close()))
+        (disk / "rest").unlink()
+        ballast.unlink()
+        say("room again:", store.put([StoredResult("late", "fits")]))
+    with Store(disk / "store") as store:
+        say("after all:", store.get([*confirmed, "late"]) == {**confirmed, "late": "fits"})
+        say("damage:", store.damage)
+
+
+def read_only(disk: Path) -> None:
+    """Make a store where nothing can be written."""
+    say("a new store:", refusal(lambda: Store(disk / "store").close()))
+
+
 if __name__ == "__main__":
-    if sys.argv[2] == "index":
-        repair_index(Path(sys.argv[1]))
+    folder, lack = Path(sys.argv[1]), sys.argv[2]
+    kinds = {"index": repair_index, "room": fill_disk, "writing": read_only}
+    if lack in kinds:
+        kinds[lack](folder)
     else:
-        main(Path(sys.argv[1]), sys.argv[2])
+        main(folder, lack)

@@ -121,11 +121,11 @@ OnDisk = Callable[[str, str], list[str]]
 
 @pytest.fixture
 def on_disk(tmp_path: Path) -> OnDisk:
-    """Run small_disk.py on a tmpfs mounted with these options; skip where none may be mounted."""
+    """Run starved.py on a tmpfs mounted with these options; skip where none may be mounted."""
 
-    def run(options: str, what: str) -> list[str]:
+    def run(options: str, lack: str) -> list[str]:
         with small_disk(tmp_path / "disk", options) as disk:
-            done = disk.run(sys.executable, "-m", "tests.store.small_disk", str(disk.place), what)
+            done = disk.run(sys.executable, "-m", "tests.store.starved", str(disk.place), lack)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 
@@ -134,7 +134,7 @@ def on_disk(tmp_path: Path) -> OnDisk:
 
 def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
     """Writing stops with StoreFullError; what was confirmed stays; with room the store goes on."""
-    assert on_disk("size=2m", "full") == [
+    assert on_disk("size=2m", "room") == [
         "full: StoreFullError True",
         "image: StoreFullError True",
         "half an image: None []",
@@ -152,7 +152,7 @@ def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
 
 def test_a_read_only_disk_is_explained(on_disk: OnDisk) -> None:
     """A store that cannot be made is an error that names the option, not a traceback."""
-    assert on_disk("size=1m,ro", "read-only") == ["a new store: StoreError True"]
+    assert on_disk("size=1m,ro", "writing") == ["a new store: StoreError True"]
 
 
 def _answer(store: Store, *numbers: int | None) -> Answer:

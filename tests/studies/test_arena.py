@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import BattleTable, Forfeit, JudgedBattle
 from pytest_cepbench.metrics.pair_models import ELO, fit_ratings
 from pytest_cepbench.models.spec import parse_spec
@@ -20,7 +19,6 @@ from pytest_cepbench.studies.arena import make_leaderboard
 from pytest_cepbench.studies.judge_card import (
     AskedJudge,
     collect_verdicts,
-    compare_judges,
     measure_judge,
 )
 from pytest_cepbench.studies.panels import PANEL_MODELS, choose_battles, opening_panel, shapes_panel
@@ -66,33 +64,6 @@ def test_forfeits_count_in_win_rates_alone() -> None:
         s.battles - p.battles for s, p in zip(board.standings, plain.standings, strict=True)
     ] == [2, 1, 1]
     assert (board.standings[0].win_rates["fdt"] or 0) < (plain.standings[0].win_rates["fdt"] or 0)
-
-
-def test_panels_that_cannot_be_ranked() -> None:
-    """The panel is named."""
-    with pytest.raises(DatasetError, match=r"p: the judge leaned to the first answer in all 2"):
-        make_leaderboard("p", [JudgedBattle(q, "a", "b", "A") for q in "xy"])
-
-
-def test_comparison() -> None:
-    """Shares, what each judged alone, alpha, confusion."""
-    second = [JudgedBattle(b.question, b.first, b.second, "Tie(A)") for b in PANEL[10:]]
-    comparison = compare_judges(("one", "two"), PANEL, second, ["m02"])
-
-    assert (comparison.shared, comparison.only_first, comparison.only_second) == (290, 10, 0)
-    assert [a.reading for a in comparison.agreements] == ["fdt", "three_way", "decided"]
-    assert sum(row[1] for row in comparison.confusion) == 290
-    assert comparison.alpha is not None
-    assert comparison.alpha < 0.1
-    assert comparison.unseen == ("m02",)
-
-
-def test_nothing_to_compare() -> None:
-    """No shared battle, or an unseen model that is nowhere."""
-    with pytest.raises(DatasetError, match="one and two judged no battle both"):
-        compare_judges(("one", "two"), PANEL, [JudgedBattle("else", "m00", "m01", "A")])
-    with pytest.raises(DatasetError, match="no battle has the model 'm07': m00, m01, m02 do"):
-        compare_judges(("one", "two"), PANEL, PANEL, ["m07"])
 
 
 UID = "0101001"

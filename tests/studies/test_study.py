@@ -219,34 +219,19 @@ def test_what_does_not_fit_the_suite_is_refused(
     assert message in str(caught.value)
 
 
-def test_chains_made_elsewhere_have_one_seed(tmp_path: Path) -> None:
-    """A replay cannot take part where the seed changes."""
-    replay = Named("old", f"replay:{tmp_path}")
+def test_what_would_compare_nothing_is_refused(tmp_path: Path) -> None:
+    """Chains of one seed, models of two roles, and an encoder that no metric reads."""
+    replay, encoders = [Named("old", f"replay:{tmp_path}")], [SHAPES, Named("c", COLORS)]
     with pytest.raises(CepError, match="cannot take part in a study of seeds"):
-        study(tmp_path, "seeds", [replay], seeds(0, 1))
-
-
-def test_chains_made_elsewhere_are_one_of_each_sample(tmp_path: Path) -> None:
-    """A replay has no further chains for a suite that wants several of each sample."""
+        study(tmp_path, "seeds", replay, seeds(0, 1))
     text = TOY.replace("iterations = 2", "iterations = 2\nseeds = 2")
-    replay = Named("old", f"replay:{tmp_path}")
     with pytest.raises(CepError, match="brings one chain of each sample, and suite 'toy' needs 2"):
-        study(tmp_path, "encoders", [replay], [SHAPES, Named("c", COLORS)], text=text)
-
-
-def test_models_under_test_play_one_role(tmp_path: Path) -> None:
-    """A describer and an encoder are not two rows of one table."""
+        study(tmp_path, "encoders", replay, encoders, text=text)
     with pytest.raises(CepError, match=r"have different roles \(a the describer, b the encoder\)"):
         study(tmp_path, "seeds", [A, Named("b", COLORS)], seeds(0, 1))
-
-
-def test_an_encoder_that_no_metric_reads_is_refused(tmp_path: Path) -> None:
-    """Exchanging an encoder that nothing depends on would show perfect agreement."""
     text = TOY + '[encoders]\nspare = "shapes:"\n'
     with pytest.raises(CepError, match="reads the encoder 'spare'"):
-        study(
-            tmp_path, "encoders", [A], [SHAPES, Named("c", COLORS)], text=text, encoder_name="spare"
-        )
+        study(tmp_path, "encoders", [A], encoders, text=text, encoder_name="spare")
 
 
 SCORES = st.lists(
