@@ -51,7 +51,10 @@ def by_name(measurements: tuple[FreshMeasurement, ...]) -> dict[str, FreshMeasur
 
 
 def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
-    """Each file holds the measurement, the reason, and from which file it came."""
+    """Each file holds the measurement, the reason, and from which file it came.
+
+    The same numbers again leave every byte, whatever reason is given then.
+    """
     ended = accept(home, results_of(measured()))
     root = home.path / "baselines"
     assert ended.code == 0
@@ -67,6 +70,11 @@ def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
     assert row(ended.out, "toy/overall/gc") == [
         "new", f"{value:.4f}", "-", "16", "no-baseline", "-",
     ]  # fmt: skip
+    before = contents(root)
+    again = accept(home, results_of(measured()), "--reason=another")
+    assert again.code == 0
+    assert again.out.endswith(f"unchanged: {CASES} cases\n\nnothing changed\n")
+    assert contents(root) == before
 
 
 def test_changes_are_shown_before_and_after(home: Home, measured: Measured) -> None:
@@ -97,16 +105,6 @@ def test_a_difference_is_turned_where_lower_is_better(home: Home, measured: Meas
     accept_by_hand(home.path / "baselines", [clean])
     ended = accept(home, [result_of(failing)])
     assert row(ended.out, "toy/overall/failures")[2] == f"{-failing.value:+.4f}"
-
-
-def test_nothing_changed(home: Home, measured: Measured) -> None:
-    """The same numbers again leave every byte, whatever reason is given now; exit code 0."""
-    accept(home, results_of(measured()))
-    before = contents(home.path / "baselines")
-    ended = accept(home, results_of(measured()), "--reason=another")
-    assert ended.code == 0
-    assert ended.out.endswith(f"unchanged: {CASES} cases\n\nnothing changed\n")
-    assert contents(home.path / "baselines") == before
 
 
 def test_a_dry_run_writes_nothing(home: Home, measured: Measured) -> None:
@@ -181,29 +179,23 @@ def test_a_write_that_fails_writes_nothing(home: Home, measured: Measured) -> No
 
 
 def test_what_was_accepted_first_stays_as_the_anchor(home: Home, measured: Measured) -> None:
-    """The second acceptance freezes the first, byte by byte; the third leaves it alone."""
+    """The second acceptance freezes the first, byte by byte; the third leaves it alone.
+
+    `--move-anchor` makes it what is accepted now, also of a baseline that stays; once.
+    """
     root, measurement = home.path / "baselines", measured()[0]
     target, anchor = baseline_path(root, measurement.key), anchor_path(root, measurement.key)
     accept(home, [result_of(measurement)])
     first = target.read_bytes()
     assert not anchor.exists()
-    second = accept(home, [result_of(measured(WORSE)[0])])
-    third = accept(home, [result_of(measured("shapes:?miss=0.9")[0])])
+    last = [result_of(measured("shapes:?miss=0.9")[0])]
+    second, third = accept(home, [result_of(measured(WORSE)[0])]), accept(home, last)
     assert [row(ended.out, "toy/color/gc")[-1] for ended in (second, third)] == ["frozen", "kept"]
     assert anchor.read_bytes() == first != target.read_bytes()
     assert "stays as the anchor" in second.out
-
-
-def test_the_anchor_moves_when_told_to(home: Home, measured: Measured) -> None:
-    """`--move-anchor` makes it what is accepted now, also of a baseline that stays; once."""
-    root, key = home.path / "baselines", measured()[0].key
-    for model in ("shapes:", WORSE, "shapes:?miss=0.9"):
-        ended = accept(home, [result_of(measured(model)[0])])
-    last = [result_of(measured("shapes:?miss=0.9")[0])]
     moved = accept(home, last, "--move-anchor", "--reason=the steps were meant")
-    assert row(ended.out, "toy/color/gc")[-1] == "kept"
     assert row(moved.out, "toy/color/gc")[-1] == "moved"
-    assert anchor_path(root, key).read_text() == baseline_path(root, key).read_text()
+    assert anchor.read_text() == target.read_text()
     before = contents(root)
     again = accept(home, last, "--move-anchor", "--reason=once more")
     assert again.out.endswith("nothing changed\n")

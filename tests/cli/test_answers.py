@@ -234,14 +234,6 @@ def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
     assert not (accepted.path / BUNDLE).exists()
 
 
-def test_a_suite_without_accepted_answers(home: Home) -> None:
-    """A mistake in what was asked."""
-    write_suite(home.path, ANSWERS)
-    ended = home.command("store", "export", "--answers=.")
-
-    ended.refused("holds no baseline of battles")
-
-
 def _judges(folder: Path) -> set[str]:
     from pytest_cepbench.evaluation.project_baselines import battle_baselines
 
@@ -312,12 +304,10 @@ def test_another_judge_takes_over(accepted: Home) -> None:
     assert noisy.difference < 0
 
 
-def test_rejudging_needs_a_judge_and_baselines(home: Home) -> None:
-    """One line for each mistake."""
+def test_a_suite_without_accepted_answers(home: Home) -> None:
+    """Has none to export, nor to be judged by another judge."""
     write_suite(home.path, ANSWERS)
-    nothing = home.command("arena", "rejudge", ".")
+    home.command("store", "export", "--answers=.").refused("holds no baseline of battles")
+    home.command("arena", "rejudge", ".").refused("holds no baseline of battles")
     wrong = home.command("arena", "rejudge", ".", "--judge=shapes:?flop=1")
-
-    assert (nothing.code, wrong.code) == (2, 2)
-    assert "holds no baseline of battles" in nothing.err
-    assert "unknown parameter" in wrong.err
+    wrong.refused("unknown parameter")

@@ -129,9 +129,15 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
 
 
 def test_a_gate_without_statistics_has_no_power(home: Home) -> None:
-    """Its cases take no share of alpha, and nothing is said of what they can see."""
+    """Its cases take no share of alpha, and nothing is said of what they can see.
+
+    Without baselines nothing is written; the table is there all the same, and how to accept.
+    """
     write_suite(home.path, GATED.replace('"regression"', '"threshold"'))
     ended = calibrate(home, "--seeds=2")
+    assert ended.code == 0
+    assert "not kept, no baseline was accepted yet: run pytest with --snapshot-update" in ended.out
+    assert not (home.path / "baselines").exists()
     assert row(ended.out, "overall/gc")[3:] == ["16", "-", "0.01", "-", "-", "-"]
     assert "cases that are often undecided" not in ended.out
 
@@ -175,14 +181,6 @@ def test_interrupted_it_keeps_what_was_computed(home: Home) -> None:
     ended = calibrate(home, "--seeds=2", model="python:interrupted:describer")
     assert (ended.code, ended.out) == (130, "")
     assert ended.err.splitlines()[-1].startswith("cepbench: interrupted; what was computed is in")
-
-
-def test_without_baselines_nothing_is_written(home: Home) -> None:
-    """The table is there all the same, and how to accept."""
-    ended = calibrate(home, "--seeds=2")
-    assert ended.code == 0
-    assert "not kept, no baseline was accepted yet: run pytest with --snapshot-update" in ended.out
-    assert not (home.path / "baselines").exists()
 
 
 def test_a_dry_run(home: Home, measured: Measured) -> None:

@@ -41,7 +41,10 @@ def reports(home: Home, measured: Measured) -> Home:
 
 
 def test_two_runs(reports: Home, measured: Measured) -> None:
-    """The verdict and the numbers are the gate's, had the first run been accepted."""
+    """The verdict and the numbers are the gate's, had the first run been accepted.
+
+    Samples that lost most are named.
+    """
     ended = reports.command("compare", "best.json", "low.json", "--alpha=0.5")
     before, now = (
         next(m for m in measured(MODELS[name]) if str(m.key) == "toy/overall/gc")
@@ -57,6 +60,8 @@ def test_two_runs(reports: Home, measured: Measured) -> None:
     assert expected.p is not None
     assert " ".join(row[5:]) == f"[{expected.low:+.4f}, {expected.high:+.4f}] {expected.p:.2g} 16"
     assert "low against best: regressed in" in ended.out
+    assert ", worst toy/" in ended.out
+    assert f"{now.key} lost most at " in ended.out
 
 
 def test_a_case_holds_where_its_gate_says_so(home: Home, measured: Measured) -> None:
@@ -71,14 +76,6 @@ def test_a_case_holds_where_its_gate_says_so(home: Home, measured: Measured) -> 
     alike, held = (rows[gate].split() for gate in ("regression", "threshold"))
     assert (alike[1], held[1]) == ("inconclusive", "held")
     assert alike[2:] == held[2:]
-
-
-def test_the_samples_of_a_regressed_case(reports: Home) -> None:
-    """Those that lost most are named, with what they lost."""
-    options = ("--case=toy/overall/gc", "--alpha=0.5")
-    ended = reports.command("compare", "best.json", "low.json", *options)
-    assert "regressed in 1 of 1 gating case, worst toy/overall/gc -" in ended.out
-    assert "toy/overall/gc lost most at " in ended.out
 
 
 def test_a_run_against_itself(reports: Home) -> None:

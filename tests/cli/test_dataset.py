@@ -411,11 +411,9 @@ def test_mistakes_are_one_line(photos: Home, words: list[str], complaint: str) -
     assert not (photos.path / "bench").exists()
 
 
-REPOSITORY = Path(__file__).parents[2]
-
 LOG, KILL = "asked.log", "CEPBENCH_TEST_KILL"
 
-SPEC = "python:tests.cli.test_dataset:Mortal"
+SPEC = f"{MODULE}:Mortal"
 
 
 class Mortal:
@@ -453,7 +451,7 @@ def command(folder: Path, *words: str, **environment: str) -> subprocess.Complet
     return subprocess.run(
         [sys.executable, "-m", "pytest_cepbench.cli", *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=120,

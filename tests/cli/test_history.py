@@ -112,6 +112,12 @@ def test_a_damaged_record_is_one_line(home: Home) -> None:
     assert "A series goes on only with its whole record" in ended.err
 
 
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
 @pytest.fixture
 def report(home: Home, measured: Measured) -> Path:
     """The report of a run of the toy suite."""
@@ -124,8 +130,7 @@ def test_default_place(home: Home, report: Path) -> None:
     path = home.path / ".cepbench/exports/gate.csv"
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "written: .cepbench/exports/gate.csv\n"
-    with path.open(newline="") as stream:
-        assert len(list(csv.DictReader(stream))) == 10
+    assert len(rows_of(path)) == 10
     assert (home.path / ".cepbench/.gitignore").exists()
 
 
@@ -143,11 +148,8 @@ def test_rows_of_samples(home: Home, report: Path) -> None:
     """The scores of the run, beside the file of its cases; both name the same cases."""
     for rows in ("cases", "samples"):
         assert home.command("export", "gate.json", f"--rows={rows}").code == 0
-    tables = []
-    for name in ("gate.csv", "gate-samples.csv"):
-        with (home.path / ".cepbench/exports" / name).open(newline="") as stream:
-            tables.append(list(csv.DictReader(stream)))
-    cases, samples = tables
+    folder = home.path / ".cepbench/exports"
+    cases, samples = (rows_of(folder / name) for name in ("gate.csv", "gate-samples.csv"))
     assert {row["part"] for row in samples} <= {row["part"] for row in cases}
     overall = [
         float(row["value"]) for row in samples if (row["part"], row["metric"]) == ("overall", "gc")
@@ -158,19 +160,12 @@ def test_rows_of_samples(home: Home, report: Path) -> None:
 
 
 def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
-    """Its name and its step."""
-    home.command("export", "gate.json", "--out=a.csv", "--name=run 1", "--step=500")
-    with (home.path / "a.csv").open(newline="") as stream:
-        row = next(csv.DictReader(stream))
-    assert (row["run"], row["step"]) == ("run 1", "500")
-
-
-def test_an_incomplete_run(home: Home, report: Path) -> None:
-    """Every row says so."""
+    """Its name and its step; every row of an incomplete one says that it is."""
     edit_report(report, lambda document: document.update(verdict="incomplete", problems=["why"]))
-    assert home.command("export", "gate.json", "--out=a.csv").code == 0
-    with (home.path / "a.csv").open(newline="") as stream:
-        assert {row["run_verdict"] for row in csv.DictReader(stream)} == {"incomplete"}
+    command = ("export", "gate.json", "--out=a.csv", "--name=run 1", "--step=500")
+    assert home.command(*command).code == 0
+    said = {(row["run"], row["step"], row["run_verdict"]) for row in rows_of(home.path / "a.csv")}
+    assert said == {("run 1", "500", "incomplete")}
 
 
 def test_a_place_that_cannot_be_written(home: Home, report: Path) -> None:
@@ -196,6 +191,5 @@ def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> N
     )
     write_report(home.path / "pooled.json", [*cases, pooled])
     assert home.command("export", "pooled.json", "--out=a.csv").code == 0
-    with (home.path / "a.csv").open(newline="") as stream:
-        *_, last = csv.DictReader(stream)
+    last = rows_of(home.path / "a.csv")[-1]
     assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")

@@ -218,7 +218,10 @@ def card_of(home: Home, pattern: str = "judge-card-*.json") -> dict[str, Any]:
 
 
 def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
-    """The card has its identity; the verdicts are a file in the released format."""
+    """The card has its identity; the verdicts are a file in the released format.
+
+    The same command again, in the other design too, finds every verdict in the store.
+    """
     ended = ask(panel)
     card = card_of(panel)
 
@@ -236,15 +239,9 @@ def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
     wordy = [b.winner for b in verdicts if b.first == "Wordy" and not b.winner.startswith("Tie")]
     assert wordy
     assert set(wordy) == {"A"}
-
-
-def test_nothing_is_asked_twice(panel: Home) -> None:
-    """The same command again, in the other design too, finds every verdict in the store."""
-    ask(panel)
-    shown = Longer.shown
     assert "0 verdicts by the judge, 48 from the store" in ask(panel).err
     assert "0 verdicts by the judge, 24 from the store" in ask(panel, "--order=balanced").err
-    assert Longer.shown == shown
+    assert Longer.shown == 48
 
 
 def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:

@@ -135,10 +135,7 @@ def test_a_suite_judged_in_part(full: Home, measured: Measured, judged: int) -> 
     assert (ended.code, ended.out) == (1, "")
     assert f"suite toy has {CASES} cases and the run judged {judged}: run all of it" in ended.err
     assert contents(full.path / "baselines") == before
-
-
-def test_results_that_do_not_say_how_many_cases_there_are(full: Home, measured: Measured) -> None:
-    """Without that number a part looks like all."""
+    # Without their number a part looks like all.
     ended = prune(full, measured, results=results_of(measured(), of=0))
     ended.refused("suite toy has 0 cases and the run judged 10", code=1)
 

@@ -104,15 +104,10 @@ def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
 
 
 def test_samples_and_parts(home: Home) -> None:
-    """The options of the gate mean here what they mean there, in its spelling too."""
+    """The options of the gate mean here what they mean there; what is written stays out of git."""
     home.study("seeds", ".", "--seeds=0,1", "--samples=1", "--parts=crowded", "--metrics=gc")
     grids = home.document("seeds")["grids"]
     assert [(g["part"], g["cells"][0]["n"]) for g in grids] == [("crowded", 1), ("overall", 8)]
-
-
-def test_what_is_written_stays_out_of_git(home: Home) -> None:
-    """`.cepbench` ignores itself, as after a test run."""
-    home.study("seeds", ".", "--seeds=0,1", "--metrics=gc")
     assert (home.path / ".cepbench" / ".gitignore").read_text() == "*\n"
 
 

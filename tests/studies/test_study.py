@@ -263,16 +263,15 @@ def test_mean_of_seeds_has_students_interval(scores: list[float]) -> None:
     assert (actual.low, actual.high) == pytest.approx(expected, abs=1e-8)
 
 
-def test_variants_picked_by_hand_have_no_interval() -> None:
-    """Generators and encoders are no sample of a population."""
+def test_spreads_without_an_interval() -> None:
+    """Generators and encoders are no sample of a population.
+
+    A cell that was not measured is left out of its row; a single number has no spread.
+    """
     actual = spread_over(cells([0.1, 0.3, 0.2]), sampled=False)
     assert (actual.low, actual.high) == (None, None)
     assert actual.spread is not None
     assert actual.spread.range == pytest.approx(0.2)
-
-
-def test_a_cell_that_was_not_measured_is_left_out_of_its_row() -> None:
-    """The spread is over what was measured; a single number has none."""
     row = [*cells([0.1, 0.3]), StudyCell("m", "x", error="broken")]
     spread = spread_over(row, sampled=True).spread
     assert spread is not None
