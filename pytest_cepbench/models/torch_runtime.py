@@ -117,24 +117,6 @@ def check_device(device: str) -> None:
         )
 
 
-_wanted_threads: list[int] = []
-
-
-def set_threads(threads: int | None) -> None:
-    """Let torch use this many CPU threads in this process, from when it has been imported.
-
-    It is not imported for that, which takes seconds: a run of rule-based models never needs it.
-    Loading a model asks again.
-
-    threads: None leaves what was asked for before, else torch's own choice.
-    """
-    if threads is not None:
-        _wanted_threads[:] = [threads]
-    torch = sys.modules.get("torch")
-    if torch is not None and _wanted_threads:
-        torch.set_num_threads(_wanted_threads.pop())
-
-
 @contextmanager
 def seeded(devices: Iterable[torch.device], seed: int) -> Iterator[None]:
     """Let torch's global generators start from a seed, and leave the caller's state as it was.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,6 @@ from pytest_cepbench.models.torch_runtime import (
     need,
     release_memory,
     resolve_dtype,
-    set_threads,
 )
 from tests.models.binding import bind_text
 from tests.models.files import VIT, write_checkpoint
@@ -43,42 +40,14 @@ def test_precision_follows_device_and_checkpoint(
     assert resolve_dtype(name, device, config) == expected
 
 
-@pytest.fixture
-def torch() -> Iterator[Any]:
-    """The library, whose number of threads is put back."""
-    import torch
-
-    before = torch.get_num_threads()
-    yield torch
-    torch.set_num_threads(before)
-
-
-@pytest.mark.models
-def test_threads_are_set_when_torch_is_there(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
-    """Asking imports no torch, which rule-based models never need; the last number counts, once."""
-    torch.set_num_threads(1)
-    with monkeypatch.context() as patch:
-        patch.delitem(sys.modules, "torch")
-        set_threads(3)
-        set_threads(2)
-        set_threads(None)
-        assert "torch" not in sys.modules
-    assert torch.get_num_threads() == 1
-    set_threads(None)
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
-    set_threads(None)
-    assert torch.get_num_threads() == 1
-    set_threads(5)
-    assert torch.get_num_threads() == 5
-
-
 GIB = 1 << 30
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, torch: Any) -> dict[str, int]:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """A device of 10 GiB, as torch sees it: 2 GiB are the model's, a batch takes `batch` more."""
+    import torch
+
     device = {"batch": 0, "free": 0, "reserved": 0, "emptied": 0}
 
     def empty_cache() -> None:
@@ -121,8 +90,10 @@ def test_a_batch_may_double_where_nine_tenths_hold_it(
 
 @pytest.mark.models
 @pytest.mark.usefixtures("gpu")
-def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any weights are read, and with the way out."""
+    import torch
+
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     version = re.escape(torch.__version__)
     check_device("cpu")

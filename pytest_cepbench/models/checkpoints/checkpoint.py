@@ -21,12 +21,11 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     WEIGHT_FILES,
     component_names,
-    copy_renamed,
     is_weights,
     linked_folder,
     list_files,
     readable_files,
-    wrapped_names,
+    unwrapped_folder,
 )
 from pytest_cepbench.models.checkpoints.format_detection import (
     CheckpointKind,
@@ -187,15 +186,10 @@ class Checkpoint:
         files = dict(self.own_files())
         # What a checkpoint's own code reads in folders has the names that the code knows.
         ours = self.kind != "transformers"
-        names = wrapped_names({name: files[name] for name in files if ours or "/" not in name})
-        if not names and not any(part.component for part in self.parts):
-            yield self
-            return
-        with linked_folder({name: files[name] for name in files.keys() - names}) as folder:
-            for name, own in names.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                copy_renamed(files[name], folder / name, own)
-            yield replace(self, path=folder)
+        renamed = [name for name in files if ours or "/" not in name]
+        replaced = any(part.component for part in self.parts)
+        with unwrapped_folder(files, renamed, linked=replaced) as folder:
+            yield self if folder is None else replace(self, path=folder)
 
     def own_files(self) -> list[tuple[str, Path]]:
         """Name and place of each file of the folder that loading reads.

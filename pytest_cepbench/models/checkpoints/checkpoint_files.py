@@ -377,13 +377,19 @@ def own_names(names: Collection[str], place: Path) -> dict[str, str]:
     return own
 
 
-def wrapped_names(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
-    """By the name of each file of weights that holds names of wrappers: the tensors' own names.
+@contextmanager
+def unwrapped_folder(
+    files: Mapping[str, Path], renamed: Collection[str], *, linked: bool = False
+) -> Iterator[Path | None]:
+    """A folder of links to files in which tensors have the model's own names; None where they have
+    them already.
 
-    files: of a checkpoint, by name; those of one folder are named together. Raises as `own_names`.
+    files: of a checkpoint, by name; the tensors of one folder are named together.
+    renamed: those of them that are looked at. linked: whether links are wanted in any case.
+    Raises CheckpointError as `own_names`.
     """
     wrapped: dict[str, dict[str, str]] = {}
-    weights = [name for name in files if ".safetensors" in name]
+    weights = [name for name in renamed if ".safetensors" in name]
     for folder in {PurePosixPath(name).parent for name in weights}:
         inside = [name for name in weights if PurePosixPath(name).parent == folder]
         shards = [files[name] for name in inside if name.endswith(".safetensors")]
@@ -392,22 +398,24 @@ def wrapped_names(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
         own = own_names(names, files[inside[0]].parent)
         if any(name != short for name, short in own.items()):
             wrapped |= dict.fromkeys(inside, own)
-    return wrapped
+    if not wrapped and not linked:
+        yield None
+        return
+    with linked_folder({name: files[name] for name in files.keys() - wrapped}) as place:
+        for name, own in wrapped.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy_renamed(files[name], place / name, own)
+        yield place
 
 
 @contextmanager
 def unwrapped_file(path: Path) -> Iterator[Path]:
     """A file of weights in which tensors have the model's own names: itself, or a copy."""
-    names = wrapped_names({path.name: path}) if path.suffix == ".safetensors" else {}
-    if not names:
-        yield path
-        return
-    with linked_folder({}) as folder:
-        copy_renamed(path, folder / path.name, names[path.name])
-        yield folder / path.name
+    with unwrapped_folder({path.name: path}, [path.name]) as folder:
+        yield path if folder is None else folder / path.name
 
 
-def copy_renamed(source: Path, target: Path, own: dict[str, str]) -> None:
+def _copy_renamed(source: Path, target: Path, own: dict[str, str]) -> None:
     """Copy safetensors, or an index of them, with the model's own names in the place of others."""
     if source.suffix == ".json":
         index = read_json(source)

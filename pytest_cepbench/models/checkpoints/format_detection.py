@@ -315,24 +315,8 @@ class _Module(msgspec.Struct):
     type: str
 
 
-def read_modules(path: Path) -> list[dict[str, str]]:
-    """The modules in a sentence-transformers modules.json, in order: path and type of each.
-
-    Raises CheckpointError for a file that lists none, and for a path that leads out of the folder.
-    """
-    try:
-        listed = msgspec.convert(_parse(path), Annotated[list[_Module], msgspec.Meta(min_length=1)])
-    except msgspec.ValidationError as error:
-        raise CheckpointError(
-            f"{path}: expected a JSON list of modules, each with a path and a type ({error})"
-        ) from error
-    for module in listed:
-        inner = PurePosixPath(module.path)
-        if inner.is_absolute() or ".." in inner.parts or "\\" in module.path:
-            raise CheckpointError(
-                f"{path}: the module path {module.path!r} leads out of the checkpoint"
-            )
-    return [msgspec.structs.asdict(module) for module in listed]
+_MODULES = Annotated[list[_Module], msgspec.Meta(min_length=1)]
+"""The modules in a sentence-transformers modules.json, in order."""
 
 
 def _parse(path: Path) -> Any:
@@ -387,7 +371,20 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
         # Dual encoders that also carry modules.json read images only the other way.
         if not listed or detect_roles(kind, config)[1]:
             return kind, config
-    return "sentence_transformers", {"modules": read_modules(folder / "modules.json")}
+    path = folder / "modules.json"
+    try:
+        modules = msgspec.convert(_parse(path), _MODULES)
+    except msgspec.ValidationError as error:
+        raise CheckpointError(
+            f"{path}: expected a JSON list of modules, each with a path and a type ({error})"
+        ) from error
+    for module in modules:
+        place = PurePosixPath(module.path)
+        if place.is_absolute() or ".." in place.parts or "\\" in module.path:
+            raise CheckpointError(
+                f"{path}: the module path {module.path!r} leads out of the checkpoint"
+            )
+    return "sentence_transformers", {"modules": [msgspec.structs.asdict(m) for m in modules]}
 
 
 _PICKLED = re.compile(r"(pytorch_|open_clip_)?model(?!_fsdp|_world_size).*\.(bin|pt|pth)")

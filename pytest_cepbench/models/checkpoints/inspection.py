@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
+from pytest_cepbench.errors import CheckpointError, did_you_mean
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import (
@@ -42,7 +43,7 @@ from pytest_cepbench.models.checkpoints.format_detection import (
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions, source_options
 from pytest_cepbench.models.checkpoints.peft_adapters import (
     ADAPTER_FILES,
-    adapter_part,
+    adapter_files,
     check_adapter,
     read_adapter,
 )
@@ -59,20 +60,18 @@ _HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
 
 
 def locate(
-    target: str, revision: str | None, patterns: Sequence[str], text: str
+    spec: ModelSpec, target: str, revision: str | None, patterns: Sequence[str]
 ) -> tuple[Path, str | None]:
     """The folder of a path or hub id (its snapshot in the cache), and the commit on the hub.
 
-    revision: commit, tag or branch of a hub id. patterns: of the files that are fetched of one.
-    text: what the user typed, for people. Raises CheckpointError where there is no such folder or
+    spec: that names it. revision: commit, tag or branch of a hub id. patterns: of the files that
+    are fetched of one. Raises CheckpointError where there is no such folder or
     repository, SpecError for the revision of a folder.
     """
     folder = Path(target).expanduser()
     if folder.is_dir():
         if revision is not None:
-            raise SpecError(
-                f"model spec {text!r}: revision is for hub ids, and {folder} is a folder"
-            )
+            raise spec.error(f"revision is for hub ids, and {folder} is a folder")
         return folder.resolve(), None
     if folder.exists():
         raise CheckpointError(
@@ -179,7 +178,7 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     """
     options = source_options(spec)
     target, places, taken = pipeline_source(spec, options)
-    found, commit = locate(target, options.revision, _CONFIGURATIONS, spec.text)
+    found, commit = locate(spec, target, options.revision, _CONFIGURATIONS)
     folder = find_checkpoint(found, _is_readable)
     remarks = [] if folder == found else [f"checkpoint read from {folder}"]
     adapters: list[tuple[str, Path, str | None, float]] = []
@@ -224,7 +223,7 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
             f"{folder} is a whole model ({what})"
         )
     for name, factor in options.weighted:
-        place, commit = locate(name, None, (ADAPTER_CONFIG,), spec.text)
+        place, commit = locate(spec, name, None, (ADAPTER_CONFIG,))
         adapters.append((name, find_checkpoint(place, holds_adapter), commit, factor))
     _add_adapters(spec, checkpoint, adapters, parts, remarks)
     parts += _text_tower(spec, checkpoint)
@@ -246,7 +245,7 @@ def _text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]
     text = (checkpoint.config.get("model_cfg") or {}).get("text_cfg") or {}
     if checkpoint.kind != "open_clip" or not (name := text.get("hf_model_name")):
         return []
-    folder, commit = locate(str(name), None, ("config.json",), spec.text)
+    folder, commit = locate(spec, str(name), None, ("config.json",))
     if not (folder / "config.json").is_file():
         raise CheckpointError(
             f"{checkpoint.path}: open_clip builds its text tower by {name!r} (hf_model_name in "
@@ -297,7 +296,7 @@ def _base_of(
             remarks = [f"the adapter was trained on {trained_on!r}, and is applied to {name}"]
     try:
         base, commit = (
-            locate(name, revision, _CONFIGURATIONS, spec.text)
+            locate(spec, name, revision, _CONFIGURATIONS)
             if here is None
             else (here.resolve(), None)
         )
@@ -325,7 +324,7 @@ def _configuration_of(
     places = [weights.path, folder, folder.parent, folder.parent.parent]
     places = [place for place in places if (place / "config.json").is_file()]
     if base is not None and folder not in places:
-        return base, *locate(base, None, _CONFIGURATIONS, spec.text)
+        return base, *locate(spec, base, None, _CONFIGURATIONS)
     if not places:
         raise CheckpointError(
             f"{weights.path}: weights without a configuration, which is neither there nor in the "
@@ -359,7 +358,11 @@ def _add_adapters(
     for name, folder, commit, factor in adapters:
         if commit is not None:  # of a hub id all files are fetched: they are small
             snapshot(name, commit, (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES))
-        parts.append(adapter_part(folder, factor=factor, merge=merge, revision=commit))
+        settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
+        settings |= {} if merge else {"merge": False}
+        parts.append(
+            CheckpointPart("adapter", folder, adapter_files, revision=commit, settings=settings)
+        )
         method = read_adapter(folder)["peft_type"]
         times = "" if factor == 1 else f" times {factor:g}"
         how = "merged into" if merge else "applied beside"
@@ -380,7 +383,7 @@ def _named_preparation(spec: ModelSpec, checkpoint: Checkpoint) -> list[Checkpoi
             )
         images = name == "processor"
         patterns = (*(PROCESSOR_FILES if images else ()), *TOKENIZER_FILES)
-        folder, revision = locate(target, None, patterns, spec.text)
+        folder, revision = locate(spec, target, None, patterns)
         if not (has_processor(folder) if images else has_tokenizer(folder)):
             raise CheckpointError(
                 f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -121,30 +122,27 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
             parameter.data = own_memory(parameter.data)
         for part in module.modules():
             for name, buffer in list(part.named_buffers(recurse=False)):
-                own = own_memory(buffer)
+                copy = own_memory(buffer)
                 # Put in its place: it may be a view, and keep the file mapped.
-                if own is not buffer:
-                    setattr(part, name, own)
+                if copy is not buffer:
+                    setattr(part, name, copy)
 
-    names: list[tuple[str, str, bool, bool]] = []  # name, precision, must be finite, is a matrix
-    pairs: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
-    for number, (name, tensor, finite) in enumerate(_tensors(parts)):
+    # Name with precision, whether it must be finite, whether it is a matrix, least and largest.
+    listed: dict[torch.device, list[tuple[str, str, bool, bool, torch.Tensor]]] = defaultdict(list)
+    for name, tensor, finite in _tensors(parts):
         matrix = name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1
-        names.append((name, str(tensor.dtype).removeprefix("torch."), finite, matrix))
         extremes = torch.stack(torch.aminmax(tensor.detach())).float()
-        pairs.setdefault(tensor.device, []).append((number, extremes))
-    # Fetched together: one by one, each would wait for its device.
-    fetched: dict[int, list[float]] = {}
-    for numbered in pairs.values():
-        numbers, tensors = zip(*numbered, strict=True)
-        fetched |= zip(numbers, torch.stack(tensors).tolist(), strict=True)
+        precision = str(tensor.dtype).removeprefix("torch.")
+        listed[tensor.device].append((name, precision, finite, matrix, extremes))
     broken, empty = [], []
-    for number, (name, precision, finite, matrix) in enumerate(names):
-        low, high = fetched[number]
-        if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
-            broken.append(f"{name} ({precision})")
-        elif low == high == 0 and matrix:
-            empty.append(name)
+    for own in listed.values():
+        # Fetched together: one by one, each would wait for its device.
+        numbers = torch.stack([extremes for *_, extremes in own]).tolist()
+        for (name, precision, finite, matrix, _), (low, high) in zip(own, numbers, strict=True):
+            if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
+                broken.append(f"{name} ({precision})")
+            elif low == high == 0 and matrix:
+                empty.append(name)
     if broken:
         raise CheckpointError(
             f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in "
@@ -227,7 +225,9 @@ def check_image_token(folder: Path, processor: Any, config: Any) -> None:
     Such a model finds no place to put the image, or puts it in the place of a word.
     """
     written = getattr(processor, "image_token_id", None)
-    read = image_token(config)
+    # Its own, or that for the sound of a model that sees none.
+    stated = (getattr(config, name, None) for name in _MEDIA_TOKENS)
+    read = next((int(token) for token in stated if token is not None), None)
     if written is None or read is None or written == read:
         return
     image = Image.new("RGB", (64, 64))
@@ -254,15 +254,6 @@ def embedded_tokens(model: Any) -> int | None:
     rows = getattr(table, "num_embeddings", None)
     # Idefics keeps the tokens that were added to its language model in a table of their own.
     return None if rows is None else rows + getattr(table, "num_additional_embeddings", 0)
-
-
-def image_token(config: Any) -> int | None:
-    """The id that stands for the image, or for the sound of a model that sees none; or None."""
-    for name in _MEDIA_TOKENS:
-        value = getattr(config, name, None)
-        if value is not None:
-            return int(value)
-    return None
 
 
 def media_tokens(config: Any) -> set[int]:

@@ -30,7 +30,6 @@ from pytest_cepbench.models.torch_runtime import (
     dtype_option,
     is_out_of_memory,
     quiet,
-    set_threads,
     to_torch_dtype,
 )
 
@@ -47,8 +46,11 @@ def loading(plan: LoadPlan[Any]) -> Iterator[None]:
     Reaches the libraries imported before it is entered, as `quiet` does. Raises ModelError for a
     device that torch cannot use, and what `explained` raises.
     """
+    import torch
+
     check_device(plan.device)
-    set_threads(plan.context.threads)
+    if plan.context.threads is not None:
+        torch.set_num_threads(plan.context.threads)
     with explained(plan.checkpoint), quiet():
         yield
 

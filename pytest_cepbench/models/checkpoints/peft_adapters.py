@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
     check_safetensors,
@@ -100,17 +100,11 @@ def adapter_weights(folder: Path) -> Path:
     return safe if safe.is_file() else folder / PICKLED_ADAPTER
 
 
-def adapter_part(
-    folder: Path, *, factor: float, merge: bool, revision: str | None = None
-) -> CheckpointPart:
-    """An adapter as a part of its base; see `SourceOptions` for factor and merge."""
-    settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
-    settings |= {} if merge else {"merge": False}
-    return CheckpointPart("adapter", folder, _files, revision=revision, settings=settings)
+def adapter_files(folder: Path) -> list[str]:
+    """The files that are read of an adapter's folder, as far as they are there.
 
-
-def _files(folder: Path) -> list[str]:
-    # What is missing shows when it is checked: a list that cannot be made would hide the reason.
+    What is missing shows when it is checked: a list that cannot be made would hide the reason.
+    """
     names = (ADAPTER_CONFIG, adapter_weights(folder).name)
     return sorted(name for name in names if (folder / name).is_file())
 

@@ -169,22 +169,18 @@ def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
 _DCP = "torch.distributed.checkpoint"
 
 _EXPECTED = {
-    *(
-        (f"{_DCP}.metadata", name)
-        for name in (
-            "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex",
-            "StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING",
-        )
-    ),
-    (f"{_DCP}.filesystem", "_StorageInfo"),
-    ("torch", "Size"),
-    ("torch.serialization", "_get_layout"),
-    ("collections", "OrderedDict"),
-    ("pathlib", "Path"),
-    ("pathlib", "PosixPath"),
-    ("pathlib._local", "PosixPath"),
+    f"{_DCP}.filesystem": ["_StorageInfo"],
+    f"{_DCP}.metadata": [
+        "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex", "StorageMeta",
+        "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING",
+    ],
+    "collections": ["OrderedDict"],
+    "pathlib": ["Path", "PosixPath"],
+    "pathlib._local": ["PosixPath"],
+    "torch": ["Size"],
+    "torch.serialization": ["_get_layout"],
 }  # fmt: skip
-"""What `.metadata` consists of: module and name of each class, beside torch's dtypes."""
+"""What `.metadata` consists of: module and names of its classes, beside torch's dtypes."""
 
 
 class _MetadataUnpickler(pickle.Unpickler):
@@ -195,7 +191,7 @@ class _MetadataUnpickler(pickle.Unpickler):
 
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
-        if (module, name) not in _EXPECTED:
+        if name not in _EXPECTED.get(module, ()):
             raise pickle.UnpicklingError(f"it holds {module}.{name}")
         return super().find_class(module, name)
 

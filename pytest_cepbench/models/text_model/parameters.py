@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
@@ -165,14 +165,14 @@ def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
                 "(processor.save_pretrained)"
             )
     if params.system_prompt is not None and not chat:
-        raise SpecError(
-            f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
-            "has none. Say with prompt_template which text goes with the image"
+        raise spec.error(
+            "system_prompt needs a chat template, and the checkpoint has none. Say with "
+            "prompt_template which text goes with the image"
         )
     if params.prompt_template is not None and chat:
-        raise SpecError(
-            f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat "
-            "template, and this one has its own. Leave it out"
+        raise spec.error(
+            "prompt_template is for checkpoints without a chat template, and this one has its own. "
+            "Leave it out"
         )
 
 

@@ -131,13 +131,17 @@ def test_a_divided_model_answers_alike_and_is_loaded_again_where_others_are_move
     """It cannot be moved as a whole. Parts that would lie on disk, which take a night where minutes
     were expected, are refused.
     """
+    import torch
+
     from pytest_cepbench.models.torch_runtime import quiet
 
+    torch.set_num_threads(2)
     with quiet():
         llava = describers.build_llava(tmp_path / "llava")
     tally = CallCounts()
     handle = ModelHandle(bind_text(f"{llava}?{DIVIDED}", "describer"), DeviceSwap(swap=True))
     plain: Any = bind_text(f"{llava}?device=cpu", "describer").load()
+    assert torch.get_num_threads() == 1  # as the context says
     texts = plain.describe(IMAGES, "what", [0, 0])
     for _ in range(2):
         model: Any = handle.model(tally)
