@@ -253,7 +253,22 @@ def with_metadata_questions(dataset: Dataset) -> Dataset:
 
     Raises DatasetError for a sample whose metadata holds neither GenEval's clauses nor a scene.
     """
-    asked = [(sample, _questions(sample)) for sample in dataset.samples]
+    asked: list[tuple[Sample, tuple[FactQuestion, ...]]] = []
+    for sample in dataset.samples:
+        # GenEval's clauses go first: they are what the prompt asks for, and a scene says more.
+        of_scene = "scene" in sample.metadata and "tag" not in sample.metadata
+        try:
+            own = (
+                scene_questions(sample_scene(sample))
+                if of_scene
+                else prompt_questions(parse_prompt(sample.metadata))
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f'sample {sample.id!r}: questions = "{METADATA}" makes questions of GenEval\'s '
+                f"clauses or of a generated scene: {error}"
+            ) from error
+        asked.append((sample, own))
     content = [[sample.id, [asdict(question) for question in own]] for sample, own in asked]
     identity = {
         **dataset.identity,
@@ -261,17 +276,3 @@ def with_metadata_questions(dataset: Dataset) -> Dataset:
     }
     samples = attach_questions(asked, [own for _, own in asked])
     return replace(dataset, identity=identity, samples=samples)
-
-
-def _questions(sample: Sample) -> tuple[FactQuestion, ...]:
-    """GenEval's clauses go first: they are what the prompt asks for, and a scene says more."""
-    clauses = "tag" in sample.metadata
-    try:
-        if clauses or "scene" not in sample.metadata:
-            return prompt_questions(parse_prompt(sample.metadata))
-        return scene_questions(sample_scene(sample))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(
-            f'sample {sample.id!r}: questions = "{METADATA}" makes questions of GenEval\'s clauses '
-            f"or of a generated scene: {error}"
-        ) from error

@@ -6,7 +6,7 @@ Huang et al., 2024: MMGenBench-Test (1,284 images, 13 patterns) and MMGenBench-D
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,23 @@ def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None =
     elif path.is_dir():
         table = only_file(path, (".tsv",), ".tsv", "name it with the option file")
     images = embedded_images(table)
-    patterns = {} if labels is None else _patterns(table.parent / labels, images)
     fallback = ROOT_CATEGORY if labels is None else UNLABELLED
+    patterns: dict[int, list[str]] = {}
+    if labels is not None:
+        index = table.parent / labels
+        members_of = convert_record(str(index), read_json(index), dict[str, Any])
+        for pattern, value in sorted(members_of.items()):
+            if not pattern.strip():
+                raise DatasetError(f"{index}: a pattern without a name")
+            place = f"{index}, pattern {pattern!r}"
+            members = convert_record(place, value, set[int])
+            if absent := members - images.keys():
+                raise DatasetError(f"{place}: no row has index {some_of(map(str, absent))}")
+            for member in members:
+                patterns.setdefault(member, []).append(pattern)
     samples = [
-        Sample(f"{index:06}", tuple(patterns.get(index, ())) or (fallback,), image=image)
-        for index, image in images.items()
+        Sample(f"{number:06}", tuple(patterns.get(number, ())) or (fallback,), image=image)
+        for number, image in images.items()
     ]
     return Dataset(
         name="mmgenbench",
@@ -87,22 +99,3 @@ def row_index(row: TableRow, taken: Collection[int]) -> int:
     if index in taken:
         row.refuse("index", f"{index} is there twice: keep one of the rows")
     return index
-
-
-def _patterns(path: Path, images: Mapping[int, object]) -> dict[int, list[str]]:
-    """The patterns of each image in alphabetical order, as a label index has them.
-
-    Raises DatasetError when it cannot be read or understood, or an image is not there.
-    """
-    labels = convert_record(str(path), read_json(path), dict[str, Any])
-    if not all(map(str.strip, labels)):
-        raise DatasetError(f"{path}: a pattern without a name")
-    patterns: dict[int, list[str]] = {}
-    for pattern in sorted(labels):
-        place = f"{path}, pattern {pattern!r}"
-        members = convert_record(place, labels[pattern], set[int])
-        if absent := members - images.keys():
-            raise DatasetError(f"{place}: no row has index {some_of(map(str, absent))}")
-        for member in members:
-            patterns.setdefault(member, []).append(pattern)
-    return patterns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,7 +19,7 @@ from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import escape_json
-from pytest_cepbench.files import digest_bytes, digest_text
+from pytest_cepbench.files import digest_bytes, digest_text, replace_small
 from pytest_cepbench.metrics.human_ratings import grade_score
 from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES
 from pytest_cepbench.ratings.records import (
@@ -146,10 +145,9 @@ def begin_study(
     try:
         (folder / IMAGES).mkdir(parents=True, exist_ok=True)
         for digest in sorted({digest for item in unique.values() for digest in images_of(item)}):
-            path = folder / IMAGES / f"{digest}.webp"  # without loss, without metadata
-            temporary = path.with_name(f".{digest}.{secrets.token_hex(4)}")
-            temporary.write_bytes(encode_image(made[digest] if digest in made else images[digest]))
-            temporary.replace(path)
+            image = made[digest] if digest in made else images[digest]
+            # Without loss, without metadata.
+            replace_small(folder / IMAGES / f"{digest}.webp", encode_image(image))
     except OSError as error:
         raise WriteError(
             f"images could not be written to {str(folder)!r}: {error.strerror or error}"

@@ -51,7 +51,7 @@ DOG = {"class": "dog", "count": 1}
 LINE: dict[str, Any] = {"tag": "single_object", "include": [DOG], "prompt": "a photo of a dog"}
 
 
-CUPS = {
+CUPS: dict[str, Any] = {
     "prompt": "two red cups above a table",
     "atom_count": 5,
     "vqa_list": [
@@ -65,7 +65,7 @@ CUPS = {
     "skills": ["count", "attribute", "object", "position", "count", "object"],
 }
 
-ONE_DOG = {
+ONE_DOG: dict[str, Any] = {
     "prompt": "a dog chasing a ball",
     "atom_count": 3,
     "vqa_list": [
@@ -76,7 +76,13 @@ ONE_DOG = {
     "skills": ["object", "verb", "object"],
 }
 
-ASKED = {"sample": "a", "id": "1", "question": "Is it red?", "kind": "color", "answer": "yes"}
+ASKED: dict[str, Any] = {
+    "sample": "a",
+    "id": "1",
+    "question": "Is it red?",
+    "kind": "color",
+    "answer": "yes",
+}
 
 DATASET = Dataset("made", {}, tuple(Sample(name, ("all",), text=f"text {name}") for name in "abc"))
 
@@ -97,7 +103,7 @@ BATTLE: dict[str, Any] = {
 }
 
 
-READERS: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], Mapping[str, Any]]] = {
+READERS: dict[str, tuple[Callable[[Path], object], dict[str, Any], dict[str, Any]]] = {
     "geneval": (load_geneval, LINE, LINE),
     "geneval2": (load_geneval2, ONE_DOG, CUPS),
     "questions": (lambda path: with_questions(DATASET, path), about("a", "cats"), ASKED),
@@ -156,7 +162,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"second": [{"drawing": "no shapes", "jitter": -1}]}, ", second: .*is no drawing"),
         (
             {"second": [{"drawing": "no shapes", "image": "a.png"}]},
-            ", second: .*an image and a drawing",
+            ", second: .*image and a drawing",
         ),
         ({"second": [{"image": "../a.png"}]}, ", second: .*leads out of the folder"),
         ({"second": [{"image": "gone.png"}]}, ", second: .*there is no image 'gone.png'"),

@@ -46,7 +46,6 @@ from pytest_cepbench.datasets.shapes.scene import (
     EMPTY_CAPTION,
     SIDE,
     Scene,
-    SceneObject,
     caption,
     parse_caption,
     render,
@@ -119,10 +118,6 @@ class _Step:
         return self.picture.scene
 
     @property
-    def is_caption(self) -> bool:
-        return self.described is not None and caption(self.described) == self.text
-
-    @property
     def is_drawing(self) -> bool:
         return self.picture is not None and self.picture.residual <= _RESIDUAL
 
@@ -134,7 +129,8 @@ def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
     answered = [_Step.read(step) for step in steps]
     first = answered[0].described if answered[0].shown is None else answered[0].shown
     right = solution.scenes_after(first)
-    faultless = [step.is_caption for step in answered if step.text]
+    told = [(step.text, step.described) for step in answered if step.text]
+    faultless = [scene is not None and caption(scene) == text for text, scene in told]
     faultless += [step.is_drawing for step in answered if step.picture is not None]
     texts = {step.described for step in answered} - {None}
     images = {step.shown for step in answered} - {None}
@@ -165,21 +161,19 @@ def _consistency(answered: Sequence[_Step], right: Sequence[Scene]) -> float:
     for (before, after), (scene, following) in zip(
         pairwise(answered), pairwise(right), strict=False
     ):
-        kept = {*scene.objects} & {*following.objects}
         if before.picture is None or after.picture is None:
             shares.append(0.0)
-        elif kept:
-            shares.append(fmean(_alike(what, before.picture, after.picture) for what in kept))
-        else:
-            shares.append(1.0)
+            continue
+        (first, there), (second, here) = (
+            (own.scene.objects, own.centers) for own in (before.picture, after.picture)
+        )
+        alike = [
+            (what in first) == (what in second)
+            and (what not in first or dist(there[what.cell], here[what.cell]) <= _SHIFT)
+            for what in {*scene.objects} & {*following.objects}
+        ]
+        shares.append(fmean(alike) if alike else 1.0)
     return fmean(shares) if shares else 1.0
-
-
-def _alike(what: SceneObject, before: Picture, after: Picture) -> bool:
-    there = what in before.scene.objects
-    if there != (what in after.scene.objects):
-        return False
-    return not there or dist(before.centers[what.cell], after.centers[what.cell]) <= _SHIFT
 
 
 _STREAM = 2  # keeps these draws apart from those of `degrade_scene`
