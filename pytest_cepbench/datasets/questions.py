@@ -81,22 +81,24 @@ def controls_of(sample: Sample) -> tuple[str, ...]:
     return tuple(sample.metadata.get(CONTROLS, ()))
 
 
-def read_questions(path: Path, known: Iterable[str] | None) -> dict[str, tuple[FactQuestion, ...]]:
-    """The questions of a JSON Lines file by sample, those of one sample in the file's order.
+def with_questions(dataset: Dataset, path: Path, *, whole: bool = True) -> Dataset:
+    """The data set with the questions of a JSON Lines file, which are part of its identity.
 
     Each line: {"sample": ..., "id": ..., "question": ..., "kind": ..., "answer": ...}, and
-    "depends_on", a list of ids, where it depends on others.
-    known: ids of the samples; None where only some of them are here, and any may be named.
-    Raises DatasetError naming file and line for a key that no question has, a question or answer
-    that is missing or empty, a kind that is not known, a sample that does not exist, an id that its
-    sample has already, and a dependency on no earlier question.
+    "depends_on", a list of ids, where it depends on others. It may name a sample or the cluster
+    that it belongs to, such as a prompt that is drawn several times; those of one sample stay in
+    the file's order.
+    whole: whether all samples are here, so that a line that names none of them is a mistake.
+    Raises DatasetError where a sample has no question, and, naming file and line, for a key that no
+    question has, a question or answer that is missing or empty, a kind that is not known, a sample
+    that does not exist, an id that its sample has already, and a dependency on no earlier question.
     """
-    samples = None if known is None else set(known)
+    names = {sample.id for sample in dataset.samples} | {s.unit for s in dataset.samples}
     questions: dict[str, dict[str, FactQuestion]] = {}
     for place, fields in read_json_lines(path):
         line = convert_record(place, fields, _QuestionLine)
-        if samples is not None and line.sample not in samples:
-            near = did_you_mean(line.sample, sorted(samples))
+        if whole and line.sample not in names:
+            near = did_you_mean(line.sample, sorted(names))
             raise DatasetError(f"{place}: sample: the data set has no {line.sample!r:.80}.{near}")
         own = questions.setdefault(line.sample, {})
         if line.id in own:
@@ -110,35 +112,20 @@ def read_questions(path: Path, known: Iterable[str] | None) -> dict[str, tuple[F
                     f"{line.sample!r:.80}"
                 )
         own[line.id] = FactQuestion(line.id, line.text, line.kind, line.answer, line.depends_on)
-    return {name: tuple(own.values()) for name, own in questions.items()}
-
-
-def with_questions(dataset: Dataset, path: Path, *, whole: bool = True) -> Dataset:
-    """The data set with the questions of a file, which are part of its identity.
-
-    A line may name a sample or the cluster that it belongs to, such as a prompt that is drawn
-    several times.
-    whole: whether all samples are here, so that a line that names none of them is a mistake.
-    Raises DatasetError as `read_questions`, and where a sample has no question.
-    """
-    names = {sample.id for sample in dataset.samples} | {s.unit for s in dataset.samples}
-    questions = read_questions(path, names if whole else None)
-    asked = [
-        (sample, questions.get(sample.id) or questions.get(sample.unit) or ())
-        for sample in dataset.samples
-    ]
+    known = {name: tuple(own.values()) for name, own in questions.items()}
+    asked = [(own, known.get(own.id) or known.get(own.unit) or ()) for own in dataset.samples]
     without = [sample.id for sample, own in asked if not own]
     if without:
         raise DatasetError(
             f"{path}: {len(without)} of {len(asked)} samples have no question, {without[0]!r} "
             "among them: add a line for each, or leave the samples out of the data"
         )
-    content = [[name, [asdict(q) for q in own]] for name, own in sorted(questions.items())]
+    content = [[name, [asdict(q) for q in own]] for name, own in sorted(known.items())]
     identity = {
         **dataset.identity,
         QUESTIONS: {"version": VERSION, "content": digest_json(content)[:16]},
     }
-    return replace(dataset, identity=identity, samples=attach_questions(asked, questions.values()))
+    return replace(dataset, identity=identity, samples=attach_questions(asked, known.values()))
 
 
 def attach_questions(

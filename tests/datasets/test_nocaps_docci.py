@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.errors import DatasetError
-from tests.artifacts.files import encoded
-
-PNG = encoded(Image.new("RGB", (2, 2), "red"), "PNG")
+from tests.datasets.replay.files import put, put_table
 
 
-def images(root: Path, *names: str) -> Path:
-    """Seed images under these names; returns the root."""
-    folder = root / "image-first" / "gen-0"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        (folder / name).write_bytes(PNG)
-    return root
-
-
-def captions(root: Path, *rows: tuple[str, ...], header: str = "filename,caption") -> Path:
-    """The seed captions; returns the root."""
-    folder = root / "text-first"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "gen-0.csv").open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([header.split(","), *rows])
+def seeds(root: Path, images: str, *rows: tuple[str, ...]) -> Path:
+    """A folder of the authors' code, with images of these names and rows of captions."""
+    put(root, *(f"image-first/gen-0/{name}" for name in images.split()))
+    put_table(root / "text-first" / "gen-0.csv", [["filename", "caption"], *map(list, rows)])
     return root
 
 
@@ -44,8 +29,7 @@ def refused(root: Path, words: str, **options: Any) -> None:
 
 def test_a_missing_partner_is_refused_with_its_name(tmp_path: Path) -> None:
     """The authors' code would shift every row after it; both kinds are listed."""
-    images(tmp_path, "a.png", "c.png")
-    captions(tmp_path, ("a.png", "A"), ("b.png", "B"))
+    seeds(tmp_path, "a.png c.png", ("a.png", "A"), ("b.png", "B"))
     refused(tmp_path, "captions without an image, or images without a caption: 'b', 'c'")
 
 
@@ -63,8 +47,7 @@ def test_a_missing_partner_is_refused_with_its_name(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_wrong_row_is_refused(tmp_path: Path, row: tuple[str, ...], words: str) -> None:
     """File, row and column are named."""
-    images(tmp_path, "a.png", "b.png")
-    refused(captions(tmp_path, ("a.png", "A"), row), rf"gen-0\.csv, .*{words}")
+    refused(seeds(tmp_path, "a.png b.png", ("a.png", "A"), row), rf"gen-0\.csv, .*{words}")
 
 
 IDS = (("docci", "test_00002"), ("nocaps", 4), ("docci", "test_00001"), ("nocaps", "beef04"))
@@ -90,10 +73,7 @@ def write_docci(folder: Path) -> Path:
         for split, n in (("train", 0), ("test", 1), ("test", 2))
     ]  # fmt: skip
     lines(folder / "docci_descriptions.jsonlines", entries)
-    (folder / "images").mkdir()
-    for entry in entries:
-        (folder / "images" / entry["image_file"]).write_bytes(PNG)
-    return folder
+    return put(folder, *(f"images/{entry['image_file']}" for entry in entries))
 
 
 def write_nocaps(folder: Path, **changes: Any) -> Path:
@@ -111,11 +91,8 @@ def write_nocaps(folder: Path, **changes: Any) -> Path:
             {"id": 6, "image_id": 4, "caption": "Second of four."},
         ],
     } | changes
-    place = folder / "images"
-    place.mkdir(parents=True, exist_ok=True)
+    put(folder, "images/beef00.jpg", "images/beef04.jpg")
     (folder / "nocaps_val_4500_captions.json").write_text(json.dumps(content))
-    for name in ("beef00.jpg", "beef04.jpg"):
-        (place / name).write_bytes(PNG)
     return folder
 
 
