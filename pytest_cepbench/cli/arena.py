@@ -29,7 +29,7 @@ from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.evaluation.project_baselines import battle_baselines, suite_baselines
+from pytest_cepbench.evaluation.project_baselines import suite_baselines
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.baseline import dump_baseline
@@ -282,7 +282,7 @@ def run_rejudge(arguments: Namespace) -> int:
     folder: Path = arguments.baselines / suite.name
     with open_store(arguments.store) as store, importable([suite.file]):
         bound = ModelPool(store).runner(role).bound
-        battles = dict(battle_baselines(folder))
+        battles = {path: own for path, own in suite_baselines(folder) if own.answers}
         if not battles:
             raise SpecError(f"{str(folder)!r} holds no baseline of battles")
         people = bound.load() if bound.named_in_baselines else None

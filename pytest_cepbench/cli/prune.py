@@ -29,22 +29,17 @@ def run(arguments: Namespace) -> int:
     if refusals:
         return NOT_DONE
     try:
-        listing = list_baselines(root, keys)
+        unused, left = list_baselines(root, keys)
     except OSError as error:
         raise EndedError(f"{str(root)!r} cannot be read: {error.strerror}") from error
-    lines = [f"{path}: {key}" for path, key in listing.unused] or ["every baseline has its case"]
-    lines += [f"left: {reason}" for reason in listing.left]
-    lines += [
-        f"left: {root / name}: the results have no case of this suite; where it is gone, delete "
-        "its folder"
-        for name in listing.elsewhere
-    ]
+    lines = [f"{path}: {key}" for path, key in unused] or ["every baseline has its case"]
+    lines += [f"left: {reason}" for reason in left]
     page = [Section(f"baselines below {root} that no case has", lines)]
-    if not arguments.delete or not listing.unused:
-        show(page, *(["nothing deleted: say --delete"] if listing.unused else []))
+    if not arguments.delete or not unused:
+        show(page, *(["nothing deleted: say --delete"] if unused else []))
         return 0
     show(page)
-    paths = [path for path, _ in listing.unused]
+    paths = [path for path, _ in unused]
     try:
         replace_files(root, dict.fromkeys(paths))  # all or none
     except KeyboardInterrupt:

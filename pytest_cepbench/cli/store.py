@@ -20,7 +20,7 @@ from pytest_cepbench.cli.output import (
 )
 from pytest_cepbench.cli.session import open_store
 from pytest_cepbench.errors import EndedError, SpecError, StoreError
-from pytest_cepbench.evaluation.project_baselines import battle_baselines, project_baselines
+from pytest_cepbench.evaluation.project_baselines import project_baselines, suite_baselines
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
 from pytest_cepbench.models.binding import SHORT_FINGERPRINT
@@ -322,7 +322,7 @@ def run_export(arguments: Namespace) -> int:
     """Write accepted answers into a bundle. Raises SuiteError and WriteError."""
     suite = load_suite(arguments.answers)
     folder: Path = arguments.baselines / suite.name
-    baselines = [baseline for _, baseline in battle_baselines(folder)]
+    baselines = [baseline for _, baseline in suite_baselines(folder)]
     digests = {digest for baseline in baselines for digest in baseline.answers.values()} - {""}
     if not digests:
         raise SpecError(

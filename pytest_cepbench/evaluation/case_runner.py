@@ -12,11 +12,12 @@ from typing import Literal, cast
 from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
-from pytest_cepbench.evaluation.evaluator import AssignedCase, EvaluatedCase, Evaluator
+from pytest_cepbench.evaluation.evaluator import EvaluatedCase, Evaluator
 from pytest_cepbench.evaluation.run_context import interrupted
 from pytest_cepbench.evaluation.shown_samples import shown_of_case
+from pytest_cepbench.evaluation.suite_cache import AssignedCase
 from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Verdict
-from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.sensitivity import (
@@ -78,7 +79,6 @@ def judge_case(
         origins=dict(policy.origins),
     )
     try:
-        evaluator.suites.check_policy(suite_file, case.key, policy)
         if isinstance(case, PooledCase):
             result = pooled_verdict(evaluator, suite_file, case, unmeasured)
         else:
@@ -159,17 +159,6 @@ def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
 # -- measured as far as the verdict needs, and judged ----------------------------------------------
 
 
-def read_references(
-    evaluator: Evaluator, case: Case
-) -> tuple[Measurement | None, Measurement | None]:
-    """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
-    root = evaluator.settings.baselines
-    return (
-        read_baseline(baseline_path(root, case.key), case.key),
-        read_baseline(anchor_path(root, case.key), case.key),
-    )
-
-
 def evaluate_case(
     evaluator: Evaluator, own: AssignedCase, *, accepting: bool = False
 ) -> EvaluatedCase:
@@ -183,13 +172,11 @@ def evaluate_case(
     case, policy = own.case, own.policy
     baseline = anchor = None
     try:
-        baseline, anchor = read_references(evaluator, case)
+        baseline, anchor = evaluator.suites.references(case.key)
     except BaselineError:
         if not accepting:
             raise
-    check_policy = evaluator.suites.check_policy
-    if not accepting:
-        check_policy(own.suite_file, case.key, policy, baseline, anchor)
+    evaluator.suites.check_policy(own, *(() if accepting else (baseline, anchor)))
     run, file = evaluator.suite_run(own.suite_file), evaluator.series
     # A case that cannot fail the run, or is judged without statistics, has no part in a series.
     if file is not None and policy.primary and policy.statistical:
@@ -222,7 +209,7 @@ def evaluate_case(
         )
     evaluated = _look(evaluator, replace(own, policy=policy), baseline, anchor, accepting=accepting)
     if accepting:
-        check_policy(own.suite_file, case.key, policy, evaluated.measurement)
+        evaluator.suites.check_policy(own, evaluated.measurement)
     return evaluated
 
 

@@ -17,9 +17,10 @@ from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.errors import CepError, StoreError, UnreadError
 from pytest_cepbench.evaluation.run_context import RunContext, stop_flag
-from pytest_cepbench.evaluation.suite_cache import SuiteCache
+from pytest_cepbench.evaluation.suite_cache import AssignedCase, SuiteCache
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.baseline import accepted_value
 from pytest_cepbench.gate.compare import differences_of, losers_of
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.gate.policy import Pairing
@@ -41,15 +42,6 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.serving.run_servers import RunServers
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class AssignedCase:
-    """A case of this run, and how it is judged, its share of alpha included."""
-
-    suite_file: Path
-    case: Case
-    policy: Policy
 
 
 @dataclass(frozen=True)
@@ -347,9 +339,9 @@ class Evaluator:
         accepting: whether measurements are to take the place of the baselines.
         """
         for assigned in self.assigned.values():
-            path, key = assigned.suite_file, assigned.case.key
-            accepted = () if accepting else self.suites.accepted(key)
-            self.suites.check_policy(path, key, assigned.policy, *accepted)
+            key = assigned.case.key
+            accepted = () if accepting else self.suites.references(key, accepted_value)
+            self.suites.check_policy(assigned, *accepted)
 
     # -- other processes and the cluster -----------------------------------------------------------
 

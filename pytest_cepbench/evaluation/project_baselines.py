@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, tells_of_file
@@ -84,16 +83,11 @@ def kind_of(path: Path) -> str:
     return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
 
 
-def battle_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
-    """The baselines and anchors in a suite's folder that hold answers; none where there is none.
+def suite_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
+    """All baselines and anchors in a suite's folder; none where there is none.
 
     Raises BaselineError for a file that cannot be used.
     """
-    return ((path, own) for path, own in suite_baselines(folder) if own.answers)
-
-
-def suite_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
-    """All baselines and anchors in a suite's folder. Raises as `battle_baselines`."""
     for place in (folder, folder / ANCHORS):
         for path in sorted(place.glob(f"*{SUFFIX}")):
             key = case_of_file(path, folder.name)
@@ -104,30 +98,26 @@ def suite_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
                 yield path, baseline
 
 
-class BaselineListing(NamedTuple):
-    """Contents of a folder of baselines.
+def list_baselines(
+    root: Path, keys: Mapping[str, set[CaseKey]]
+) -> tuple[list[tuple[Path, CaseKey]], list[str]]:
+    """Baselines and anchors of cases that are no more, with these; what is not touched, and why.
 
-    unused: baselines and anchors of cases that are no more, with their cases.
-    left: what is not touched, with the reason.
-    elsewhere: folders of suites that nothing is known of.
+    keys: the cases by suite. Raises OSError where the folder of baselines cannot be listed.
     """
-
-    unused: list[tuple[Path, CaseKey]]
-    left: list[str]
-    elsewhere: list[str]
-
-
-def list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
-    """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
-    listing = BaselineListing([], [], [])
+    unused: list[tuple[Path, CaseKey]] = []
+    left: list[str] = []
     for folder in sorted(root.iterdir()):
         if folder.name not in keys:
             if folder.name in (JUDGE_CARDS, SERIES):  # of no suite
                 continue
             if is_folder(folder) and any(folder.iterdir()):
-                listing.elsewhere.append(folder.name)
+                left.append(
+                    f"{folder}: the results have no case of this suite; where it is gone, delete "
+                    "its folder"
+                )
         elif not is_folder(folder):
-            listing.left.append(f"{folder}: {kind_of(folder)}, not a folder")
+            left.append(f"{folder}: {kind_of(folder)}, not a folder")
         else:
             entries: list[Path] = []
             places = (baseline_path, anchor_path)
@@ -141,10 +131,10 @@ def list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineList
                     continue
                 key = case_of_file(path, folder.name)
                 if isinstance(key, str):
-                    listing.left.append(f"{path}: {key}")
+                    left.append(f"{path}: {key}")
                 else:
-                    listing.unused.append((path, key))
-    return listing
+                    unused.append((path, key))
+    return unused, left
 
 
 def is_folder(path: Path) -> bool:

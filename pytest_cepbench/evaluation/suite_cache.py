@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -11,7 +13,7 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate import CaseKey, Measurement, Policy
-from pytest_cepbench.gate.baseline import accepted_value, anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.gate.sensitivity import check_headroom
 from pytest_cepbench.measures.cases import PooledCase
@@ -27,6 +29,15 @@ from pytest_cepbench.suites.role_assignment import (
     check_installed,
     check_presets,
 )
+
+
+@dataclass(frozen=True)
+class AssignedCase:
+    """A case of this run, and how it is judged, its share of alpha included."""
+
+    suite_file: Path
+    case: Case
+    policy: Policy
 
 
 class SuiteCache:
@@ -95,10 +106,12 @@ class SuiteCache:
             check_installed(loaded.suite, loaded.assignments)
         return [*loaded.cases, *([loaded.pooled] if pooled and loaded.pooled else [])]
 
-    def accepted(self, key: CaseKey) -> tuple[Measurement | None, Measurement | None]:
-        """Baseline and anchor of a case without their scores; None where that is not known."""
+    def references(
+        self, key: CaseKey, read: Callable[[Path, CaseKey], Measurement | None] = read_baseline
+    ) -> tuple[Measurement | None, Measurement | None]:
+        """Baseline and anchor of a case. Raises as `read`."""
         root = self._settings.baselines
-        return accepted_value(baseline_path(root, key)), accepted_value(anchor_path(root, key))
+        return read(baseline_path(root, key), key), read(anchor_path(root, key), key)
 
     @property
     def loaded(self) -> list[PreparedSuite]:
@@ -137,9 +150,7 @@ class SuiteCache:
 
     def check_policy(
         self,
-        path: Path,
-        key: CaseKey,
-        policy: Policy,
+        own: AssignedCase,
         baseline: Measurement | None = None,
         anchor: Measurement | None = None,
     ) -> None:
@@ -149,7 +160,8 @@ class SuiteCache:
         chance gives; without a baseline, which becomes the anchor next, the whole span counts. Of a
         tolerance that nobody set, the case says that it sees nothing, and is undecided.
         """
-        measure = self.get(path).measures.get(key.metric)
+        key, policy = own.case.key, own.policy
+        measure = self.get(own.suite_file).measures.get(key.metric)
         flips = policy.gate == "regression" and not self._settings.series
         # At least so much: an anchor that differs and the baseline have half each, and so has
         # the last of several looks.

@@ -123,8 +123,8 @@ def read_baseline(path: Path, key: CaseKey) -> Measurement | None:
     return load_baseline(text, key, name)
 
 
-def accepted_value(path: Path) -> Measurement | None:
-    """A baseline without its tables: value, direction, kind and floor, read in no time.
+def accepted_value(path: Path, _: CaseKey) -> Measurement | None:
+    """As `read_baseline`, without tables: value, direction, kind and floor, read in no time.
 
     None where there is no file, and where its head cannot be read, which is an error of its case.
     """

@@ -235,9 +235,9 @@ def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
 
 
 def _judges(folder: Path) -> set[str]:
-    from pytest_cepbench.evaluation.project_baselines import battle_baselines
+    from pytest_cepbench.evaluation.project_baselines import suite_baselines
 
-    return {baseline.identity["judge"] for _, baseline in battle_baselines(folder)}
+    return {own.identity["judge"] for _, own in suite_baselines(folder) if own.answers}
 
 
 def _ask(accepted: Home, judge: str) -> None:

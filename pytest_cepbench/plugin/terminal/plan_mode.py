@@ -7,8 +7,9 @@ from math import inf
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
-from pytest_cepbench.evaluation.case_runner import planned_looks, read_references
-from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
+from pytest_cepbench.evaluation.case_runner import planned_looks
+from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.evaluation.suite_cache import AssignedCase
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import Power, design_of, power_of
 from pytest_cepbench.models.binding import BoundRole, weights_bytes
@@ -94,7 +95,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None) -> Iterator[Line | st
 def _power(evaluator: Evaluator, assigned: AssignedCase, units: int) -> tuple[Power | None, str]:
     """What a case can tell, None where that is not known, and what is wrong with its baseline."""
     try:
-        baseline, anchor = read_references(evaluator, assigned.case)
+        baseline, anchor = evaluator.suites.references(assigned.case.key)
     except BaselineError:
         return None, "  (unreadable baseline)"
     if baseline is None:
