@@ -25,7 +25,7 @@ from pytest_cepbench.gate.compare import differences_of, losers_of
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.series import SeriesFile
-from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.report.result import UsageTotals
@@ -202,7 +202,8 @@ class Evaluator:
             return None
         from pytest_cepbench.evaluation.ray_engine import RayEngine
 
-        return RayEngine(self)
+        binding = BindContext(self.hash_file, servers=self._give_servers)
+        return RayEngine(self.context, self.suites, lambda: self.store, binding)
 
     @_opened_once
     def models(self) -> ModelPool:
@@ -218,12 +219,12 @@ class Evaluator:
             progress=self.progress,
             place=None if engine is None else engine.place,
             agree=self._agree,
-            servers=self.give_servers,
+            servers=self._give_servers,
             devices=self.devices,
         )
 
     @property
-    def give_servers(self) -> Callable[[], RunServers] | None:
+    def _give_servers(self) -> Callable[[], RunServers] | None:
         """Gives the servers that the run starts; a plan and a list of cases start none."""
         quiet = self.settings.plan or self.settings.listing
         return None if quiet else lambda: self._servers

@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray.cluster import connect
 from pytest_cepbench.chains.ray.pools import PoolManager
 from pytest_cepbench.chains.steps import Progress
+from pytest_cepbench.evaluation.run_context import RunContext
+from pytest_cepbench.evaluation.suite_cache import SuiteCache
 from pytest_cepbench.models.binding import BindContext, BoundRole
+from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.role_assignment import RoleAssignment
 from pytest_cepbench.suites.shards import WorkQueue
-
-if TYPE_CHECKING:
-    from pytest_cepbench.evaluation.evaluator import Evaluator
 
 MOST_THREADS = 64
 """More threads than these have one interpreter's lock to share, and nothing to gain."""
@@ -36,21 +35,31 @@ class RayEngine:
     xdist's workers do for one another: what they make is in the store when its case is judged. They
     start when the first batch is needed, so a run that finds everything in the store has none.
 
-    evaluator: of this process.
+    context: the run, as this process knows it.
+    suites: its suites.
+    open_store: gives its store.
+    binding: of its models.
     Raises what connecting raises.
     """
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
+    def __init__(
+        self,
+        context: RunContext,
+        suites: SuiteCache,
+        open_store: Callable[[], Store],
+        binding: BindContext,
+    ) -> None:
+        self._context = context
+        self._suites = suites
+        self._open_store = open_store
         self._over = threading.Event()
         self._offered = threading.Condition()
         self._offers: list[tuple[Path, Case, int | None]] = []
         self._helpers: list[tuple[threading.Thread, ModelPool, WorkQueue]] = []
         self._closed = False
-        settings = evaluator.settings
+        settings = context.settings
         cluster = connect(settings.ray_address)
         self.header = str(cluster)
-        binding = BindContext(evaluator.hash_file, servers=evaluator.give_servers)
         self.pools = PoolManager(cluster, settings.ray_pools, binding, begin=self._start_threads)
 
     def place(
@@ -117,15 +126,15 @@ class RayEngine:
         """Each has models and measuring of its own, on the run's store."""
         if self._over.is_set():
             return
-        store, stopped = self._evaluator.store, self._over.is_set
+        store, stopped = self._open_store(), self._over.is_set
         for number in range(min(MOST_THREADS, self.pools.helpers)):
             progress = Progress()
             models = ModelPool(store, progress=progress, place=partial(self.place, stopped=stopped))
             work = WorkQueue(
                 store,
                 cache(partial(self._run, models)),
-                self._evaluator.context.run_id,
-                self._evaluator.context.folder,
+                self._context.run_id,
+                self._context.folder,
                 processes=2,  # at least: shards that are done are noted in the run's folder
                 stopped=stopped,
                 progress=progress,
@@ -137,8 +146,7 @@ class RayEngine:
             thread.start()
 
     def _run(self, models: ModelPool, path: Path) -> SuiteRun:
-        own = self._evaluator
-        return own.suites.get(path).run(models, own.settings.baselines)
+        return self._suites.get(path).run(models, self._context.settings.baselines)
 
     def _work(self, shards: WorkQueue) -> None:
         """Grow and read what is offered, until the run is over."""
