@@ -39,7 +39,7 @@ _ADAPTERS = {
     "M": "models.encoders.library_encoders:TimmEncoderParams",
     "U": "models.encoders.file_encoders:UnicomParams",
     "I": "models.encoders.file_encoders:InceptionParams",
-    "W": "models.detectors.transformers_detectors:OwlParams",
+    "W": "models.detectors.transformers_detectors:DetectorParams",
     "K": "models.detectors.transformers_detectors:ClassesParams",
     "server": "models.api.parameters:ServerParams",
     "serve": "models.serving.engines:ServeParams",

@@ -23,9 +23,8 @@ are a port or a sibling. transformers' own post-processing is not used: it score
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -62,30 +61,21 @@ Probability = Annotated[float, Bounds(0, most=1)]
 
 @dataclass(frozen=True)
 class DetectorParams(TransformersParams):
-    """Parameters of every detector's spec, with those of `TransformersParams`.
+    """Parameters of a detector that is asked in free text, with those of `TransformersParams`.
 
-    threshold: a box is kept when its score is above it.
+    threshold: a box is kept when its score is above it; the default is that of Semantic Drift's
+        `mgg.py`.
     """
 
     threshold: Probability = 0.1
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What decides which boxes are kept; "nms" is in keys since boxes could be suppressed."""
-        return {**super().decisive, "threshold": self.threshold, "nms": None}
-
-
-@dataclass(frozen=True)
-class OwlParams(DetectorParams):
-    """Parameters of a detector that is asked in free text.
-
-    The default of threshold is that of Semantic Drift's `mgg.py`.
-    """
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """With what may be asked; "most" is in all keys since there was a limit of boxes."""
-        return {"queries": "free-text", **super().decisive, "most": None}
+        """What may be asked and which boxes are kept; "nms" and "most" are in keys since boxes
+        could be suppressed, or limited in number.
+        """
+        kept = {"threshold": self.threshold, "nms": None, "most": None}
+        return {**super().decisive, "queries": "free-text", **kept}
 
 
 @dataclass(frozen=True)
@@ -102,8 +92,10 @@ class ClassesParams(DetectorParams):
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """With what may be asked, and how many boxes of a class are left."""
-        return {"queries": "classes", **super().decisive, "most_per_class": self.max_per_class}
+        """With how many boxes of a class are left."""
+        decisive = super().decisive | {"queries": "classes", "most_per_class": self.max_per_class}
+        del decisive["most"]
+        return decisive
 
 
 @dataclass(frozen=True)
@@ -241,7 +233,7 @@ class OwlDetector(LoadedDetector):
         return detections
 
 
-def _load_owl(plan: LoadPlan[OwlParams]) -> OwlDetector:
+def _load_owl(plan: LoadPlan[DetectorParams]) -> OwlDetector:
     from transformers import AutoTokenizer
 
     model, processor = _load_parts(plan, "AutoModelForZeroShotObjectDetection")
@@ -260,7 +252,7 @@ def _load_owl(plan: LoadPlan[OwlParams]) -> OwlDetector:
 
 
 # OWLv2's own resizing is scipy's.
-OWL = adapter("owl-detector/1", OwlParams, _load_owl, packages=("torchvision", "scipy"))
+OWL = adapter("owl-detector/1", DetectorParams, _load_owl, packages=("torchvision", "scipy"))
 
 
 # -- fixed classes ---------------------------------------------------------------------------------
@@ -282,53 +274,50 @@ _SAME_CLASS = (
 )
 
 
-class ClassNames:
-    """A checkpoint's classes (`id2label` of its configuration) by name; case does not matter."""
+Asked = Mapping[int, tuple[str, ...]]
+"""The classes that one image is asked for -> the queries that mean each, word for word."""
 
-    def __init__(self, checkpoint: Checkpoint, labels: Mapping[Any, str]) -> None:
-        self._checkpoint = checkpoint
-        self._known: dict[str, int] = {}
-        for index, name in labels.items():
-            self._known.setdefault(_plain(name), int(index))
-        own = dict(self._known)
-        for names in _SAME_CLASS:
-            index = next((own[name] for name in names if name in own), None)
-            if index is not None:
-                self._known = dict.fromkeys(names, index) | self._known
 
-    def asked(self, queries: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        """Index of each class that is asked for -> the queries that mean it, word for word.
+def asked_classes(
+    checkpoint: Checkpoint, labels: Mapping[Any, str], queries: Sequence[str]
+) -> dict[int, tuple[str, ...]]:
+    """The classes of a checkpoint that queries name; case does not matter.
 
-        Raises RoleError naming the classes for a query that is the name of none.
-        """
-        queries_of: dict[int, tuple[str, ...]] = {}
-        for query in queries:
-            index = self._known.get(_plain(query))
-            if index is None:
-                raise RoleError(
-                    f"{self._checkpoint.path}: {self._checkpoint.what} finds its own classes only, "
-                    f"asked for by their plain names: {unknown_name('class', query, self._known)}"
-                )
-            queries_of[index] = (*queries_of.get(index, ()), query)
-        return queries_of
+    labels: `id2label` of its configuration. Raises RoleError naming the classes for a query that is
+    the name of none.
+    """
+    own: dict[str, int] = {}
+    for index, name in labels.items():
+        own.setdefault(_plain(name), int(index))
+    known = own
+    for names in _SAME_CLASS:
+        index = next((own[name] for name in names if name in own), None)
+        if index is not None:
+            known = dict.fromkeys(names, index) | known
+    queries_of: dict[int, tuple[str, ...]] = {}
+    for query in queries:
+        index = known.get(_plain(query))
+        if index is None:
+            raise RoleError(
+                f"{checkpoint.path}: {checkpoint.what} finds its own classes only, asked for by "
+                f"their plain names: {unknown_name('class', query, known)}"
+            )
+        queries_of[index] = (*queries_of.get(index, ()), query)
+    return queries_of
 
 
 def _plain(name: str) -> str:
     return " ".join(name.lower().split())
 
 
-Asked = Mapping[int, tuple[str, ...]]
-"""The classes that one image is asked for, as `ClassNames.asked` gives them."""
-
-Proposed = Iterable[CandidateBoxes | Failure]
-
-
+@dataclass(frozen=True)
 class ClassesDetector(LoadedDetector):
-    """A loaded detector of fixed classes; satisfies the Detector Protocol."""
+    """A loaded detector of fixed classes; satisfies the Detector Protocol.
 
-    @cached_property
-    def _classes(self) -> ClassNames:
-        return ClassNames(self.plan.checkpoint, self.model.config.id2label)
+    draws_masks: whether it is a Mask2Former; the library gives the boxes of any other.
+    """
+
+    draws_masks: bool
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
@@ -339,79 +328,51 @@ class ClassesDetector(LoadedDetector):
         """
         import torch
 
-        params = self.plan.params
-        rules: dict[str, Any] = {
-            "threshold": params.threshold,
-            "most_per_class": params.max_per_class,
-        }
-        asked = [self._classes.asked(wanted) for wanted in queries]
+        params, checkpoint = self.plan.params, self.plan.checkpoint
+        rules = {"threshold": params.threshold, "most_per_class": params.max_per_class}
+        labels = self.model.config.id2label
+        asked = [asked_classes(checkpoint, labels, wanted) for wanted in queries]
 
         def detect(indices: Sequence[int]) -> list[Detections | Failure]:
-            wanted = [asked[i] for i in indices]
-            own = [images[i] for i in indices]
-            inputs = self.processor(images=own, return_tensors="pt")
+            inputs = self.processor(images=[images[i] for i in indices], return_tensors="pt")
             inputs = inputs.to(input_device(self.model), dtype=self.model.dtype)
-            proposed = self._propose(self.model(**inputs), inputs, [im.size for im in own], wanted)
-            return [
-                each if isinstance(each, Failure) else keep(each, classes, **rules)
-                for each, classes in zip(proposed, wanted, strict=True)
-            ]
+            output = self.model(**inputs)
+            boxes = [] if self.draws_masks else self._library_boxes(output, images[indices[0]].size)
+            kept: list[Detections | Failure] = []
+            for row, i in enumerate(indices):
+                if self.draws_masks:
+                    # One by one: all masks at the full size of the images would be much to hold.
+                    logits = output.class_queries_logits[row].float()
+                    masks = output.masks_queries_logits[row].float()
+                    seen, threshold = inputs["pixel_mask"][row], params.threshold
+                    own = propose_masks(logits, masks, seen, images[i].size, asked[i], threshold)
+                else:
+                    own = boxes[row]
+                kept.append(own if isinstance(own, Failure) else keep(own, asked[i], **rules))
+            return kept
 
         with quiet(), torch.inference_mode():
             # A batch needs no padding to a common size then. It would reach the features of these
             # networks: what is found in an image would depend on the sizes of its neighbours.
             return by_kind([image.size for image in images], detect)
 
-    def _propose(
-        self, output: Any, inputs: Any, sizes: Sequence[tuple[int, int]], asked: Sequence[Asked]
-    ) -> Proposed:
-        """Candidates of each image of one size, in order; those of other classes may be left out.
-
-        sizes: (width, height) of each.
-        """
-        raise NotImplementedError
-
-
-class BoxesDetector(ClassesDetector):
-    """A loaded object detector, whose library gives the boxes of all classes."""
-
-    def _propose(
-        self,
-        output: Any,
-        inputs: Any,  # noqa: ARG002
-        sizes: Sequence[tuple[int, int]],
-        asked: Sequence[Asked],  # noqa: ARG002
-    ) -> Iterator[CandidateBoxes | Failure]:
+    def _library_boxes(self, output: Any, size: tuple[int, int]) -> list[CandidateBoxes | Failure]:
+        """Boxes of all classes in each image of one size, (width, height)."""
         output.logits, output.pred_boxes = output.logits.float(), output.pred_boxes.float()
         # Looked at first: no NaN score is above a threshold, so it would pass for nothing found.
-        finite = [
-            bool(logits.isfinite().all() and boxes.isfinite().all())
-            for logits, boxes in zip(output.logits, output.pred_boxes, strict=True)
-        ]
+        finite = output.logits.isfinite().flatten(1).all(1)
+        finite &= output.pred_boxes.isfinite().flatten(1).all(1)
         rows = self.processor.post_process_object_detection(
             output,
             threshold=self.plan.params.threshold,
-            target_sizes=[(height, width) for width, height in sizes],
+            target_sizes=[size[::-1]] * len(output.logits),
         )
-        for row, sound in zip(rows, finite, strict=True):
-            if sound:
-                arrays = {name: row[name].cpu().numpy() for name in ("boxes", "scores", "labels")}
-                yield CandidateBoxes(**arrays)
-            else:
-                yield Failure("bad-boxes", "logits or boxes are NaN")
-
-
-class MasksDetector(ClassesDetector):
-    """A loaded Mask2Former."""
-
-    def _propose(
-        self, output: Any, inputs: Any, sizes: Sequence[tuple[int, int]], asked: Sequence[Asked]
-    ) -> Iterator[CandidateBoxes | Failure]:
-        # One by one: the masks of all images at their full size would be much to hold at once.
-        for row, (size, wanted) in enumerate(zip(sizes, asked, strict=True)):
-            logits = output.class_queries_logits[row].float()
-            masks, seen = output.masks_queries_logits[row].float(), inputs["pixel_mask"][row]
-            yield propose_masks(logits, masks, seen, size, wanted, self.plan.params.threshold)
+        return [
+            CandidateBoxes(*(row[name].cpu().numpy() for name in ("boxes", "scores", "labels")))
+            if is_finite
+            else Failure("bad-boxes", "logits or boxes are NaN")
+            for row, is_finite in zip(rows, finite.tolist(), strict=True)
+        ]
 
 
 def propose_masks(
@@ -468,18 +429,19 @@ def propose_masks(
     )
 
 
-def _load_boxes(plan: LoadPlan[ClassesParams]) -> BoxesDetector:
+def _load_boxes(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     model, processor = _load_parts(plan, "AutoModelForObjectDetection")
     if not hasattr(processor, "post_process_object_detection"):
         raise RoleError(
             f"{plan.checkpoint.path}: {type(processor).__name__} cannot tell boxes from the "
             f"outputs of {plan.checkpoint.what}. Give an object detector (DETR, RT-DETR, YOLOS)"
         )
-    return BoxesDetector(plan, model, processor)
+    return ClassesDetector(plan, model, processor, draws_masks=False)
 
 
-def _load_masks(plan: LoadPlan[ClassesParams]) -> MasksDetector:
-    return MasksDetector(plan, *_load_parts(plan, "AutoModelForUniversalSegmentation"))
+def _load_masks(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
+    parts = _load_parts(plan, "AutoModelForUniversalSegmentation")
+    return ClassesDetector(plan, *parts, draws_masks=True)
 
 
 BOXES = adapter("boxes-detector/1", ClassesParams, _load_boxes, packages=("torchvision",))

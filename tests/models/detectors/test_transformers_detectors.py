@@ -22,7 +22,7 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.transformers_detectors import (
     CandidateBoxes,
-    ClassNames,
+    asked_classes,
     keep,
     propose_masks,
 )
@@ -447,36 +447,31 @@ def test_candidates_that_are_no_numbers_fail_the_image(where: str) -> None:
 CHECKPOINT = Checkpoint(Path("m"), "transformers", "Mask2Former", ("detector",), {})
 
 
-def names(*labels: str) -> ClassNames:
-    """A checkpoint's classes in this order."""
-    return ClassNames(CHECKPOINT, dict(enumerate(labels)))
+def asked(queries: list[str], *labels: str) -> dict[int, tuple[str, ...]]:
+    """What queries ask of a checkpoint with classes in this order."""
+    return asked_classes(CHECKPOINT, dict(enumerate(labels)), queries)
 
 
-def test_classes_of_geneval_go_by_the_names_of_coco_and_pascal() -> None:
-    """Its prompts say which mouse is meant; checkpoints' names do not."""
+def test_classes_are_asked_for_by_name() -> None:
+    """GenEval's prompts say which mouse is meant; checkpoints' names are those of COCO or Pascal.
+
+    Case and spaces do not decide what is meant, and stay in what is answered. A class under two
+    names answers both, a checkpoint that tells a mouse from a computer mouse is taken at its word,
+    and a sentence is no class name.
+    """
     pairs = {
         "computer mouse": "mouse", "tv remote": "remote", "computer keyboard": "keyboard",
         "airplane": "aeroplane", "motorcycle": "motorbike", "couch": "sofa", "tv": "tvmonitor",
         "potted plant": "pottedplant", "dining table": "diningtable",
     }  # fmt: skip
-    for asked, label in pairs.items():
-        assert names("cat", label).asked([asked]) == {1: (asked,)}
-
-
-def test_a_query_comes_back_word_for_word() -> None:
-    """Case and spaces do not decide what is meant, and stay in what is answered.
-
-    A class under two names answers both, a checkpoint that tells a mouse from a computer mouse is
-    taken at its word, and a sentence is no class name.
-    """
-    assert names("TV", "Cat").asked(["cat", "Tvmonitor", "tv"]) == {
-        1: ("cat",),
-        0: ("Tvmonitor", "tv"),
-    }
+    for query, label in pairs.items():
+        assert asked([query], "cat", label) == {1: (query,)}
+    both = {1: ("cat",), 0: ("Tvmonitor", "tv")}
+    assert asked(["cat", "Tvmonitor", "tv"], "TV", "Cat") == both
     found = keep(candidates([((0, 0, 4, 4), 0.9, 0)]), {0: ("mouse", "pc mouse")}, threshold=0.3)
     assert isinstance(found, Detections)
     assert [detection.query for detection in found.found] == ["mouse", "pc mouse"]
-    assert names("mouse", "computer mouse").asked(["computer mouse"]) == {1: ("computer mouse",)}
+    assert asked(["computer mouse"], "mouse", "computer mouse") == {1: ("computer mouse",)}
     for query in ("a photo of a cat", ""):
         with pytest.raises(RoleError, match=r"plain names: unknown class .* Known: cat, dog"):
-            names("cat", "dog").asked(["dog", query])
+            asked(["dog", query], "cat", "dog")
