@@ -140,7 +140,7 @@ class ApiClient:
                     thread.join(2.0)
 
         weakref.finalize(self, close)
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._own = endpoint.own
         self._limits = limits
         self._prices = prices
@@ -166,16 +166,16 @@ class ApiClient:
             content = self._run(self._fetch(_MODELS, None, {}))
         except ApiError as fault:
             if fault.cause == "unreachable" or fault.status == 401:
-                raise server_error(self._endpoint, fault) from None
+                raise server_error(self.endpoint, fault) from None
             return
         if is_web_page(content):
             page = ApiError("fatal", describe_body(content), cause="web page")
-            raise server_error(self._endpoint, page)
+            raise server_error(self.endpoint, page)
         self._models = read_models(read_json(content))
-        if listed and self._models and self._endpoint.model not in self._models:
-            names = ", ".join(map(self._endpoint.clean, self._models[:3]))
+        if listed and self._models and self.endpoint.model not in self._models:
+            names = ", ".join(map(self.endpoint.clean, self._models[:3]))
             told = (
-                f"{self._endpoint.name}: the server does not list this model; it lists {names}: "
+                f"{self.endpoint.name}: the server does not list this model; it lists {names}: "
                 "see that what answers has the weights that the spec names"
             )
             self._remarks = (told,)
@@ -207,9 +207,9 @@ class ApiClient:
             if last.kind == "unanswered" or not self._has_answered:
                 # This batch has waited in vain; the cases that follow need not each wait as long.
                 self._retries = 0
-                listed = () if self._endpoint.model in self._models else self._models
+                listed = () if self.endpoint.model in self._models else self._models
                 fault = ApiError("again", last.detail, cause="no answer")
-                raise server_error(self._endpoint, fault, listed, len(requests))
+                raise server_error(self.endpoint, fault, listed, len(requests))
         return replies
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -246,14 +246,14 @@ class ApiClient:
                 if fault.parameter in _NEEDED:
                     fault = ApiError("fatal", fault.words, cause="logprobs")
                 if fault.kind == "fatal":
-                    raise server_error(self._endpoint, fault, self._models)
+                    raise server_error(self.endpoint, fault, self._models)
                 if fault.kind == "parameter" and fault.parameter in optional:
                     self._drop(fault.parameter, optional[fault.parameter])
                     continue
                 if fault.kind == "content":
-                    return Reply(Failure("refused", self._endpoint.clean(fault.words)), usage)
+                    return Reply(Failure("refused", self.endpoint.clean(fault.words)), usage)
                 status = "" if fault.status in (None, 200) else f"{fault.status}: "
-                words = self._endpoint.clean(status + fault.words)
+                words = self.endpoint.clean(status + fault.words)
                 if fault.kind in ("rejected", "parameter"):
                     return Reply(Failure("exception", words), usage, passing=True)
                 pause = fault.wait
@@ -327,15 +327,15 @@ class ApiClient:
         # A server may say anything, also what it was sent.
         value = reply.value
         if isinstance(value, str):
-            value = mask_secrets(value, {"KEY": self._endpoint.key or ""})
+            value = mask_secrets(value, {"KEY": self.endpoint.key or ""})
         elif isinstance(value, Failure):
-            value = Failure(value.kind, self._endpoint.clean(value.detail))
+            value = Failure(value.kind, self.endpoint.clean(value.detail))
         tokens, (price_in, price_out, price_image) = reply.usage, self._prices
         cost = (tokens.input_tokens * price_in + tokens.output_tokens * price_out) / 1e6
         usage += replace(tokens, images=int(images), cost=cost + images * price_image)
         provenance = {**reply.provenance}
         for part in [part for part in (SERVED, SYSTEM) if part in provenance]:
-            provenance[part] = self._endpoint.clean(provenance[part])[:LONGEST_NAME]
+            provenance[part] = self.endpoint.clean(provenance[part])[:LONGEST_NAME]
         ignored = [sent for part, sent in self._dropped.items() if part not in _IRRELEVANT]
         ignored += [provenance[IGNORED]] if IGNORED in provenance else []
         if ignored:

@@ -106,8 +106,6 @@ class OwnServer:
     """A server that the run has started itself.
 
     label: of its model, for people.
-    url: where its API begins.
-    key: that it asks for; None for none.
     provenance: kept beside each of its results.
     log: path of its log.
     check: raises ModelError where it has ended, with the last lines of its log: no other try can
@@ -116,8 +114,6 @@ class OwnServer:
     """
 
     label: str
-    url: str
-    key: str | None
     provenance: Mapping[str, str]
     log: str
     check: Callable[[], None]

@@ -113,7 +113,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         prices = (server.price_in, server.price_out, server.price_image)
         client = ApiClient(endpoint, server, prices)
         client.check(listed=server.weights is not None)
-        return ApiModel(client, spec.target, request)
+        return ApiModel(client, request)
 
     files = CoveredFiles(server.weights or what, context.hash_file, identify)
     return bound_server(
@@ -126,7 +126,9 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         load=load,
         params=request.decisive,
         server=public_url(server_address(server)),
-        warn=partial(provenance_warnings, role, spec.target),
+        warn=partial(
+            provenance_warnings, f"{role} openai:{without_secrets(spec.target)}", spec.target
+        ),
         files=files,
     )
 
@@ -163,33 +165,25 @@ def bound_server(
 
 
 def provenance_warnings(
-    role: RoleName, model: str, provenances: Sequence[Mapping[str, str]]
+    name: str, model: str | None, provenances: Sequence[Mapping[str, str]]
 ) -> list[str]:
     """Warnings of every report on a server's results, whether they are new or from the store.
 
-    model: the requested name. A name that only adds a date is another name too: the weights behind
-    an alias change.
+    name: of the model, for people.
+    model: the requested name; None where the run has started the server. A name that only adds a
+        date is another name too: the weights behind an alias change.
     provenances: of results.
     """
-    requested = without_secrets(model)
-    name = f"{role} openai:{requested}"
+    requested, warnings = without_secrets(model or ""), []
     served = _other_values(provenances, SERVED, requested[:LONGEST_NAME])
-    warnings = []
-    if served:
+    if served and model is not None:
         warnings.append(
             f"{name}: the server answered as {served}, and {requested!r} was asked for: "
             "see that it is the model that is meant, and name it as the server does"
         )
-    return warnings + ignored_warnings(name, provenances)
-
-
-def ignored_warnings(name: str, provenances: Sequence[Mapping[str, str]]) -> list[str]:
-    """Warnings of results that a server made without a parameter that it was sent.
-
-    name: of the model, for people.
-    """
-    ignored = _other_values(provenances, IGNORED, "")
-    return [f"{name}: answers were made without what was asked for: {ignored}"] * bool(ignored)
+    if ignored := _other_values(provenances, IGNORED, ""):
+        warnings.append(f"{name}: answers were made without what was asked for: {ignored}")
+    return warnings
 
 
 def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> str:

@@ -30,13 +30,11 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.spec import given_params
 from pytest_cepbench.models.text_model.judge_prompts import (
-    JSON_CLOSING,
     JUDGE_PROMPTS,
     SCORE_SCHEMA,
     SCORE_TOKENS,
     read_named,
     read_scores,
-    score_system,
     shrink_image,
 )
 
@@ -61,12 +59,10 @@ class ApiModel:
     They raise ModelError where the server answers no request at all.
 
     client: of the server.
-    model: its name there.
     params: of the role's requests.
     """
 
     client: ApiClient
-    model: str
     params: Any
 
     def describe(
@@ -141,7 +137,7 @@ class ApiModel:
             [
                 ApiRequest(
                     IMAGES,
-                    partial(dict, model=self.model, prompt=_encodable(text)),
+                    partial(dict, model=self.client.endpoint.model, prompt=_encodable(text)),
                     read,
                     {**settings, "seed": seed},
                 )
@@ -185,12 +181,11 @@ class ApiModel:
     ) -> list[Reply]:
         """The `CriteriaScores` of each answer; a failure of a reply that cannot be read."""
         prompt = JUDGE_PROMPTS[self.params.prompt]
-        system = score_system(numbered=prompt.numbered)
         form = ("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS)
         read = partial(read_chat, beside=False)
         replies = self.client.send_all(
             [
-                self._chat(prompt.show_answer(answered, JSON_CLOSING), system, seed, read, form)
+                self._chat(prompt.show_answer(answered), prompt.score_system, seed, read, form)
                 for answered, seed in zip(answers, seeds, strict=True)
             ]
         )
@@ -234,7 +229,7 @@ class ApiModel:
             before = [{"role": "system", "content": system}] if system else []
             content = [_part(piece, params.max_pixels) for piece in pieces]
             return {
-                "model": self.model,
+                "model": self.client.endpoint.model,
                 "messages": [*before, {"role": "user", "content": content}],
             }
 

@@ -280,15 +280,15 @@ class InceptionParams(Placement):
     weights: str | None = None
 
 
-def _place(spec: ModelSpec) -> tuple[Path, bool]:
-    """Where a spec's weights are looked for, and whether it says so itself."""
+def _place(spec: ModelSpec) -> Path:
+    """Where a spec's weights are looked for."""
     if spec.target:
         raise spec.error(
             f"nothing but parameters can follow 'cleanfid:', got {spec.target!r}; write cleanfid: "
             "or cleanfid:?weights=PATH"
         )
     named = parse_params(spec, InceptionParams, f"the encoder {INCEPTION}").weights
-    return (_KEPT, False) if named is None else (Path(named).expanduser(), True)
+    return _KEPT if named is None else Path(named).expanduser()
 
 
 def inception_weights(spec: ModelSpec) -> Path | None:
@@ -299,11 +299,11 @@ def inception_weights(spec: ModelSpec) -> Path | None:
     if it belongs to this user or to root, because everyone can write there and the file is code.
     Raises SpecError for a target or parameters that are wrong.
     """
-    place, is_named = _place(spec)
+    place = _place(spec)
     file = place / WEIGHTS_NAME if place.is_dir() else place
     if not file.is_file() or file.name != WEIGHTS_NAME:
         return None
-    return file.absolute() if is_named or file.stat().st_uid in (0, os.getuid()) else None
+    return file.absolute() if place != _KEPT or file.stat().st_uid in (0, os.getuid()) else None
 
 
 def _locate_inception(spec: ModelSpec) -> Checkpoint:
@@ -314,18 +314,12 @@ def _locate_inception(spec: ModelSpec) -> Checkpoint:
     """
     file = inception_weights(spec)
     if file is None:
-        place, is_named = _place(spec)
-        wrong = f"no file named {WEIGHTS_NAME}" if place.exists() else "no such file"
-        what = f"{place}: {wrong}, and {INCEPTION} needs its weights."
-        if not is_named:
-            what = (
-                f"{place / WEIGHTS_NAME}: {INCEPTION} needs its weights, and there is no such "
-                "file of this user's or root's where clean-fid keeps it."
-            )
+        place = _place(spec)
+        whose = " of this user's or root's" if place == _KEPT else ""
         raise CheckpointError(
-            f"{what} Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address "
-            "in clean-fid's downloads_helper.inception_url) there, or name it: "
-            "cleanfid:?weights=PATH"
+            f"{place}: {INCEPTION} needs its weights, and there is no file named {WEIGHTS_NAME}"
+            f"{whose}. Put it there (NVIDIA's TorchScript Inception, at the address in clean-fid's "
+            "downloads_helper.inception_url), or name it: cleanfid:?weights=PATH"
         )
     code = {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}
     return Checkpoint(file, "weights_file", INCEPTION, ("encoder",), {"code": code})

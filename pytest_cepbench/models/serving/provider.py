@@ -9,13 +9,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import RoleError, SpecError, unknown_name
 from pytest_cepbench.models.api import provider as api
 from pytest_cepbench.models.api.client import ApiClient
-from pytest_cepbench.models.api.endpoint import (
-    Endpoint,
-    OwnServer,
-    Secret,
-    refuse_secrets,
-    without_secrets,
-)
+from pytest_cepbench.models.api.endpoint import refuse_secrets, without_secrets
 from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import (
     BindContext,
@@ -145,10 +139,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
 
     def load() -> Model:
         """Have the server started, or find the one that another process has started."""
-        server: OwnServer = (context.servers or own_servers)().running(plan)
-        key = None if server.key is None else Secret(server.key)
-        endpoint = Endpoint(plan.served_name, role, server.url, key, own=server)
-        return ApiModel(ApiClient(endpoint, serve), plan.served_name, request)
+        endpoint = (context.servers or own_servers)().running(plan, role)
+        return ApiModel(ApiClient(endpoint, serve), request)
 
     return api.bound_server(
         spec,
@@ -160,7 +152,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         load=load,
         params={**serve.decisive, **request.decisive},
         server=engine.title,
-        warn=partial(api.ignored_warnings, f"{role} {plan.label}"),
+        warn=partial(api.provenance_warnings, f"{role} {plan.label}", None),
         files=files,
     )
 

@@ -28,8 +28,9 @@ from typing import Any
 from pytest_cepbench.errors import CepError, ModelError, WriteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.models.api.endpoint import OwnServer, mask_keys
+from pytest_cepbench.models.api.endpoint import Endpoint, OwnServer, Secret, mask_keys
 from pytest_cepbench.models.api.responses import read_json, read_models
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.engines import HOST, ServerPlan
 from pytest_cepbench.models.serving.supervisor import (
@@ -98,8 +99,8 @@ class RunServers:
             self._servers[plan.digest] = _Server(plan, self._folder / plan.digest)
         return self._servers[plan.digest]
 
-    def running(self, plan: ServerPlan) -> OwnServer:
-        """The server, started where no process of the run has done so.
+    def running(self, plan: ServerPlan, role: RoleName) -> Endpoint:
+        """The model on its server, which is started where no process of the run has done so.
 
         Raises ModelError where it does not start, or has ended; IdentityError where its files
         changed meanwhile; SpecError for devices that it cannot have.
@@ -127,15 +128,11 @@ class RunServers:
             raise ModelError(
                 f"{plan.label}: its server ends, since the controller of the run has ended"
             )
-        return OwnServer(
-            plan.label,
-            f"http://{HOST}:{ready['port']}/v1",
-            ready["key"],
-            {"engine": title},
-            ready["log"],
-            server.check,
-            plan.files if plan.engine.maps_files else None,
-        )
+        files = plan.files if plan.engine.maps_files else None
+        own = OwnServer(plan.label, {"engine": title}, ready["log"], server.check, files)
+        key = None if ready["key"] is None else Secret(ready["key"])
+        url = f"http://{HOST}:{ready['port']}/v1"
+        return Endpoint(plan.served_name, role, url, key, own=own)
 
     def close(self) -> None:
         """Use the servers no more; those that no other process uses end."""
@@ -195,12 +192,7 @@ class RunServers:
         if key is not None and plan.engine.key_variable:
             environment[plan.engine.key_variable] = key
         log = self._new_log(plan)
-        command = {
-            "argv": plan.argv(port, key),
-            "log": str(log),
-            "port": port,
-            "key": key,
-        }
+        command = {"argv": plan.argv(port, key), "log": str(log), "port": port, "key": key}
         for name in (READY, ENDED):  # of an earlier server
             (server.path / name).unlink(missing_ok=True)
         server.write(COMMAND, command)

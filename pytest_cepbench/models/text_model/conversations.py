@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -42,27 +42,25 @@ from pytest_cepbench.models.text_model.parameters import (
 )
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
 
-P = TypeVar("P", bound=ConversationParams)
-
-
 _SHOWN = {
-    "judge": ("judge", "a question and two answers", "several images"),
-    "vqa": ("VQA model", "an image and a question", "images"),
+    "judge": ("judge", "a question and two answers", "several images", "battle"),
+    "vqa": ("VQA model", "an image and a question", "images", "question"),
 }
-"""By role: its name in messages, what it is shown, and how many images it has to read."""
+"""By role: its name in messages, what it is shown, how many images it has to read, and what a
+conversation is about."""
 
 
 def check_chat(plan: LoadPlan[Any]) -> None:
     """Raise SpecError for a checkpoint that can be shown no conversation."""
     if not has_chat_template(plan.checkpoint):
-        name, shown, images = _SHOWN[plan.role]
+        name, shown, images, _ = _SHOWN[plan.role]
         raise SpecError(
             f"{plan.spec.text!r} cannot be the {name}: {plan.checkpoint.what} has no chat "
             f"template, so {shown} have no place. Give a chat model that reads {images}"
         )
 
 
-class ConversationModel(Generic[P]):
+class ConversationModel:
     """A loaded model that reads conversations: holds the model and what prepares its inputs.
 
     loaded: both.
@@ -72,7 +70,7 @@ class ConversationModel(Generic[P]):
 
     batched = reads_texts = True
 
-    def __init__(self, plan: LoadPlan[P]) -> None:
+    def __init__(self, plan: LoadPlan[Any]) -> None:
         self._plan = plan
         self.loaded = loaded = load_text_model(plan, {"do_sample": False}, chat=True)
         added = loaded.tokenizer.added_tokens_decoder.values()
@@ -85,13 +83,16 @@ class ConversationModel(Generic[P]):
         self.loaded.model.to(device)
 
     def turns(self, pieces: Sequence[Piece], system: str) -> Conversation:
-        """A system prompt, where there is one, and a message of texts and images.
+        """A system prompt, where there is one, and a message of texts and images, which are shrunk
+        to `max_pixels`.
 
         Control tokens in them are broken up: an answer must not end the judge's turn with its
         words, or claim an image. transformers can do it too (`sanitize_control_tokens`), but not
         for every processor.
         """
-        return conversation(break_up(self._controls, pieces), system)
+        most = self._plan.params.max_pixels
+        shown = [piece if isinstance(piece, str) else shrink_image(piece, most) for piece in pieces]
+        return conversation(break_up(self._controls, shown), system)
 
     def inputs(self, conversations: Sequence[Conversation]) -> Any:
         """What the processor makes of them, padded on the left."""
@@ -99,16 +100,14 @@ class ConversationModel(Generic[P]):
         return loaded.chat_inputs(conversations).to(loaded.device, loaded.model.dtype)
 
     def likelihoods(
-        self, conversations: Sequence[Conversation], scorer: Scorer, what: str
+        self, conversations: Sequence[Conversation], scorer: Scorer
     ) -> list[FloatArray | Failure]:
         """The scorer's likelihoods of each; a failure for one that is longer than the model reads:
-        cut, it would be another one.
-
-        what: a conversation is about, for people.
-        Raises ModelError where a likelihood is not a number.
+        cut, it would be another one. Raises ModelError where a likelihood is not a number.
         """
         import torch
 
+        *_, what = _SHOWN[self._plan.role]
         most = (self.loaded.positions or sys.maxsize) - scorer.longest
         results: dict[int, FloatArray | Failure] = {}
         # Several processors take a batch in which each conversation has images, or none.
@@ -162,7 +161,7 @@ class ConversationModel(Generic[P]):
             alone = [ask(scorer.score_whole, [single]) for single in conversations]
             fault = next((made for made in alone if isinstance(made, Exception)), None)
             if fault is not None and has_image(conversations[0]):
-                checkpoint, (name, shown, many) = self._plan.checkpoint, _SHOWN[self._plan.role]
+                checkpoint, (name, shown, many, _) = self._plan.checkpoint, _SHOWN[self._plan.role]
                 raise ModelError(
                     f"{checkpoint.path}: {checkpoint.what} cannot be the {name}: shown {shown} it "
                     f"failed: {named_error(fault)}. Give a chat model that reads {many}"
@@ -200,7 +199,7 @@ _BATTLES = (
 """Battles of unequal length, so that one is padded, first with images and then without."""
 
 
-class TransformersJudge(ConversationModel[LocalJudgeParams]):
+class TransformersJudge(ConversationModel):
     """A loaded judge, with the tokens of its verdicts and scores."""
 
     def __init__(self, plan: LoadPlan[LocalJudgeParams]) -> None:
@@ -234,7 +233,7 @@ class TransformersJudge(ConversationModel[LocalJudgeParams]):
     ) -> list[Reply]:
         """The likeliest verdict of each battle; a failure of one longer than the model reads."""
         conversations = [self._conversation(battle) for battle in battles]
-        likelihoods = self.likelihoods(conversations, self._scorer, "battle")
+        likelihoods = self.likelihoods(conversations, self._scorer)
         remarks = self.remarks("shown one battle at a time, each of them four times")
         return [
             Reply(own if isinstance(own, Failure) else WINNERS[int(own.argmax())], remarks=remarks)
@@ -242,10 +241,8 @@ class TransformersJudge(ConversationModel[LocalJudgeParams]):
         ]
 
     def _conversation(self, battle: Battle) -> Conversation:
-        params = self._plan.params
-        own = params.system_prompt
-        system = self._prompt.system if own is None else own
-        return self.turns(self._prompt.show(battle, params.max_pixels), system)
+        own = self._plan.params.system_prompt
+        return self.turns(self._prompt.show(battle), self._prompt.system if own is None else own)
 
 
 def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> None:
@@ -286,7 +283,7 @@ _PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
 """Questions of unequal length, so that one is padded, first about pictures and then about texts."""
 
 
-class TransformersVqa(ConversationModel[ConversationParams]):
+class TransformersVqa(ConversationModel):
     """A loaded VQA model."""
 
     def __init__(self, plan: LoadPlan[ConversationParams]) -> None:
@@ -344,7 +341,7 @@ class TransformersVqa(ConversationModel[ConversationParams]):
         conversations = [self._conversation(piece, question.text) for piece, question in asked]
         readable = [self.reads_texts or has_image(own) for own in conversations]
         shown = list(compress(conversations, readable))
-        likelihoods = iter(self.likelihoods(shown, self._scorer(known), "question"))
+        likelihoods = iter(self.likelihoods(shown, self._scorer(known)))
         unread = Failure("refused", f"{self._plan.checkpoint.what} reads no text without an image")
         results: list[float | Failure] = []
         for tokens, is_read in zip(wanted, readable, strict=True):
@@ -361,9 +358,7 @@ class TransformersVqa(ConversationModel[ConversationParams]):
         return Scorer(self.loaded.model, phrases, probabilities=True)
 
     def _conversation(self, piece: Piece, question: str) -> Conversation:
-        params = self._plan.params
-        shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
-        return self.turns([shown, question], params.system_prompt or "")
+        return self.turns([piece, question], self._plan.params.system_prompt or "")
 
 
 VQA = adapter("transformers-vqa/1", ConversationParams, TransformersVqa, check=check_chat)

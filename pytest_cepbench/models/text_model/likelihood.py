@@ -79,11 +79,19 @@ class Scorer:
 
     def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
         """As `score`, prompt and phrase read together, once for each of different beginnings."""
+        import torch
+
+        shape = inputs["input_ids"].shape
         by_row = []
         for row in self._rows:
             _forget_positions(self._model)
-            kept = len(row) + 1
-            whole = _append(inputs, row) if row else inputs
+            whole, kept = dict(inputs), len(row) + 1
+            # Of what the processor made for each token: a phrase is text, and it is looked at.
+            added = {"input_ids": torch.tensor(row), "attention_mask": torch.ones(len(row))}
+            for name, tensor in inputs.items():
+                if row and torch.is_tensor(tensor) and tensor.shape == shape:
+                    more = added.get(name, torch.zeros(len(row))).to(tensor)
+                    whole[name] = torch.cat([tensor, more.expand(shape[0], -1)], dim=1)
             logits = self._forward(whole, use_cache=False, keep=kept).logits
             by_row.append(logits[:, -kept:].float().log_softmax(-1))
         return self._numbers(lambda row, place, token: by_row[row][:, place, token])
@@ -115,20 +123,6 @@ def cache_argument(model: Any) -> str:
     transformers before 5.24, and code that comes with a checkpoint, say `past_key_values`.
     """
     return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
-
-
-def _append(inputs: Mapping[str, Any], phrase: Sequence[int]) -> dict[str, Any]:
-    """The inputs with a phrase after each prompt: it is text, and it is looked at."""
-    import torch
-
-    shape = inputs["input_ids"].shape
-    added = {"input_ids": torch.tensor(phrase), "attention_mask": torch.ones(len(phrase))}
-    whole = dict(inputs)
-    for name, tensor in inputs.items():
-        if torch.is_tensor(tensor) and tensor.shape == shape:
-            more = added.get(name, torch.zeros(len(phrase))).to(tensor)
-            whole[name] = torch.cat([tensor, more.expand(shape[0], -1)], dim=1)
-    return whole
 
 
 def _with_offsets(model: Any) -> list[Any]:

@@ -13,7 +13,6 @@ refuse a batch in which some have none, and others pad what is missing.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from inspect import signature
@@ -68,15 +67,13 @@ class TextModel:
     """A loaded model that describes images and answers questions.
 
     by_size: whether images of several sizes in one call would change each other's texts.
+    special: matches every special token as it is spelled, and no other text.
     """
 
+    by_size = False
+
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        loaded: LoadedTextModel,
-        params: GenerationParams,
-        *,
-        by_size: bool = False,
+        self, checkpoint: Checkpoint, loaded: LoadedTextModel, params: GenerationParams
     ) -> None:
         """Raises CheckpointError for a generation_config.json that asks for another way to write
         than transformers has in it.
@@ -92,7 +89,6 @@ class TextModel:
         self.loaded = loaded
         self.params = params
         self._checkpoint = checkpoint
-        self._by_size = by_size
         self._chats = loaded.chat_template is not None
         # Markers of reasoning stay in a text, also those that are special tokens or the end of the
         # prompt: without them it could not be told from the answer.
@@ -105,7 +101,11 @@ class TextModel:
             special |= zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
             kept = {number for number, token in special.items() if marks_reasoning(token)}
             self._dropped = special.keys() - kept if kept else set()
-        self._special = special_tokens(loaded)
+        tokens = set(loaded.tokenizer.all_special_tokens)
+        for name in ("image_token", "video_token", "audio_token"):
+            token = getattr(loaded.processor, name, None)
+            tokens |= {token} if isinstance(token, str) else set()
+        self.special = any_of(filter(None, tokens))
         self._of_speech = {}
         if params.do_sample and "temperature" in signature(loaded.model.generate).parameters:
             # Whisper's own takes none from the configuration.
@@ -138,7 +138,7 @@ class TextModel:
         prepare = partial(self._image_inputs, prompt=prompt)
         try:
             return by_kind(
-                [image.size if self._by_size else None for image in images],
+                [image.size if self.by_size else None for image in images],
                 lambda rows: self._write_texts(
                     [images[i] for i in rows], [seeds[i] for i in rows], prepare
                 ),
@@ -164,16 +164,16 @@ class TextModel:
         image behind each.
         """
         asked = [
-            [self._special.sub(" ", p) if isinstance(p, str) else p for p in question]
+            [self.special.sub(" ", p) if isinstance(p, str) else p for p in question]
             for question in questions
         ]
-        prompt = self._special.sub(" ", prompt)
+        prompt = self.special.sub(" ", prompt)
         system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
         # Equal for questions that go in one call; None for what the model cannot be asked.
         kinds: list[Hashable] = []
         for question in asked:
             sizes = [piece.size for piece in question if isinstance(piece, Image.Image)]
-            kind = tuple(sizes) if self._by_size else len(sizes)
+            kind = tuple(sizes) if self.by_size else len(sizes)
             kinds.append(kind if self._chats or len(sizes) == 1 else None)
 
         def write_alike(rows: Sequence[int]) -> Sequence[str | Failure | Reply]:
@@ -282,15 +282,6 @@ class TextModel:
             else Reply(text, provenance=CUT)
             for text, row in zip(texts, rows, strict=True)
         ]
-
-
-def special_tokens(loaded: LoadedTextModel) -> re.Pattern[str]:
-    """Matches every special token of a model as it is spelled, and no other text."""
-    tokens = {token for token in loaded.tokenizer.all_special_tokens if token}
-    for name in ("image_token", "video_token", "audio_token"):
-        token = getattr(loaded.processor, name, None)
-        tokens |= {token} if isinstance(token, str) and token else set()
-    return any_of(tokens)
 
 
 def _load(plan: LoadPlan[GenerationParams], longest: int) -> TextModel:

@@ -55,7 +55,6 @@ from pytest_cepbench.models.text_model.text_generation import (
     DESCRIBER,
     WRITER,
     TextModel,
-    special_tokens,
 )
 from pytest_cepbench.models.torch_runtime import backend_option, need, quiet
 
@@ -80,11 +79,6 @@ def _generate(model: Any, config: Any, choose: Callable[..., Any], **inputs: Any
     finally:
         model.generation_config = before
     return tokens
-
-
-def _on_host(pixels: torch.Tensor) -> torch.Tensor:
-    """(n, h, w, 3) or (n, 3, h, w) as (n, 3, h, w), which transformers 5 requires."""
-    return (pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)).float().cpu()
 
 
 class TokenSampler:
@@ -185,15 +179,13 @@ class JanusDecoder:
                 f"{side * side}. Save config.json and weights again"
             )
 
-    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """(n, 3, h, w) pixel values as the checkpoint's image processor scales them.
-
-        Each depends on its own prompt and seed. NaN where the model's scores were no numbers.
+    def draw(self, prompts: Sequence[str], sampler: TokenSampler) -> torch.Tensor:
+        """(n, 3, h, w) or (n, h, w, 3) pixel values as the checkpoint's image processor scales
+        them. Each depends on its own prompt and seed.
         """
         from transformers import DynamicCache
 
-        loaded, sampler = self._loaded, TokenSampler(self._settings, seeds)
-        model = loaded.model
+        loaded, model = self._loaded, self._loaded.model
         inputs = loaded.processor(
             text=list(prompts), generation_mode="image", padding=True, return_tensors="pt"
         ).to(loaded.device)
@@ -215,8 +207,7 @@ class JanusDecoder:
             generation_mode="image",
             **{cache_argument(model): cache},
         )
-        pixels = _on_host(model.decode_image_tokens(codes))
-        pixels[sampler.broken] = float("nan")
+        pixels: torch.Tensor = model.decode_image_tokens(codes)
         return pixels
 
 
@@ -272,11 +263,11 @@ class Emu3Decoder:
             pad_token_id=loaded.generation_config.pad_token_id,
         )
 
-    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
+    def draw(self, prompts: Sequence[str], sampler: TokenSampler) -> torch.Tensor:
         """As `JanusDecoder.draw`."""
         import torch
 
-        model, sampler = self._loaded.model, TokenSampler(self._settings, seeds)
+        model = self._loaded.model
         height, width, tokens = self._height, self._width, self._tokens.to(self._loaded.device)
         inputs = self._inputs(prompts)
         unwanted = self._inputs([self._settings["negative_prompt"]] * len(prompts))
@@ -298,8 +289,9 @@ class Emu3Decoder:
             negative_prompt_attention_mask=unwanted["attention_mask"],
         )
         drawn = torch.nn.functional.pad(output[:, start:], (0, _LAST))
-        pixels = _on_host(model.decode_image_tokens(image_tokens=drawn, height=height, width=width))
-        pixels[sampler.broken] = float("nan")
+        pixels: torch.Tensor = model.decode_image_tokens(
+            image_tokens=drawn, height=height, width=width
+        )
         return pixels
 
     def _inputs(self, prompts: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -400,31 +392,31 @@ class UnifiedModel:
         """bound: as describer. settings: of `drawing_settings`."""
         from transformers import AutoImageProcessor
 
-        alone = bound.load()
-        assert isinstance(alone, TextModel)
-        self.loaded, params = alone.loaded, alone.params
+        self._describer = describer = bound.load()
+        assert isinstance(describer, TextModel)
+        self.loaded, self._settings = describer.loaded, settings
         with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
             # Turns pixel values into pictures, the same way whatever images are read with:
             # torchvision rounds otherwise.
             self._finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
             self._decoder = _DECODERS[family](checkpoint, self.loaded, settings)
-        answers = generation_settings(checkpoint, params, ANSWER_TOKENS)
+        answers = generation_settings(checkpoint, describer.params, ANSWER_TOKENS)
         config = generation_config(self.loaded.model, self.loaded.tokenizer, answers)
         # A checkpoint's guidance is that of its drawings; a text would be guided away from no
         # prompt.
         config.guidance_scale = self.loaded.generation_config.guidance_scale = None
-        # The describer writes the text of a step of an answer too, about as long as a description.
-        self._describer, writer = (
-            TextModel(checkpoint, own, params, by_size=self._decoder.by_size)
-            for own in (self.loaded, replace(self.loaded, generation_config=config))
-        )
-        self._special = special_tokens(self.loaded)
-        self.move, self.describe, self.write = alone.move, self._describer.describe, writer.write
+        loaded = replace(self.loaded, generation_config=config)
+        writer = TextModel(checkpoint, loaded, describer.params)
+        describer.by_size = writer.by_size = self._decoder.by_size
+        self.move, self.describe, self.write = describer.move, describer.describe, writer.write
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> list[list[AnswerStep] | Failure | Reply]:
-        """Answer each question in steps, each a text and then its image."""
+        """Answer each question in steps, each a text and then its image.
+
+        The describer writes the text of a step, which is about as long as a description.
+        """
         keeps = self._describer.params.reasoning == "keep"
         return interleave(self._describer, self, questions, limits, seeds, keeps_reasoning=keeps)
 
@@ -435,8 +427,12 @@ class UnifiedModel:
         """
         import torch
 
+        sampler = TokenSampler(self._settings, seeds)
         with quiet(), torch.inference_mode():
-            pixels = self._decoder.draw([self._prompt(text) for text in texts], seeds)
+            pixels = self._decoder.draw([self._prompt(text) for text in texts], sampler)
+            # transformers 5 has the colors first.
+            pixels = (pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)).float().cpu()
+            pixels[sampler.broken] = float("nan")
         drawn: list[ImageLike | Failure] = []
         for values in pixels.numpy():  # each (3, h, w)
             if np.isfinite(values).all():
@@ -449,6 +445,6 @@ class UnifiedModel:
 
     def _prompt(self, text: str) -> str:
         # A model may spell its own image token, and would then be asked where the image is.
-        text = self._special.sub(" ", text)
+        text = self._describer.special.sub(" ", text)
         chats = self._decoder.chats and self.loaded.chat_template
         return self.loaded.chat_text(conversation([text])) if chats else text

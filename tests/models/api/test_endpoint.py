@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from PIL import Image
 
@@ -50,21 +52,6 @@ def test_an_address_without_a_server(url: str) -> None:
     assert "OPENAI_BASE_URL" in message
 
 
-def test_the_address_of_a_web_site(server: FakeServer) -> None:
-    """Mostly /v1 is missing."""
-    server.models = web_page()
-    assert "a web page (Welcome to nginx!)" in _error(server.spec(), ask=False)
-
-    server.models = web_page(404)
-    server.answer = lambda _: web_page()
-    assert "a web page (Welcome to nginx!)" in _error(server.spec())
-
-    server.answer = lambda _: web_page(404)
-    message = _error(server.spec())
-    assert "has no such interface (404: a web page" in message
-    assert "base_url=" in message
-
-
 def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own address wants one; so does a spec that names a variable."""
     assert "OPENAI_API_KEY is not set" in _error("openai:gpt?revision=1", ask=False)
@@ -97,41 +84,43 @@ def test_an_environment_that_holds_something_else(
     assert KEY not in message
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_refused_or_has_expired(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch, status: int
+ECHO = f"Incorrect API key provided: {KEY[:6]}***{KEY[-4:]}, sent as Bearer {KEY}"
+
+UNKNOWN = fault(404, "The model 'tinny' does not exist", "model_not_found")
+
+OTHERS = (
+    r"not know this model.* Did you mean 'tiny'\? It lists tiny, large\. .*--describer \(or --mo"
+)
+
+FAULTS: dict[str, tuple[Answer | None, Answer | None, str]] = {
+    "a web site": (web_page(), None, r"a web page \(Welcome to nginx!\)"),
+    "a web site below": (web_page(404), web_page(), r"a web page \(Welcome to nginx!\)"),
+    "no such page": (None, web_page(404), r"no such interface \(404: a web page.* base_url="),
+    "a wrong key": (fault(401, ECHO), None, "Correct OPENAI_API_KEY"),
+    "a key without a list": (fault(403, ECHO), fault(403, ECHO), "Correct OPENAI_API_KEY"),
+    "a used quota": (None, fault(429, "you exceeded it", "insufficient_quota"), "is used up"),
+    "another model": (None, UNKNOWN, OTHERS),
+    "transformers": (None, document({"detail": "pinned to a model"}, 400), "Did you mean 'tiny'"),
+}
+"""The list of models where it is no usual one, the answer where one is asked for, what is said."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_no_other_try_can_mend_is_said_at_once(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """At loading for 401; the list of models may be forbidden to a key that may use the model."""
+    """At loading where the list shows it, which may be forbidden to a key that may use the model.
+    A key that is repeated, whole or in part, is not shown.
+    """
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    echo = f"Incorrect API key provided: {KEY[:6]}***{KEY[-4:]}, sent as Bearer {KEY}"
-    server.models = fault(status, echo)
-    server.answer = lambda _: fault(status, echo)
-
-    message = _error(server.spec(), ask=status == 403)
-
-    assert "Correct OPENAI_API_KEY" in message
+    models, answer, words = FAULTS[name]
+    server.models = models or server.models
+    server.in_turn(answer or chat_answer())
+    message = _error(server.spec(model="tinny"), ask=answer is not None)
+    assert re.search(words, message)
     assert "secret" not in message
     assert KEY[-4:] not in message
-
-
-def test_a_key_whose_quota_is_used_up(server: FakeServer) -> None:
-    """No use in waiting for that."""
-    server.answer = lambda _: fault(429, "You exceeded your current quota", "insufficient_quota")
-
-    assert "quota of the key is used up" in _error(server.spec())
-    assert len(server.seen) == 1
-
-
-def test_a_model_that_the_server_does_not_know(server: FakeServer) -> None:
-    """The nearest name and the others are named; transformers' server says it with 400."""
-    server.answer = lambda _: fault(404, "The model 'tinny' does not exist", "model_not_found")
-    message = _error(server.spec(model="tinny"))
-    assert "does not know this model" in message
-    assert "Did you mean 'tiny'? It lists tiny, large." in message
-    assert "--describer (or --model)" in message
-
-    server.answer = lambda _: document({"detail": "Server is pinned to 'tiny'"}, 400)
-    assert "Did you mean 'tiny'?" in _error(server.spec(model="tinny"))
+    assert len(server.seen) == (answer is not None)
 
 
 def test_a_list_that_lacks_the_model_stops_nothing(server: FakeServer, load: Load) -> None:
@@ -199,17 +188,14 @@ def test_words_of_servers_are_shown_without_keys(text: str, shown: str) -> None:
     assert without_secrets(text, TEAM_KEY) == shown
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
+def test_an_address_is_shown_without_what_is_secret_in_it() -> None:
+    """User, password and query are for the server alone."""
+    for url, shown in (
         ("https://me:pass@host:8000/v1/?token=a#b", "https://host:8000/v1"),
         ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
         ("http://host:port/v1", "(a URL that cannot be read)"),
-    ],
-)
-def test_an_address_is_shown_without_what_is_secret_in_it(url: str, shown: str) -> None:
-    """User, password and query are for the server alone."""
-    assert public_url(url) == shown
+    ):
+        assert public_url(url) == shown
 
 
 def test_what_python_shows_of_an_endpoint_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,34 +232,25 @@ def test_a_server_that_answers_with_the_key_puts_it_into_no_result(
 def test_faults_that_repeat_the_key_are_told_without_it(
     server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failures and remarks go into reports, results into the store."""
+    """Failures and remarks go into reports, results into the store. Words are shortened when the
+    key is out of them, wherever in them it is.
+    """
     monkeypatch.setenv("OPENAI_API_KEY", TEAM_KEY)
     unknown = fault(400, f"{TEAM_KEY}: unknown parameter temperature", param="temperature")
     server.in_turn(
         unknown,
         document({"choices": [{"message": {"content": "x"}}], "model": TEAM_KEY}),
         chat_answer(None, refusal=f"not for {TEAM_KEY}"),
+        chat_answer(None, refusal="x" * 295 + TEAM_KEY),
         fault(400, f"bad {TEAM_KEY}"),
+        Answer(b" " * 3990 + TEAM_KEY.encode(), 400),
         fault(500, f"no {TEAM_KEY}"),
+        chat_answer("x" * 195 + TEAM_KEY),
     )
 
-    replies = describe(load("describer", "concurrency=1&retries=0"), 4)
+    replies = describe(load("describer", "concurrency=1&retries=0"), 6)
+    verdict = load("judge").judge([Battle(["q"], ["a"], ["b"])], [0])
 
     failures = {reply.value.kind for reply in replies if isinstance(reply.value, Failure)}
     assert failures == {"refused", "exception", "unanswered"}
-    assert TEAM_KEY not in repr(replies)
-
-
-def test_a_key_that_is_cut_does_not_stay_in_part(
-    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Words are shortened when the key is out of them, wherever in them it is."""
-    monkeypatch.setenv("OPENAI_API_KEY", TEAM_KEY)
-    refusal = chat_answer(None, refusal="x" * 295 + TEAM_KEY)
-    page = Answer(b" " * 3990 + TEAM_KEY.encode(), 400)
-    server.in_turn(refusal, page, chat_answer("x" * 195 + TEAM_KEY))
-
-    replies = describe(load("describer", "concurrency=1&retries=0"), 2)
-    verdict = load("judge").judge([Battle(["q"], ["a"], ["b"])], [0])
-
     assert TEAM_KEY[:5] not in repr([*replies, *verdict])

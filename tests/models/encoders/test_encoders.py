@@ -28,6 +28,7 @@ from tests.optional import needs
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
 from tests.tiny.generators import drop_tensor
+from tests.tiny.text_encoders import TEXT_LENGTH as SENTENCE_LENGTH
 from tests.tiny.weights_files import UNICOM
 
 LIBRARIES = ("open_clip", "timm", "cleanfid", "sentence_transformers")
@@ -147,40 +148,25 @@ def test_the_configuration_of_a_text_tower_from_elsewhere_is_part_of_the_model(
         bind_encoder(str(folder))
 
 
-@pytest.mark.parametrize(
-    ("files", "query", "words"),
-    [
+def test_one_file_of_weights_is_timms(folders: Folders, tmp_path: Path) -> None:
+    """Of several, none of them model.safetensors, any could be the one that was trained."""
+    (weights,) = folders["timm"].glob("*.safetensors")
+    for files, query, words in (
         (["a.safetensors", "b.safetensors"], "", "found a.safetensors, b.safetensors"),
         (["a.bin", "b.pth"], "?allow_pickle=true", "found a.bin, b.pth|no weights"),
-    ],
-)
-def test_one_file_of_weights_is_timms(
-    folders: Folders, tmp_path: Path, files: list[str], query: str, words: str
-) -> None:
-    """Of several, none of them model.safetensors, any could be the one that was trained."""
-    folder = tmp_path / "timm"
-    folder.mkdir()
-    shutil.copy(folders["timm"] / "config.json", folder)
-    (weights,) = folders["timm"].glob("*.safetensors")
-    for name in files:
-        shutil.copy(weights, folder / name)
-    with pytest.raises(CheckpointError, match=words):
-        bind_encoder(f"{folder}{query}")
-    shutil.copy(weights, folder / "model.safetensors")
-    assert bind_encoder(f"{folder}{query}").adapter == "timm-encoder/1"
+    ):
+        folder = tmp_path / f"timm-{files[0]}"
+        folder.mkdir()
+        shutil.copy(folders["timm"] / "config.json", folder)
+        for name in files:
+            shutil.copy(weights, folder / name)
+        with pytest.raises(CheckpointError, match=words):
+            bind_encoder(f"{folder}{query}")
+        shutil.copy(weights, folder / "model.safetensors")
+        assert bind_encoder(f"{folder}{query}").adapter == "timm-encoder/1"
 
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-
-
-@pytest.fixture
-def dino(folders: Folders, tmp_path: Path) -> Path:
-    """A tiny ViT with the preprocessing that timm states for vit_base_patch16_224.dino."""
-    folder = Path(shutil.copytree(folders["timm"], tmp_path / "dino"))
-    config = json.loads((folder / "config.json").read_text())
-    config["pretrained_cfg"] |= {"crop_pct": 0.9, "crop_mode": "center", **IMAGENET}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -189,17 +175,21 @@ def dino(folders: Folders, tmp_path: Path) -> Path:
     ids=["timm", "SDP"],
 )
 def test_dino_is_its_cls_token_behind_the_stated_crop(
-    dino: Path, images: Images, query: str, resized: int, interpolation: str
+    folders: Folders, tmp_path: Path, images: Images, query: str, resized: int, interpolation: str
 ) -> None:
-    """By default what the checkpoint states; by parameters, which are in the key then, SDP's 256 to
-    224, here 36 to 32.
+    """By default what the checkpoint states, as timm does for vit_base_patch16_224.dino; by
+    parameters, which are in the key then, SDP's 256 to 224, here 36 to 32.
     """
     import timm
     import torch
     from safetensors.torch import load_file
     from torchvision import transforms
 
-    shape = json.loads((dino / "config.json").read_text())["model_args"]
+    dino = Path(shutil.copytree(folders["timm"], tmp_path / "dino"))
+    config = json.loads((dino / "config.json").read_text())
+    config["pretrained_cfg"] |= {"crop_pct": 0.9, "crop_mode": "center", **IMAGENET}
+    (dino / "config.json").write_text(json.dumps(config))
+    shape = config["model_args"]
     model = timm.create_model("vit_tiny_patch16_224", num_classes=0, **shape).eval()
     model.load_state_dict(load_file(dino / "model.safetensors"))
     transform = transforms.Compose(
@@ -241,25 +231,34 @@ def test_siglip_reads_texts_padded_to_their_full_length(folders: Folders) -> Non
     assert np.abs(vectors - short).max() > 1e-4
 
 
-@pytest.mark.parametrize(("name", "special"), [("clip", 2), ("siglip", 1), ("open_clip", 2)])
+@pytest.mark.parametrize(
+    ("name", "special", "most"),
+    [
+        ("clip", 2, tiny.TEXT_LENGTH),
+        ("siglip", 1, tiny.TEXT_LENGTH),
+        ("open_clip", 2, tiny.TEXT_LENGTH),
+        ("mpnet", 2, SENTENCE_LENGTH),
+    ],
+)
 def test_the_tokens_of_texts_are_counted_and_a_cut_is_reported_once(
-    folders: Folders, name: str, special: int
+    specs: dict[str, str], name: str, special: int, most: int
 ) -> None:
     """Cutting hides drift at a caption's end: it is reported, but not for a text that fits."""
-    encoder: Any = load(str(folders[name]))
-    room = tiny.TEXT_LENGTH - special
+    encoder: Any = load(specs[name])
+    room = most - special
     texts = ["", "red", "red " * room, "red " * (room + 1), "red " * (room + 40)]
     lengths = [special, special + 1, special + room, special + room + 1, special + room + 40]
-    assert encoder.text_lengths(texts) == (lengths, tiny.TEXT_LENGTH)
-    assert encoder.text_lengths([]) == ([], tiny.TEXT_LENGTH)
+    assert encoder.text_lengths(texts) == (lengths, most)
+    assert encoder.text_lengths([]) == ([], most)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encoder.encode_texts(texts[:3])
-    with pytest.warns(UserWarning, match=r"reads 32 tokens: 1 longer text"):
+    with pytest.warns(UserWarning, match=f"reads {most} tokens: 1 longer text"):
         encoder.encode_texts([texts[0], texts[3]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        encoder.encode_texts(texts[3:])
+        cut, longer = encoder.encode_texts(texts[3:])
+    assert np.abs(cut - longer).max() < 1e-5
 
 
 def test_an_open_clip_model_with_a_tokenizer_of_its_own_counts_too(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.models.encoders.conftest import Images, bind_encoder, load
 from tests.optional import needs
 from tests.tiny.text_encoders import (
     DIMENSION,
-    TEXT_LENGTH,
     build_mpnet,
     build_sentence_transformer,
 )
@@ -93,21 +91,6 @@ def test_the_fingerprint_covers_the_files_of_every_module(folder: Path) -> None:
     } <= hashed  # fmt: skip
     assert "README.md" not in hashed
     assert all(bind_with(name) != before for name in sorted(hashed))
-
-
-def test_long_texts_are_counted_and_reported_once(folder: Path) -> None:
-    """Start and end count; the vector of a cut text is that of its beginning."""
-    encoder: Any = load(str(folder))
-    fits, long = "red " * (TEXT_LENGTH - 2), "red " * (TEXT_LENGTH + 5)
-    lengths = [3, TEXT_LENGTH, TEXT_LENGTH + 7, 2]
-    assert encoder.text_lengths(["red", fits, long, ""]) == (lengths, TEXT_LENGTH)
-    assert encoder.text_lengths([]) == ([], TEXT_LENGTH)
-    with pytest.warns(UserWarning, match=r"reads 16 tokens: 1 longer text"):
-        vectors = encoder.encode_texts([fits, long])
-    assert np.abs(vectors[0] - vectors[1]).max() < 1e-5
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        encoder.encode_texts([long])
 
 
 def test_the_models_own_prompt_counts(copy: Path) -> None:

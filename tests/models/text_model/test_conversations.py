@@ -28,7 +28,7 @@ ARCHITECTURES = ["llava", "qwen2-vl", "idefics3"]
 def likelihoods(judge: Any, battles: Sequence[Battle]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """(n, 4) of the verdicts on battles, in one batch."""
     asked = [judge._conversation(battle) for battle in battles]
-    own = judge.likelihoods(asked, judge._scorer, "battle")
+    own = judge.likelihoods(asked, judge._scorer)
     return np.array(own)
 
 

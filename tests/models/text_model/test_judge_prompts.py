@@ -33,10 +33,10 @@ def test_every_piece_is_shown_once_and_in_order(name: str) -> None:
     """
     prompt = JUDGE_PROMPTS[name]
     battle = prompt.show(Battle(["q1", RED, "q2"], [BLUE, "a1"], ["b1", RED, RED]))
-    single = prompt.show_answer(AnsweredQuestion(["q1", RED], ["a1", BLUE, "a2"]), "score it")
+    single = prompt.show_answer(AnsweredQuestion(["q1", RED], ["a1", BLUE, "a2"]))
     for pieces, images, words in (
         (battle, [RED, BLUE, RED, RED], ("q1", "#", "q2", "a1", "b1")),
-        (single, [RED, BLUE], ("q1", "#", "a1", "a2", "score it")),
+        (single, [RED, BLUE], ("q1", "#", "a1", "a2", "Score the answer")),
     ):
         assert [piece for piece in pieces if not isinstance(piece, str)] == images
         text = "".join(piece if isinstance(piece, str) else "#" for piece in pieces)
