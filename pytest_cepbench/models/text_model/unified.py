@@ -392,9 +392,9 @@ class UnifiedModel:
         """bound: as describer. settings: of `drawing_settings`."""
         from transformers import AutoImageProcessor
 
-        self._describer = describer = bound.load()
+        describer = bound.load()
         assert isinstance(describer, TextModel)
-        self.loaded, self._settings = describer.loaded, settings
+        self._describer, self.loaded, self._settings = describer, describer.loaded, settings
         with explained(checkpoint), quiet(), checkpoint.preparation_folder() as folder:
             # Turns pixel values into pictures, the same way whatever images are read with:
             # torchvision rounds otherwise.
