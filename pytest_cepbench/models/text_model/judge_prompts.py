@@ -236,9 +236,10 @@ Weigh them by these criteria, the first counting most: is the answer correct and
 was asked; do its images and texts belong together; do its steps agree with one another; are its \
 texts and images well made; would people like it; is nothing missing; is it rich in content."""
 
-_CRITERIA = JudgePrompt(
-    version="opening-criteria/1",
-    system=f"""\
+JUDGE_PROMPTS: Mapping[str, JudgePrompt] = {
+    "criteria": JudgePrompt(
+        version="opening-criteria/1",
+        system=f"""\
 {_WEIGHED}
 Reply with one of these four phrases and nothing else:
 A is better
@@ -246,13 +247,25 @@ B is better
 Tie (A is better)
 Tie (B is better)
 The last two mean that the answers are about equal, and which of them is ahead by a little.""",
-    closing="Reply with one of the four phrases: which answer is better?",
-    phrases=_phrases("A is better", "Tie (A is better)", "Tie (B is better)", "B is better"),
-)
-
-_GPT = JudgePrompt(
-    version="opening-gpt/1",
-    system=f"""\
+        closing="Reply with one of the four phrases: which answer is better?",
+        phrases=_phrases("A is better", "Tie (A is better)", "Tie (B is better)", "B is better"),
+    ),
+    "letters": JudgePrompt(
+        version="opening-letters/1",
+        system=f"""\
+{_WEIGHED}
+Reply with one letter and nothing else:
+A: answer A is better
+B: answer B is better
+C: the answers are about equal, and A is ahead by a little
+D: the answers are about equal, and B is ahead by a little""",
+        closing="Reply with one letter: A, B, C or D.",
+        phrases=_phrases("A", "C", "D", "B"),
+        letters=True,
+    ),
+    "opening-gpt": JudgePrompt(
+        version="opening-gpt/1",
+        system=f"""\
 You are an impartial judge of answers that mix text and images. You see a question after \
 <INPUT>:, the answer of model A after <OUTPUT_A>: and the answer of model B after <OUTPUT_B>:.
 Image number i stands where <IMG_i></IMG_i> is written; numbers go from 0 through question, \
@@ -260,45 +273,24 @@ answer A and answer B.
 Compare the answers by seven criteria, the most important first:
 {CRITERION_LIST}
 Reply with "A is better", "B is better", "Tie(A better)" or "Tie(B better)" and nothing else.""",
-    closing="\nPlease only output which model is better: ",
-    phrases=_phrases("A is better", "Tie(A better)", "Tie(B better)", "B is better"),
-    numbered=True,
-)
-
-_INTJUDGE = JudgePrompt(
-    version="opening-intjudge/1",
-    system="""\
+        closing="\nPlease only output which model is better: ",
+        phrases=_phrases("A is better", "Tie(A better)", "Tie(B better)", "B is better"),
+        numbered=True,
+    ),
+    "opening-intjudge": JudgePrompt(
+        version="opening-intjudge/1",
+        system="""\
 You are an impartial judge of multimodal content. Compare the answers of model A (marked by \
 <OUTPUT_A>: ) and model B (marked by <OUTPUT_B>: ) to the question (marked by <INPUT>: ) and say \
 which one is better.
 """,
-    closing=(
-        '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
-        '"Tie(B is better)": \n'
+        closing=(
+            '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
+            '"Tie(B is better)": \n'
+        ),
+        phrases=_phrases("A is better", "Tie(A is better)", "Tie(B is better)", "B is better"),
+        numbered=True,
     ),
-    phrases=_phrases("A is better", "Tie(A is better)", "Tie(B is better)", "B is better"),
-    numbered=True,
-)
-
-_LETTERS = JudgePrompt(
-    version="opening-letters/1",
-    system=f"""\
-{_WEIGHED}
-Reply with one letter and nothing else:
-A: answer A is better
-B: answer B is better
-C: the answers are about equal, and A is ahead by a little
-D: the answers are about equal, and B is ahead by a little""",
-    closing="Reply with one letter: A, B, C or D.",
-    phrases=_phrases("A", "C", "D", "B"),
-    letters=True,
-)
-
-JUDGE_PROMPTS: Mapping[str, JudgePrompt] = {
-    "criteria": _CRITERIA,
-    "letters": _LETTERS,
-    "opening-gpt": _GPT,
-    "opening-intjudge": _INTJUDGE,
 }
 """By the name that a spec's `prompt` has; the first is the default."""
 

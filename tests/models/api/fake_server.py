@@ -136,17 +136,20 @@ def _usual(seen: Seen) -> Answer:
 class FakeServer:
     """The server. answer: makes the answer to each request but those for the list of models.
 
-    models: the answer to that. most: requests that were on the way together at most.
+    models: the answer to that; None leaves it to `answer` too. most: requests that were on the way
+    together at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.answer: Answering = _usual
-        self.models = document({"object": "list", "data": [{"id": "tiny"}, {"id": "large"}]})
+        self.models: Answer | None = document(
+            {"object": "list", "data": [{"id": "tiny"}, {"id": "large"}]}
+        )
         self.seen: list[Seen] = []
         self.most = 0
         self._busy = 0
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -181,7 +184,7 @@ class FakeServer:
         self._thread.join()
 
     def _deal_with(self, seen: Seen) -> Answer:
-        if seen.path.endswith("/models"):
+        if seen.path.endswith("/models") and self.models is not None:
             return self.models
         with self._lock:
             self.seen.append(seen)

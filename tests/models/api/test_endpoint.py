@@ -95,7 +95,11 @@ OTHERS = (
 FAULTS: dict[str, tuple[Answer | None, Answer | None, str]] = {
     "a web site": (web_page(), None, r"a web page \(Welcome to nginx!\)"),
     "a web site below": (web_page(404), web_page(), r"a web page \(Welcome to nginx!\)"),
-    "no such page": (None, web_page(404), r"no such interface \(404: a web page.* base_url="),
+    "no such page": (
+        web_page(404),
+        web_page(404),
+        r"no such interface \(404: a web page.* base_url=",
+    ),
     "a wrong key": (fault(401, ECHO), None, "Correct OPENAI_API_KEY"),
     "a key without a list": (fault(403, ECHO), fault(403, ECHO), "Correct OPENAI_API_KEY"),
     "a used quota": (None, fault(429, "you exceeded it", "insufficient_quota"), "is used up"),

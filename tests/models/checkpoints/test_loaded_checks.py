@@ -23,7 +23,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 )
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
-from tests.tiny import describers, detectors, encoders, generators, text_encoders
+from tests.tiny import describers, detectors, encoders, generators, sounds, text_encoders
 
 torch = pytest.importorskip("torch", reason="loaded weights need the [models] extra")
 
@@ -76,12 +76,19 @@ ADAPTERS: dict[str, tuple[RoleName, Callable[[Path], Path], str]] = {
     "sentences": ("encoder", text_encoders.build_sentence_transformer, "attention.attn.q.weight"),
     "detector": ("detector", detectors.build_yolos, "layernorm.weight"),
     "owl": ("detector", partial(detectors.build_owl, version=2), "box_head.dense0.weight"),
+    "masks": ("detector", detectors.build_mask2former, "class_predictor.weight"),
+    "hearing": ("encoder", sounds.build_wav2vec2, "encoder.layer_norm.weight"),
+    "speech": ("generator", sounds.build_vits, "text_encoder.project.weight"),
 }
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_every_adapter_refuses_nan(name: str, tmp_path: Path) -> None:
-    """Whatever library loads the weights, and in whichever part of a model they are."""
+def test_every_adapter_refuses_a_tensor_of_nan_and_one_that_is_missing(
+    name: str, tmp_path: Path
+) -> None:
+    """Whatever library loads the weights, and in whichever part of a model they are: it would go on
+    with random numbers in the place of the latter, which measure like any other.
+    """
     import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
     from safetensors.torch import load_file, save_file
 
@@ -90,12 +97,15 @@ def test_every_adapter_refuses_nan(name: str, tmp_path: Path) -> None:
     role, build, tensor = ADAPTERS[name]
     with quiet():
         folder = build(tmp_path / name)
-    part, _, inner = tensor.partition(".") if role == "generator" else (".", "", tensor)
+    part, _, inner = tensor.partition(".") if name == "generator" else (".", "", tensor)
     (file,) = (folder / part).glob("*.safetensors")
     weights = load_file(file)
     spoilt = next(key for key in sorted(weights) if key.endswith(inner))
     weights[spoilt].view(-1)[-1] = torch.nan
     save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=inner.rpartition(".")[0]):
+        bind_text(str(folder), role).load()
+    generators.drop_tensor(file, spoilt)
     with pytest.raises(CheckpointError, match=inner.rpartition(".")[0]):
         bind_text(str(folder), role).load()
 

@@ -1,14 +1,13 @@
 """An interpreter of another environment, as far as a run uses it: the servers of vLLM and SGLang.
 
-Copied into a test's folder with a first line that makes it a program. It takes the command lines of
-both, refuses flags that they do not have, answers chats with the mean color of the image, and
-behaves as `behavior.json` beside it says. Each start is a line of `starts.jsonl` there.
+A program in a test's folder calls `main`. It takes the command lines of both, refuses flags that
+they do not have, answers chats with the mean color of the image, and behaves as `behavior.json` in
+the folder says. Each start is a line of `starts.jsonl` there.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import signal
@@ -16,15 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-from base64 import b64decode
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+from PIL import Image
 
-COUNTING = threading.Lock()
-"""Held while answers are counted: requests come on threads of their own."""
+from tests.models.api.fake_server import Answer, FakeServer, Seen, document, fault
 
 COMMON = ("--host", "--port", "--served-model-name", "--dtype", "--quantization")
 
@@ -45,15 +41,6 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def behavior() -> dict[str, Any]:
-    """What the test wants now."""
-    try:
-        read: dict[str, Any] = json.loads((HERE / "behavior.json").read_text())
-    except FileNotFoundError:
-        return {}
-    return read
-
-
 def arguments(module: str, given: list[str]) -> argparse.Namespace:
     """The command line, as the engine's own parser would take it."""
     parser = argparse.ArgumentParser(module)
@@ -66,85 +53,30 @@ def arguments(module: str, given: list[str]) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def color_of(messages: list[dict[str, Any]]) -> str:
+def color_of(seen: Seen) -> str:
     """The mean color of the last image, as the tests' own describer says it."""
-    from PIL import Image
-
-    urls = [
-        part["image_url"]["url"]
-        for message in messages
-        for part in message["content"]
-        if isinstance(part, dict) and part["type"] == "image_url"
-    ]
-    if not urls:
+    if not seen.images:
         return "A"
-    image = Image.open(io.BytesIO(b64decode(urls[-1].partition(",")[2])))
-    pixel = image.convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
+    pixel = seen.images[-1].convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
     assert isinstance(pixel, tuple)
     return " ".join(map(str, pixel))
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers as the API does. key, models: of this start."""
-
-    protocol_version = "HTTP/1.1"
-    key: str | None = None
-    models: list[str] = []  # noqa: RUF012 - set once
-    answered = 0
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        """Health, and the list of models."""
-        if self.path == "/health":
-            self._send(200 if time.time() > READY_AT else 503, {})
-        elif self._allowed():
-            self._send(200, {"object": "list", "data": [{"id": name} for name in self.models]})
-
-    def do_POST(self) -> None:
-        """A chat completion."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if not self._allowed():
-            return
-        if body["model"] not in self.models:
-            self._send(404, {"error": {"message": f"no model {body['model']}"}})
-            return
-        with COUNTING:
-            if Handler.answered >= behavior().get("die_after", float("inf")):
-                say("CUDA error: an illegal memory access was encountered")
-                os._exit(9)
-            Handler.answered += 1
-        time.sleep(behavior().get("seconds", 0))
-        message = {"role": "assistant", "content": color_of(body["messages"])}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        self._send(200, {"model": body["model"], "choices": [choice]})
-
-    def _allowed(self) -> bool:
-        allowed = self.key is None or self.headers.get("authorization") == f"Bearer {self.key}"
-        if not allowed:
-            self._send(401, {"error": {"message": "wrong key"}})
-        return allowed
-
-    def _send(self, status: int, document: object) -> None:
-        content = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-
-def main() -> None:
+def main(folder: Path) -> None:
     """Be what the command line says."""
     module, given = sys.argv[2], sys.argv[3:]
     parsed = arguments(module, given)
-    wanted = behavior()
+
+    def behavior() -> dict[str, Any]:
+        file = folder / "behavior.json"
+        return dict(json.loads(file.read_text())) if file.exists() else {}
+
+    wanted, ready = behavior(), time.time() + behavior().get("slow", 0)
     start = {"pid": os.getpid(), "argv": given, "module": module, "env": dict(os.environ)}
     if wanted.get("child"):  # out of the server's group, as some engines have workers
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
         start["child"] = child.pid
-    with (HERE / "starts.jsonl").open("a") as log:
+    with (folder / "starts.jsonl").open("a") as log:
         log.write(json.dumps(start) + "\n")
     if wanted.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -152,14 +84,31 @@ def main() -> None:
         say(f"loading\n{wanted['fail']} key={os.environ.get('VLLM_API_KEY')}")
         say(" ".join(os.environ.get(name, "unset") for name in wanted.get("show", ())))
         sys.exit(3)
-    Handler.key = os.environ.get("VLLM_API_KEY") or getattr(parsed, "api_key", None)
-    Handler.models = [parsed.served_model_name]
+    key = os.environ.get("VLLM_API_KEY") or getattr(parsed, "api_key", None)
     assert Path(parsed.model_path, "config.json").is_file()
+    counting, answered = threading.Lock(), 0
+
+    def answer(seen: Seen) -> Answer:
+        nonlocal answered
+        if seen.path == "/health":
+            return document({}, 200 if time.time() > ready else 503)
+        if key is not None and seen.headers.get("authorization") != f"Bearer {key}":
+            return fault(401, "wrong key")
+        if seen.path.endswith("/models"):
+            return document({"object": "list", "data": [{"id": parsed.served_model_name}]})
+        if seen.body["model"] != parsed.served_model_name:
+            return fault(404, f"no model {seen.body['model']}")
+        with counting:
+            if answered >= behavior().get("die_after", float("inf")):
+                say("CUDA error: an illegal memory access was encountered")
+                os._exit(9)
+            answered += 1
+        choice = {"message": {"content": color_of(seen)}, "finish_reason": "stop"}
+        completion = {"model": seen.body["model"], "choices": [choice]}
+        return document(completion, after=behavior().get("seconds", 0))
+
+    server = FakeServer(int(parsed.port))
+    server.models, server.answer = None, answer
     say("serving")
-    ThreadingHTTPServer((parsed.host, int(parsed.port)), Handler).serve_forever()
-
-
-READY_AT = time.time() + behavior().get("slow", 0)
-
-if __name__ == "__main__":
-    main()
+    while True:
+        signal.pause()

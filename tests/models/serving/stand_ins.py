@@ -12,7 +12,13 @@ from typing import Any
 
 from tests.models.files import LLAVA, write_checkpoint
 
-SCRIPT = Path(__file__).with_name("stand_in.py")
+PROGRAM = f"""#!{sys.executable}
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from tests.models.serving.stand_in import main
+main(Path(__file__).parent)
+"""
 
 _PATIENCE = 20.0
 
@@ -66,7 +72,7 @@ def make_stand_in(folder: Path) -> StandIn:
     """The stand-in in a folder."""
     python = folder / "elsewhere" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f"#!{sys.executable}\n{SCRIPT.read_text()}")
+    python.write_text(PROGRAM)
     python.chmod(0o755)
     return StandIn(python, write_checkpoint(folder / "step-1", LLAVA))
 

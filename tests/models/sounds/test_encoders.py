@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Sound
-from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.protocols import SoundEncoder
 from tests.models.binding import bind_text
 from tests.models.sounds.conftest import Load, sounds
-from tests.models.text_model.conftest import Build
+from tests.models.text_model.conftest import Build, rewrite
 from tests.tiny import sounds as tiny
 from tests.tiny.encoders import build_dinov2
-from tests.tiny.generators import drop_tensor
 from tests.tones import tone
 
 pytestmark = pytest.mark.models
@@ -128,15 +127,8 @@ def test_what_an_encoder_reads_is_known_before_it_is_loaded(spec: Load, tmp_path
         model.encode_sounds(sounds())
 
 
-def test_a_missing_tensor_is_an_error_but_for_what_training_alone_needs(copied: Build) -> None:
-    """Masks of frames are for training; encoders saved from classifiers often lack them."""
-    from safetensors.torch import load_file, save_file
-
-    file = copied("wav2vec2") / "model.safetensors"
-    weights = load_file(file)
-    weights.pop("masked_spec_embed", None)
-    save_file(weights, file, {"format": "pt"})
-    assert bind_text(str(file.parent), "encoder").load()
-    drop_tensor(file, "encoder.layer_norm.weight")
-    with pytest.raises(CheckpointError, match=r"encoder\.layer_norm\.weight"):
-        bind_text(str(file.parent), "encoder").load()
+def test_what_training_alone_needs_may_be_missing(copied: Build) -> None:
+    """Masks of frames; encoders saved from classifiers often lack them."""
+    folder = copied("wav2vec2")
+    rewrite(folder, lambda own: {k: v for k, v in own.items() if "masked_spec" not in k})
+    assert bind_text(str(folder), "encoder").load()

@@ -15,7 +15,6 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import bind, detect
 from pytest_cepbench.models.protocols import Describer, Generator, Movable
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.models.text_model.loading import LoadedTextModel
 from pytest_cepbench.models.text_model.unified import TokenSampler, UnifiedModel
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import CONTEXT, bind_text, plain
@@ -45,11 +44,6 @@ def draw(model: UnifiedModel, texts: Sequence[str], seeds: Sequence[int]) -> lis
 def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
     """The largest difference of a pixel, of each pair of drawings."""
     return [int(np.abs(a - b).max()) for a, b in zip(first, second, strict=True)]
-
-
-def parts(model: UnifiedModel) -> LoadedTextModel:
-    """What was loaded."""
-    return model.loaded
 
 
 @both
@@ -116,7 +110,7 @@ def by_common_call(model: UnifiedModel, text: str) -> Pixels:
     """(3, h, w) out of generation_mode="image"."""
     import torch
 
-    loaded, mode = parts(model), {"generation_mode": "image"}
+    loaded, mode = model.loaded, {"generation_mode": "image"}
     with quiet(), torch.inference_mode():
         inputs = loaded.processor(text=[model._prompt(text)], return_tensors="pt", **mode)
         tokens = loaded.model.generate(**inputs, **mode, do_sample=False, guidance_scale=3.0)
@@ -129,7 +123,7 @@ def by_documented_call(model: UnifiedModel, text: str) -> Pixels:
     """(3, h, w) of Emu3 by a function that says which tokens may follow."""
     import torch
 
-    loaded = parts(model)
+    loaded = model.loaded
     processor, network = loaded.processor, loaded.model
     call = {"return_for_image_generation": True, "image_area": 1024, "return_tensors": "pt"}
     inputs, unwanted = processor(text=[text], **call), processor(text=[""], **call)
@@ -184,7 +178,7 @@ def test_a_description_does_not_depend_on_its_batch(unified: Load, family: str) 
 def test_a_text_that_spells_the_models_tokens_is_drawn(unified: Load, family: str) -> None:
     """It would be asked where the image is; the words around the tokens are drawn."""
     made = unified(family)
-    token = parts(made).processor.image_token
+    token = made.loaded.processor.image_token
 
     spelt = draw(made, [f"two {token} red <eos> circle"], [11])
 
@@ -194,7 +188,7 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(unified: Load, family: st
 def test_emu3_ends_each_row_with_its_token(unified: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing else: a row that ends elsewhere shears the image."""
     model = unified("emu3")
-    network = parts(model).model
+    network = model.loaded.model
     grids: list[Any] = []
     decode = network.decode_image_tokens
 
@@ -227,7 +221,7 @@ def test_emu3_draws_the_size_that_it_is_told(folders: dict[str, Path]) -> None:
 def test_scores_that_are_no_numbers_fail_their_own_drawing(unified: Load, family: str) -> None:
     """An overflow on one prompt is a failure of that one, not a picture of nothing."""
     model = unified(family)
-    loaded = parts(model)
+    loaded = model.loaded
     number = loaded.tokenizer.convert_tokens_to_ids("square")
     weights = loaded.model.get_input_embeddings().weight.data
     before = weights[number].clone()
