@@ -169,10 +169,22 @@ class JudgePrompt:
         return [*self._layout([question, answer]), _SCORE_CLOSING]
 
     def _layout(self, parts: Sequence[Part]) -> list[Piece]:
-        """Parts as texts and images in reading order."""
-        if self.numbered:
-            return _with_markers(parts)
-        return [piece for heading, pieces in parts for piece in (heading, *pieces)]
+        """Parts as texts and images in reading order; with markers step by step: a text, a numbered
+        marker where an image follows, the image.
+        """
+        if not self.numbered:
+            return [piece for heading, pieces in parts for piece in (heading, *pieces)]
+        shown: list[Piece] = []
+        images = 0
+        for heading, pieces in parts:
+            for number, (step, image) in enumerate(cut_into_steps(pieces) or [("", None)]):
+                text = step if number else heading + step
+                if image is None:
+                    shown.append(text)
+                    continue
+                shown += [f"{text} <IMG_{images}></IMG_{images}>", image]
+                images += 1
+        return shown
 
 
 def break_up(controls: re.Pattern[str], pieces: Sequence[Piece]) -> list[Piece]:
@@ -207,22 +219,6 @@ def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:
     long = max(1, min(int(max(width, height) * scale), max_pixels // short))
     size = (long, short) if width >= height else (short, long)
     return image.resize(size, Image.Resampling.BICUBIC)
-
-
-def _with_markers(parts: Sequence[Part]) -> list[Piece]:
-    """Step by step: a text, a numbered marker where an image follows, the image."""
-    pieces: list[Piece] = []
-    images = 0
-    for heading, part in parts:
-        steps = cut_into_steps(part) or [("", None)]
-        for number, (text, image) in enumerate(steps):
-            shown = text if number else heading + text
-            if image is None:
-                pieces.append(shown)
-                continue
-            pieces += [f"{shown} <IMG_{images}></IMG_{images}>", image]
-            images += 1
-    return pieces
 
 
 def _phrases(*words: str) -> dict[Winner, str]:
@@ -379,27 +375,21 @@ def read_scores(text: str) -> CriteriaScores | Failure:
     reply = after_reasoning(text)
     if reply is None:
         return Failure("no-score", f"ends inside its reasoning: {text!r:.300}")
-    read = [_scores_of(document) for document in read_objects(reply.strip())]
-    by_numbers = {
-        tuple(scores.value(name) for name in CRITERIA): scores
-        for scores in reversed(read)
-        if scores is not None
-    }
+    by_numbers: dict[tuple[float | None, ...], CriteriaScores] = {}
+    for document in read_objects(reply.strip()):
+        results: dict[str, CriterionResult] = {}
+        for name in CRITERIA:
+            value = document.get(name)
+            if isinstance(value, Repeated):
+                results[name] = Failure("no-score", f"{name}: given twice")
+            elif isinstance(value, dict):
+                results[name] = read_score(name, value.get("score"), value.get("justification", ""))
+            elif name in document:
+                results[name] = read_score(name, value)
+        if results:
+            scores = CriteriaScores.of(results)
+            by_numbers.setdefault(tuple(scores.value(name) for name in CRITERIA), scores)
     if len(by_numbers) == 1:
         return next(iter(by_numbers.values()))
     what = "several objects with other scores" if by_numbers else "no JSON object with a criterion"
     return Failure("no-score", f"{what}: {text!r:.300}")
-
-
-def _scores_of(document: Mapping[str, Any]) -> CriteriaScores | None:
-    """The scores of an object; None where no criterion is in it."""
-    results: dict[str, CriterionResult] = {}
-    for name in CRITERIA:
-        value = document.get(name)
-        if isinstance(value, Repeated):
-            results[name] = Failure("no-score", f"{name}: given twice")
-        elif isinstance(value, dict):
-            results[name] = read_score(name, value.get("score"), value.get("justification", ""))
-        elif name in document:
-            results[name] = read_score(name, value)
-    return CriteriaScores.of(results) if results else None

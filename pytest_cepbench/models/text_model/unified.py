@@ -21,7 +21,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, BoundRole, Resources
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.loaded_checks import embedded_tokens
 from pytest_cepbench.models.checkpoints.loading import explained
@@ -345,41 +345,31 @@ def bind_unified(
     plain = DESCRIBER("describer", texts, checkpoint, context)
     need("a unified model", "transformers", "5.0")
 
-    def of_one_load(bound: BoundRole, resources: Resources, **changes: Any) -> BoundRole:
-        return replace(
-            bound,
-            adapter=ADAPTER,
-            load=lambda: UnifiedModel(plain, checkpoint, family, settings),
-            resources=replace(resources, shares=f"{plain.fingerprint} {spec.text}"),
-            **changes,
-        )
-
-    if role in ("describer", "writer"):
-        own_role = plain if role == "describer" else WRITER(role, texts, checkpoint, context)
-        return of_one_load(own_role, own_role.resources)
-    drawn = replace(plain.resources, batch_size=drawing.image_batch_size, grows=False)
-    if role == "interleaver":
+    bound = WRITER(role, texts, checkpoint, context) if role == "writer" else plain
+    params, seeded, resources = bound.params, bound.seeded, bound.resources
+    if role in ("generator", "interleaver"):
+        size_left_open = plain.device != "cpu" and "image_batch_size" not in spec.params
+        grows = role == "generator" and size_left_open
+        resources = replace(resources, batch_size=drawing.image_batch_size, grows=grows)
+        seeded = drawing.image_do_sample or (role == "interleaver" and seeded)
+    if role == "generator":
+        params = {name: params[name] for name in ("dtype", "attn_implementation")} | settings
+    elif role == "interleaver":
         if not has_chat_template(checkpoint):
             raise CheckpointError(
                 f"{checkpoint.path}: an interleaver is asked by its chat template, and there is "
                 "none. Save the processor that the model was trained with "
                 "(processor.save_pretrained)"
             )
-        return of_one_load(
-            plain,
-            drawn,
-            role=role,
-            params={**plain.params, "prompts": PROMPTS, "image": settings},
-            seeded=plain.seeded or drawing.image_do_sample,
-        )
-    named = {name: plain.params[name] for name in ("dtype", "attn_implementation")}
-    grows = plain.device != "cpu" and "image_batch_size" not in spec.params
-    return of_one_load(
-        plain,
-        replace(drawn, grows=grows),
+        params = {**params, "prompts": PROMPTS, "image": settings}
+    return replace(
+        bound,
         role=role,
-        params=named | settings,
-        seeded=drawing.image_do_sample,
+        adapter=ADAPTER,
+        load=lambda: UnifiedModel(plain, checkpoint, family, settings),
+        params=params,
+        seeded=seeded,
+        resources=replace(resources, shares=f"{plain.fingerprint} {spec.text}"),
     )
 
 
