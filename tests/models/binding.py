@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ def plain(results: Iterable[Any]) -> list[Any]:
 def bind_text(text: str, role: RoleName, *, force: bool = False) -> BoundRole:
     """Bind what a user would type."""
     return bind(parse_spec(text), role, CONTEXT, force=force)
+
+
+@cache
+def load_once(text: str, role: RoleName) -> Any:
+    """The loaded model of a spec, loaded once for all tests; not to be changed."""
+    return bind_text(text, role).load()
 
 
 def describe(folder: Path, query: str = "") -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detections
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Detector
-from tests.models.binding import bind_text
+from tests.models.binding import bind_text, load_once
 from tests.tiny import detectors as tiny
 
 Folders = dict[str, Path]
@@ -34,10 +34,9 @@ def bind_detector(text: str) -> BoundRole:
     return bind_text(text, "detector")
 
 
-@cache
 def load(text: str) -> Detector:
     """Bind and load, once; not to be changed."""
-    model = bind_detector(text).load()
+    model = load_once(text, "detector")
     assert isinstance(model, Detector)
     return model
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.artifacts import Sound
-from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, build_once
 from tests.tiny import sounds as tiny
 from tests.tones import tone
 
 Load = Callable[..., Any]
-"""What the fixtures `spec` and `loaded` are."""
+"""What the fixture `spec` is."""
 
 BUILDERS: dict[str, Callable[..., Path]] = {
     **tiny.DESCRIBERS,
@@ -49,20 +48,6 @@ def spec(tiny_model: Build) -> Load:
         return f"{tiny_model(name)}?{'&'.join(options)}"
 
     return text
-
-
-@pytest.fixture(scope="session")
-def loaded() -> Iterator[Load]:
-    """The loaded model of a spec, loaded once."""
-    models: dict[tuple[str, str], Any] = {}
-
-    def load(text: str, role: Any) -> Any:
-        if (text, role) not in models:
-            models[text, role] = bind_text(text, role).load()
-        return models[text, role]
-
-    yield load
-    models.clear()
 
 
 def sounds() -> list[Sound]:

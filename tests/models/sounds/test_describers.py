@@ -13,7 +13,7 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import Describer
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.binding import bind_text, plain
+from tests.models.binding import bind_text, load_once, plain
 from tests.models.sounds.conftest import Load, sounds
 from tests.models.text_model.conftest import Build
 from tests.tiny import sounds as tiny
@@ -30,11 +30,9 @@ def describe(model: Describer, heard: list[Sound], prompt: str = "describe the i
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(
-    spec: Load, loaded: Load, name: str
-) -> None:
+def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(spec: Load, name: str) -> None:
     """Padding and neighbours must not change a text, and the text must be about the sound."""
-    model = loaded(spec(name), "describer")
+    model = load_once(spec(name), "describer")
     together = describe(model, sounds())
     assert together == [describe(model, [sound])[0] for sound in sounds()]
     assert len(set(together)) > 1
@@ -43,7 +41,7 @@ def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_text_is_what_the_library_makes_of_the_sound(
-    spec: Load, loaded: Load, tiny_model: Build, name: str
+    spec: Load, tiny_model: Build, name: str
 ) -> None:
     """Run by hand, with the library's own classes alone."""
     import torch
@@ -68,39 +66,37 @@ def test_a_text_is_what_the_library_makes_of_the_sound(
             inputs = extractor(wave, sampling_rate=tiny.RATE, return_tensors="pt")
             tokens = model.generate(**inputs)
     expected = tokenizer.decode(tokens[0], skip_special_tokens=True).strip()
-    (text,) = describe(loaded(spec(name), "describer"), [sound])
+    (text,) = describe(load_once(spec(name), "describer"), [sound])
     assert text[: len(expected)] == expected[: len(text)]
     assert min(len(text), len(expected)) > 3
 
 
-def test_a_conversation_has_prompt_and_system_prompt(spec: Load, loaded: Load) -> None:
+def test_a_conversation_has_prompt_and_system_prompt(spec: Load) -> None:
     """Another prompt or system prompt must be able to give another text, to a chat model alone."""
-    chat = loaded(spec("qwen2-audio"), "describer")
-    briefed = loaded(spec("qwen2-audio", "system_prompt=be%20brief"), "describer")
+    chat = load_once(spec("qwen2-audio"), "describer")
+    briefed = load_once(spec("qwen2-audio", "system_prompt=be%20brief"), "describer")
     heard = sounds()[:2]
     by_default = describe(chat, heard)
     assert describe(chat, heard, "what is shown ?") != by_default
     assert describe(briefed, heard) != by_default
-    whisper = loaded(spec("whisper"), "describer")
+    whisper = load_once(spec("whisper"), "describer")
     assert describe(whisper, heard, "one") == describe(whisper, heard, "another")
 
 
 @pytest.mark.parametrize("name", ["whisper", "qwen2-audio"])
-def test_a_sound_beyond_the_window_is_refused_and_never_cut(
-    spec: Load, loaded: Load, name: str
-) -> None:
+def test_a_sound_beyond_the_window_is_refused_and_never_cut(spec: Load, name: str) -> None:
     """The library would read its first three seconds in silence; neighbours keep their texts."""
-    model = loaded(spec(name), "describer")
+    model = load_once(spec(name), "describer")
     long, short = tone(440, tiny.SECONDS + 0.5), tone(440, tiny.SECONDS)
     refused, text = describe(model, [long, short])
     assert refused == Failure("bad-sound", "3.5 s long, and the model reads at most 3 s")
     assert text == describe(model, [short])[0]
 
 
-def test_drawn_texts_follow_their_seeds(spec: Load, loaded: Load) -> None:
+def test_drawn_texts_follow_their_seeds(spec: Load) -> None:
     """The temperature reaches Whisper too, whose own way of drawing takes it apart."""
     options = ("do_sample=true", "temperature=2.0", "max_new_tokens=8")
-    model = loaded(spec("whisper", *options), "describer")
+    model = load_once(spec("whisper", *options), "describer")
     heard = [tone(440)] * 3
     first, again, other = plain(model.describe(heard, "", [1, 1, 2]))
     assert first == again != other

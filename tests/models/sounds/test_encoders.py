@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.protocols import SoundEncoder
-from tests.models.binding import bind_text
+from tests.models.binding import bind_text, load_once
 from tests.models.sounds.conftest import Load, sounds
 from tests.models.text_model.conftest import Build, rewrite
 from tests.tiny import sounds as tiny
@@ -27,11 +27,9 @@ WINDOWS = {"clap": 2.0, "ast": 1.295}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(
-    spec: Load, loaded: Load, name: str
-) -> None:
+def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(spec: Load, name: str) -> None:
     """And the vectors are about the sounds."""
-    encoder = loaded(spec(name), "encoder")
+    encoder = load_once(spec(name), "encoder")
     assert isinstance(encoder, SoundEncoder)
     together = encoder.encode_sounds(sounds())
     alone = np.concatenate([encoder.encode_sounds([sound]) for sound in sounds()])
@@ -43,7 +41,7 @@ def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(
 
 @pytest.mark.parametrize("name", ["wav2vec2", "ast", "clap"])
 def test_a_vector_is_what_the_library_makes_of_the_sound(
-    spec: Load, loaded: Load, tiny_model: Build, name: str
+    spec: Load, tiny_model: Build, name: str
 ) -> None:
     """Run by hand: mean, pooler, and the features in the joint space."""
     import torch
@@ -61,14 +59,14 @@ def test_a_vector_is_what_the_library_makes_of_the_sound(
             expected = model(**inputs).pooler_output
         else:
             expected = model(**inputs).last_hidden_state.mean(dim=1)
-    vector = loaded(spec(name), "encoder").encode_sounds([sound])
+    vector = load_once(spec(name), "encoder").encode_sounds([sound])
     assert np.abs(vector - expected.numpy()).max() < 1e-5
 
 
 @pytest.mark.parametrize("name", list(WINDOWS))
-def test_a_sound_beyond_the_window_is_read_in_windows(spec: Load, loaded: Load, name: str) -> None:
+def test_a_sound_beyond_the_window_is_read_in_windows(spec: Load, name: str) -> None:
     """The library reads a beginning, or a random part: what is loud at the end would be lost."""
-    encoder, rate = loaded(spec(name), "encoder"), tiny.RATE
+    encoder, rate = load_once(spec(name), "encoder"), tiny.RATE
     length = int(WINDOWS[name] * rate)
     first, last = tone(220, length / rate).samples, tone(1760, length / rate).samples
     (whole,) = encoder.encode_sounds([Sound(np.concatenate([first, last]), rate)])
@@ -96,22 +94,22 @@ def test_clap_reads_a_sound_the_same_way_each_time(
 
 
 @pytest.mark.parametrize("name", ["wav2vec2", "hubert"])
-def test_a_sound_without_a_frame_has_no_direction(spec: Load, loaded: Load, name: str) -> None:
+def test_a_sound_without_a_frame_has_no_direction(spec: Load, name: str) -> None:
     """NaN, which is a failure of its own; the neighbours keep theirs."""
-    vectors = loaded(spec(name), "encoder").encode_sounds([tone(440, 0.01), tone(440)])
+    vectors = load_once(spec(name), "encoder").encode_sounds([tone(440, 0.01), tone(440)])
     assert np.isnan(vectors[0]).all()
     assert np.isfinite(vectors[1]).all()
-    assert np.isnan(loaded(spec(name), "encoder").encode_sounds([tone(440, 0.01)])).all()
+    assert np.isnan(load_once(spec(name), "encoder").encode_sounds([tone(440, 0.01)])).all()
 
 
-def test_texts_lie_in_the_space_of_the_sounds(spec: Load, loaded: Load) -> None:
+def test_texts_lie_in_the_space_of_the_sounds(spec: Load) -> None:
     """CLAP's; the others read none and say what does."""
-    clap = loaded(spec("clap"), "encoder")
+    clap = load_once(spec("clap"), "encoder")
     texts = clap.encode_texts(["a red circle", "two blue square"])
     assert texts.shape == (2, 24) == clap.encode_sounds(sounds()[:2]).shape
     assert np.abs(texts[:1] - clap.encode_texts(["a red circle"])).max() < 1e-6
     with pytest.raises(RoleError, match="reads no texts"):
-        loaded(spec("ast"), "encoder").encode_texts(["red"])
+        load_once(spec("ast"), "encoder").encode_texts(["red"])
     with pytest.raises(RoleError, match="embeds sounds only and sees no images"):
         clap.encode_images([])
 

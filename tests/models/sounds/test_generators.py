@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from tests.models.binding import bind_text
+from tests.models.binding import bind_text, load_once
 from tests.models.sounds.conftest import Load
 from tests.models.text_model.conftest import Build
 from tests.tiny import sounds as tiny
@@ -30,11 +30,11 @@ def samples(made: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, loaded: Load, name: str) -> None:
+def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, name: str) -> None:
     """Not on its neighbours, nor on the state of the global generator, which stays as it was."""
     import torch
 
-    model = loaded(spec(name), "generator")
+    model = load_once(spec(name), "generator")
     torch.manual_seed(5)
     state = torch.get_rng_state()
     together = samples(model.generate(TEXTS, [1, 2]))
@@ -62,7 +62,7 @@ def test_what_a_model_makes_is_known_before_it_is_loaded(spec: Load) -> None:
             bind_text(spec(name, useless), "generator")
 
 
-def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: Load) -> None:
+def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load) -> None:
     """Run by hand under the same seed."""
     import torch
     from transformers import AutoTokenizer, VitsModel
@@ -73,7 +73,7 @@ def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: 
     torch.manual_seed(4)
     with torch.inference_mode():
         expected = model(**tokens).waveform[0].numpy()
-    vits = loaded(spec("vits"), "generator")
+    vits = load_once(spec("vits"), "generator")
     (made,) = samples(vits.generate(["a red circle"], [4]))
     assert np.allclose(made, expected, atol=1e-5)
     failure, made = vits.generate(["ЖЖ", "red"], [0, 0])  # letters that its vocabulary lacks
@@ -81,10 +81,10 @@ def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: 
     assert (failure.kind, len(made)) == ("bad-sound", 2)
 
 
-def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load, loaded: Load) -> None:
+def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load) -> None:
     """The spec's number goes before the checkpoint's, and so does greedy writing."""
-    (by_default,) = samples(loaded(spec("musicgen"), "generator").generate(["red"], [0]))
-    longer = loaded(spec("musicgen", "max_new_tokens=20", "do_sample=false"), "generator")
+    (by_default,) = samples(load_once(spec("musicgen"), "generator").generate(["red"], [0]))
+    longer = load_once(spec("musicgen", "max_new_tokens=20", "do_sample=false"), "generator")
     first, second = samples(longer.generate(["red", "red"], [0, 1]))
     assert len(first) > len(by_default)
     assert np.array_equal(first, second)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind
-from pytest_cepbench.models.protocols import Battle, Describer, Interleaver
+from pytest_cepbench.models.protocols import Battle, Describer
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.unified import UnifiedModel
-from tests.models.binding import bind_text, plain
+from tests.models.binding import load_once, plain
 from tests.tiny.common import JUDGE_WORDS, pictures
 from tests.tiny.unified import BUILDERS as UNIFIED
 from tests.tiny.unified import DRAW
@@ -101,12 +100,9 @@ def describer(bound: Callable[..., BoundRole]) -> Callable[..., Describer]:
 @pytest.fixture(scope="session")
 def tiny(tiny_describer: Build) -> Load:
     """A loaded tiny describer by its name and parameters, loaded once; not to be changed."""
-
-    @cache
-    def load(name: str, query: str = "max_new_tokens=8") -> Any:
-        return bind_text(f"{tiny_describer(name)}?{query}", "describer").load()
-
-    return load
+    return lambda name, query="max_new_tokens=8": load_once(
+        f"{tiny_describer(name)}?{query}", "describer"
+    )
 
 
 def describe(
@@ -133,12 +129,9 @@ def tiny_judge(tmp_path_factory: pytest.TempPathFactory) -> Build:
 @pytest.fixture(scope="session")
 def load_judge(tiny_judge: Build) -> Load:
     """A loaded tiny judge, as a user would name it, loaded once; not to be changed."""
-
-    @cache
-    def loaded(name: str, query: str = "dtype=float32") -> Any:
-        return bind_text(f"{tiny_judge(name)}?device=cpu&{query}", "judge").load()
-
-    return loaded
+    return lambda name, query="dtype=float32": load_once(
+        f"{tiny_judge(name)}?device=cpu&{query}", "judge"
+    )
 
 
 def make_battles() -> list[Battle]:
@@ -176,28 +169,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def unified(folders: dict[str, Path]) -> Callable[..., UnifiedModel]:
     """A loaded model by family and parameters, loaded once; not to be changed."""
-
-    @cache
-    def load(family: str, query: str = "") -> UnifiedModel:
-        model = bind_text(spec(folders[family], query), "generator").load()
-        assert isinstance(model, UnifiedModel)
-        return model
-
-    return load
-
-
-@pytest.fixture(scope="session")
-def interleaver(folders: dict[str, Path]) -> Callable[..., Interleaver]:
-    """A loaded interleaver by family and parameters, loaded once; not to be changed."""
-
-    @cache
-    def load(family: str, query: str) -> Interleaver:
-        options = "&".join(filter(None, (DRAW[family], query)))
-        model = bind_text(f"{folders[family]}?{options}", "interleaver").load()
-        assert isinstance(model, Interleaver)
-        return model
-
-    return load
+    return lambda family, query="": load_once(spec(folders[family], query), "generator")
 
 
 @pytest.fixture

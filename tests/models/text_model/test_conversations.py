@@ -15,7 +15,7 @@ from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError
 from pytest_cepbench.models.protocols import Battle, Judge, Vqa, VqaQuestion
 from pytest_cepbench.models.text_model.likelihood import first_tokens
-from tests.models.binding import bind_text
+from tests.models.binding import bind_text, load_once
 from tests.models.text_model.conftest import Build, Load, build_once, make_battles
 from tests.tiny.common import JUDGE_WORDS, pictures, skip_before
 from tests.tiny.describers import BUILDERS
@@ -192,7 +192,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 def _load(folder: Path, query: str = "dtype=float32") -> Any:
-    return bind_text(f"{folder}?device=cpu&{query}", "vqa").load()
+    return load_once(f"{folder}?device=cpu&{query}", "vqa")
 
 
 def _values(model: Any, pieces: Sequence[Any], asked: Sequence[VqaQuestion] = QUESTIONS) -> Any:

@@ -26,9 +26,9 @@ from pytest_cepbench.models.text_model.interleaver import (
     interleave,
     step_text,
 )
-from tests.models.binding import CONTEXT, bind_text, plain
+from tests.models.binding import CONTEXT, bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
-from tests.models.text_model.conftest import Load
+from tests.models.text_model.conftest import spec
 from tests.tiny.common import pictures
 
 FREE = StepLimit()
@@ -183,9 +183,11 @@ def test_an_answer_with_a_cut_text_says_so() -> None:
 @pytest.mark.models
 @pytest.mark.slow
 @both
-def test_a_checkpoint_answers_each_question_for_itself(interleaver: Load, family: str) -> None:
+def test_a_checkpoint_answers_each_question_for_itself(
+    folders: dict[str, Path], family: str
+) -> None:
     """Alone and together the same texts, and images that differ by the rounding of a batch."""
-    model = interleaver(family, "max_new_tokens=5")
+    model = load_once(spec(folders[family]), "interleaver")
 
     together = answers_of(model, QUESTIONS, StepLimit(2))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
 from pytest_cepbench.models.protocols import Question, Reply, Writer
 from pytest_cepbench.models.torch_runtime import quiet
-from tests.models.binding import bind_text, plain
+from tests.models.binding import bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.text_model.conftest import Build, Load, change, describe
 from tests.tiny.common import WORDS, pictures, skip_before
@@ -161,10 +160,9 @@ def folder_of(tiny_describer: Build, folders: dict[str, Path]) -> Build:
     return lambda name: folders[name] if name in folders else tiny_describer(name)
 
 
-@cache
 def load(folder: Path, query: str = "max_new_tokens=6") -> Writer:
     """Load a folder as writer, once; not to be changed."""
-    model = bind_text(f"{folder}?{query}", "writer").load()
+    model = load_once(f"{folder}?{query}", "writer")
     assert isinstance(model, Writer)
     return model
 
