@@ -76,20 +76,11 @@ def annotate(
     return annotations, model
 
 
-def test_images_are_asked_about_once(tmp_path: Path) -> None:
-    """A second run finds all answers in the store."""
-    first, asked = annotate(tmp_path, lambda *_: GOOD)
-    second, again = annotate(tmp_path, lambda *_: GOOD)
-
-    assert [(a.patterns, a.reasons, a.description) for a in first] == [
-        (("Count",), {"Count": "3"}, "d")
-    ] * 4
-    assert second == first
-    assert (len(asked.prompts), len(again.prompts)) == (4, 0)
-
-
 def test_a_reply_is_repaired_once(tmp_path: Path) -> None:
-    """The second question says what was wrong, and quotes the reply; only broken ones are asked."""
+    """The second question says what was wrong, and quotes the reply; only broken ones are asked.
+
+    A second run finds all answers in the store.
+    """
 
     def answer(level: int, prompt: str) -> str:
         return GOOD if level != 2 or "could not be read" in prompt else '{"image_pattern": ["Cou'
@@ -98,7 +89,8 @@ def test_a_reply_is_repaired_once(tmp_path: Path) -> None:
     again, silent = annotate(tmp_path, answer)
 
     assert [a.repaired for a in annotations] == [False, False, True, False]
-    assert {a.patterns for a in annotations} == {("Count",)}
+    assert {(a.patterns, a.description) for a in annotations} == {(("Count",), "d")}
+    assert [a.reasons for a in annotations] == [{"Count": "3"}] * 4
     assert len(model.prompts) == 5
     assert model.prompts[-1].startswith("which?")
     assert '["Cou' in model.prompts[-1]

