@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 from pytest_cepbench.errors import UnfitFileError
 
@@ -134,6 +135,27 @@ def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None =
         return json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
         raise ValueError(_why(error)) from error
+
+
+def first_text(path: Path, text: str) -> str:
+    """What the first process wrote into a small file: this text where none did before.
+
+    Raises OSError.
+    """
+    fresh = path.with_name(f".{uuid4().hex}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        try:
+            os.link(fresh, path)  # whole at once, and never over another
+        except FileExistsError:
+            pass
+        except OSError:  # no links here: two at once may both be first
+            if not path.exists():
+                fresh.replace(path)
+        return path.read_text(encoding="utf-8")
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
 
 
 def replace_small(path: Path, data: bytes) -> None:

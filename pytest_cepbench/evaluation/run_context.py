@@ -6,7 +6,6 @@ Standard library only: this is imported in every pytest that has the plugin inst
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import threading
@@ -20,7 +19,7 @@ from uuid import uuid4
 
 from pytest_cepbench.errors import IdentityError, WriteError
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.files import keep_out_of_git, replace_small
+from pytest_cepbench.files import first_text, keep_out_of_git, replace_small
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.binding import BoundRole
@@ -168,17 +167,9 @@ def check_identity(context: RunContext, known: Mapping[str, str], bound: BoundRo
         try:
             folder = context.make_folder() / "models"
             folder.mkdir(exist_ok=True)
-            path, fresh = folder / digest_text(name), folder / f".{uuid4().hex}"
-            fresh.write_text(json.dumps([own, f"worker {context.worker}"]), encoding="utf-8")
-            try:
-                os.link(fresh, path)  # whole, and by one process only
-            except FileExistsError:
-                pass
-            except OSError:  # no links here: two at once may both be first: the ledger finds it
-                if not path.exists():
-                    fresh.replace(path)
-            fresh.unlink(missing_ok=True)
-            first, process = json.loads(path.read_text(encoding="utf-8"))
+            entry = json.dumps([own, f"worker {context.worker}"])
+            # Where files have no links two may both be first: the ledger finds it.
+            first, process = json.loads(first_text(folder / digest_text(name), entry))
         except OSError as error:
             raise WriteError(
                 f"the folder of the run, {context.folder}, cannot be written: {error}"

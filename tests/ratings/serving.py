@@ -23,12 +23,10 @@ class Server:
     """A server process.
 
     addresses: name of a person -> address of the page.
-    said: lines that it printed before it served.
     """
 
     process: subprocess.Popen[str]
     addresses: Mapping[str, str]
-    said: Sequence[str]
 
     @property
     def port(self) -> int:
@@ -55,10 +53,8 @@ def served(
         [*command, *program, *port, *options], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            said = list(read_lines(process))
-            matches = (re.match(r"(\S+): (http://\S+)$", line) for line in said)
-            addresses = {match[1]: match[2] for match in matches if match}
-            yield Server(process, addresses, said)
+            matches = (re.match(r"(\S+): (http://\S+)$", line) for line in read_lines(process))
+            yield Server(process, {match[1]: match[2] for match in matches if match})
         finally:
             process.terminate()
             process.communicate(timeout=30)

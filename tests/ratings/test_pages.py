@@ -276,32 +276,6 @@ def test_what_a_proxy_refuses_is_no_fault_of_an_answer(
     assert [vote["verdict"] for vote in records(folder)] == ["A"]
 
 
-def test_a_description_that_is_taken_back_can_be_changed(tmp_path: Path, open_page: Any) -> None:
-    """It is there again, and what it becomes is a record of its own."""
-    folder = tmp_path / "study"
-    make_study(folder, "describe", count=3)
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
-        first = slot(page)
-        page.keyboard.type("A red frame around")
-        press(page, "Control+Enter")
-        assert page.input_value("#description") == ""
-        page.get_by_role("button", name="Undo").click()
-        page.get_by_text("taken back").wait_for()
-        assert slot(page) == first
-        assert page.input_value("#description") == "A red frame around"
-        assert page.locator(".count").inner_text() == "4"
-        page.locator("#description").press("End")
-        page.keyboard.type(" a dark area")
-        press(page, "Control+Enter")
-    before, undone, after = records(folder)
-    assert undone["undo"]
-    assert (before["text"], after["text"]) == (
-        "A red frame around",
-        "A red frame around a dark area",
-    )
-
-
 ANSWERS: dict[Task, list[str]] = {
     "pair": ["3"],
     "caption": ["2"],
@@ -368,16 +342,19 @@ def test_every_task_has_keys(task: Task, tmp_path: Path, open_page: Any) -> None
     assert b"XMP" not in content
 
 
-def test_a_description_is_counted_and_pasting_is_kept(tmp_path: Path, open_page: Any) -> None:
-    """500 words cannot be saved; a pasted text can, and the record says so."""
+def test_a_description_is_counted_and_can_be_changed(tmp_path: Path, open_page: Any) -> None:
+    """500 words cannot be saved; a pasted text can, and the record says so. Taken back it is there
+    again, and what it becomes is a record of its own.
+    """
     folder = tmp_path / "study"
     make_study(folder, "describe", count=3)
     with served(folder) as server:
         page = open_page(server.addresses["a1"])
-        page.locator("textarea#description").fill("word " * 500)
+        first, description = slot(page), page.locator("textarea#description")
+        description.fill("word " * 500)
         assert page.locator("#words").inner_text() == "500 of at most 499 words"
         assert page.get_by_role("button", name="Save").is_disabled()
-        page.locator("textarea#description").fill("")
+        description.fill("")
         page.evaluate(
             """() => {
               const data = new DataTransfer();
@@ -386,14 +363,20 @@ def test_a_description_is_counted_and_pasting_is_kept(tmp_path: Path, open_page:
               document.getElementById("description").dispatchEvent(event);
             }"""
         )
-        page.locator("textarea#description").type("a red square")
+        description.type("a red square")
         press(page, "Control+Enter")
+        assert page.input_value("#description") == ""
         page.get_by_role("button", name="Undo").click()
         page.get_by_text("taken back").wait_for()
+        assert (slot(page), page.input_value("#description")) == (first, "a red square")
+        assert page.locator(".count").inner_text() == "3"
+        description.press("End")
+        page.keyboard.type(" in a frame")
         press(page, "Control+Enter")
-    vote, _, again = records(folder)
-    assert (vote["text"], vote["words"], vote["pasted"]) == ("a red square", 3, True)
-    assert again["pasted"]
+    before, undone, after = records(folder)
+    assert undone["undo"]
+    assert (before["text"], before["words"], before["pasted"]) == ("a red square", 3, True)
+    assert (after["text"], after["pasted"]) == ("a red square in a frame", True)
 
 
 def test_what_is_filled_in_is_kept_while_others_answer(tmp_path: Path, open_page: Any) -> None:

@@ -6,10 +6,9 @@ cache; under HF_HUB_OFFLINE=1 nothing else is looked at.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -17,6 +16,7 @@ from urllib.parse import parse_qsl
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import DatasetError, MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.escapes import mask_secrets
+from pytest_cepbench.files import first_text
 
 DataPlace = Path | str
 """A path, or a URL, which stays a text until the data set is needed."""
@@ -155,21 +155,14 @@ def open_repository(location: HubLocation, run: Path | None = None) -> Repositor
         )
     commit = str(resolved.resolved)
     if run is not None:  # the first process of the run enters what it found, others read that
-        name = f"commit-{digest_json([repo, revision])[:16]}"
-        fresh = run / f".{name}.{os.getpid()}"
+        path = run / f"commit-{digest_json([repo, revision])[:16]}"
         try:
             run.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(commit, encoding="ascii")
-            with suppress(FileExistsError):
-                (run / name).hardlink_to(fresh)  # whole at once, and never over another
-            commit = (run / name).read_text(encoding="ascii")
+            commit = first_text(path, commit)
         except OSError as error:
             raise DatasetError(
-                f"{run / name}, where the run keeps the commit of {location}: {error.strerror}"
+                f"{path}, where the run keeps the commit of {location}: {error.strerror}"
             ) from error
-        finally:
-            with suppress(OSError):
-                fresh.unlink(missing_ok=True)
     try:
         tree = get_cached_repo_tree(repo, repo_type=_DATASET, revision=commit)
     except CachedRepoTreeNotFoundError as error:
