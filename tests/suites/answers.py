@@ -210,8 +210,8 @@ class DullJudge(ShapesJudge):
     """A judge that tells little or nothing apart.
 
     way: "ties" (that lean to either side by turns), "content" (ties that lean by the first answer),
-    "few" (nine battles in ten are ties), "first" (A in nine of ten, else B, whatever is shown),
-    "coarse" (all are ties but answers to other questions).
+    "first" (A in nine of ten, else B, whatever is shown), "coarse" (all are ties but answers to
+    other questions).
     """
 
     def __init__(self, way: str) -> None:
@@ -226,11 +226,8 @@ class DullJudge(ShapesJudge):
     def _dull(self, battle: Battle, seed: int, exact: Any) -> Any:
         first, second = _words(battle.first), _words(battle.second)
         digests = [int(digest_text(words)[:8], 16) for words in (first, second)]
-        drawn = (digests[0] ^ digests[1]) % 10
         if self.way == "first":
-            return "A" if drawn else "B"
-        if self.way == "few" and not drawn:
-            return exact
+            return "A" if (digests[0] ^ digests[1]) % 10 else "B"
         if self.way == "coarse" and len(set(first.split()) & set(second.split())) < 4:
             return exact
         return ("Tie(A)", "Tie(B)")[(digests[0] if self.way == "content" else seed) % 2]

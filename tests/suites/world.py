@@ -25,10 +25,9 @@ from pytest_cepbench.suites import (
     ChainRun,
     ModelPool,
     RoleChoices,
-    assign_models,
-    list_cases,
     load_data,
     load_suite,
+    prepare_suite,
 )
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
@@ -78,18 +77,21 @@ class Staged:
 
 
 def stage(
-    folder: Path, text: str, store: Store, choices: RoleChoices | None = None, **data: Any
+    folder: Path,
+    text: str,
+    store: Store,
+    choices: RoleChoices | None = None,
+    most: int | None = None,
 ) -> Staged:
-    """Read a suite's text and assign its models; data: as for `load_data`."""
+    """Read a suite's text and assign its models. most: samples of each category."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "suite.toml"
     path.write_text(text, encoding="utf-8")
     suite = load_suite(path)
-    assignments, measures = assign_models(suite, choices or RoleChoices())
-    dataset = load_data(suite, data.get("places", {}), data.get("most"))
-    cases = list_cases(measures, suite.name, dataset, suite.table.groups)
-    run = ChainRun(suite, dataset, assignments, measures, ModelPool(store))
-    return Staged(run, {case.id: case for case in cases})
+    prepared = prepare_suite(suite, load_data(suite, {}, most), choices or RoleChoices())
+    run = prepared.run(ModelPool(store))
+    assert isinstance(run, ChainRun)
+    return Staged(run, {case.id: case for case in prepared.cases})
 
 
 def overlapping() -> Dataset:
