@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.cli import main
-from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.items import begin_study, make_item
 from pytest_cepbench.ratings.records import TASKS, Part, Study, Task
 from tests.construction.scenes import write_scenes
@@ -285,38 +286,46 @@ ANSWERS: dict[Task, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_every_task_has_keys(task: Task, tmp_path: Path, open_page: Any) -> None:
+@pytest.fixture(scope="module", params=TASKS)
+def asked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Task, Path, Ratings, Server]]:
+    """A small study of each task with its server: what `a1` answers does not concern `a2`."""
+    folder = tmp_path_factory.mktemp(request.param) / "study"
+    ratings = make_study(folder, request.param, count=4, overlap=2, attention=0.3, repeats=0.3)
+    with served(folder) as server:
+        yield request.param, folder, ratings, server
+
+
+def test_every_task_has_keys(asked: tuple[Task, Path, Ratings, Server], open_page: Any) -> None:
     """An item of each task is judged, and one is skipped with a reason and a note. Nothing that is
     fetched meanwhile names a model: addresses, headers, pages, images, byte for byte.
     """
-    folder = tmp_path / "study"
-    ratings = make_study(folder, task, count=4, attention=0.3, repeats=0.3)
+    task, folder, ratings, server = asked
     fetched: list[bytes] = []
 
     def keep(response: Any) -> None:
         parts = [response.url, json.dumps(response.all_headers()), response.request.post_data or ""]
         fetched.append("\n".join(parts).encode() + response.body())
 
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"])
-        page.on("requestfinished", lambda finished: keep(finished.response()))
-        page.reload()
-        page.wait_for_selector("[data-slot]")
-        page.wait_for_load_state("networkidle")
-        pictures = [own.get_attribute("src") for own in page.locator("img.picture").all()]
-        fetched += [request(server.addresses["a1"], name).body for name in pictures]
-        press(page, *ANSWERS[task])
-        if task != "describe":
-            page.keyboard.press("n")
-            page.keyboard.type("both images are black")
-            page.keyboard.press("Escape")
-        else:
-            page.get_by_role("button", name="Note").click()
-            page.locator("#note-text").fill("both images are black")
-            page.keyboard.press("Escape")
-        page.get_by_role("button", name="Skip").click()
-        press(page, "1")
+    page = open_page(server.addresses["a1"])
+    page.on("requestfinished", lambda finished: keep(finished.response()))
+    page.reload()
+    page.wait_for_selector("[data-slot]")
+    page.wait_for_load_state("networkidle")
+    pictures = [own.get_attribute("src") for own in page.locator("img.picture").all()]
+    fetched += [request(server.addresses["a1"], name).body for name in pictures]
+    press(page, *ANSWERS[task])
+    if task != "describe":
+        page.keyboard.press("n")
+        page.keyboard.type("both images are black")
+        page.keyboard.press("Escape")
+    else:
+        page.get_by_role("button", name="Note").click()
+        page.locator("#note-text").fill("both images are black")
+        page.keyboard.press("Escape")
+    page.get_by_role("button", name="Skip").click()
+    press(page, "1")
     answer, skipped = records(folder)
     expected: dict[Task, dict[str, Any]] = {
         "pair": {"verdict": "Tie(B)", "tie": True},
@@ -410,26 +419,25 @@ def test_what_is_filled_in_is_kept_while_others_answer(tmp_path: Path, open_page
         assert asked == ["beforeunload"]
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_pages_are_accessible(task: Task, dark: bool, tmp_path: Path, open_page: Any) -> None:
-    """No violation that axe-core finds, at 1280 and at 320 pixels, where nothing is cut off."""
+def test_pages_are_accessible(asked: tuple[Task, Path, Ratings, Server], open_page: Any) -> None:
+    """No violation that axe-core finds, light and dark, at 1280 and at 320 pixels, where nothing is
+    cut off.
+    """
     axe = axe_core()
-    folder = tmp_path / "study"
-    make_study(folder, task, count=4)
-    scheme = {"color_scheme": "dark" if dark else "light", "bypass_csp": True}
-    with served(folder) as server:
-        page = open_page(server.addresses["a1"], **scheme)
+    *_, server = asked
+    page = open_page(server.addresses["a2"], bypass_csp=True)
+    page.evaluate(axe)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
         for width in (1280, 320):
             page.set_viewport_size({"width": width, "height": 740})
-            page.evaluate(axe)
             found = page.evaluate(
                 "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'best-practice'] })"
             )
             problems = [
                 (problem["id"], problem["nodes"][0]["html"]) for problem in found["violations"]
             ]
-            assert problems == []
+            assert problems == [], (scheme, width)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
