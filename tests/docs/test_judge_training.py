@@ -6,9 +6,8 @@ import ast
 import json
 import runpy
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -91,20 +90,36 @@ START = ROOT / "reference" / "checkpoints" / "judge"
 SCRIPT = EXAMPLES / "train_judge.py"
 
 
-def _train(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), str(folder), "--model", str(START), *options]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+Train = Callable[..., tuple[int, str, str]]
 
 
-def _logged(run: subprocess.CompletedProcess[str]) -> dict[str, float]:
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Train:
+    """Runs the script in this process, which has the libraries; (exit code, output, errors)."""
+
+    def run(folder: Path, *options: str) -> tuple[int, str, str]:
+        command = [str(SCRIPT), str(folder), "--model", str(START), *options]
+        monkeypatch.setattr(sys, "argv", command)
+        code: Any = 0
+        try:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def _logged(output: str) -> dict[str, float]:
     """What the last line of the training's log says."""
-    line = [line for line in run.stdout.splitlines() if "train_runtime" in line][-1]
+    line = [line for line in output.splitlines() if "train_runtime" in line][-1]
     logged = ast.literal_eval(line[line.index("{") :])
     return {name: float(value) for name, value in logged.items()}
 
 
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("rank", [0, 4])
-def test_script_trains_a_judge_with_four_losses(tmp_path: Path, rank: int) -> None:
+def test_script_trains_a_judge_with_four_losses(train: Train, tmp_path: Path, rank: int) -> None:
     """All weights or LoRA: every loss is logged, weights change, what it saves is a judge."""
     from safetensors.torch import load_file
 
@@ -112,10 +127,10 @@ def test_script_trains_a_judge_with_four_losses(tmp_path: Path, rank: int) -> No
     options = ["--rank", str(rank), "--contrast", "0.2", "--features", "0.2", "--batch", "2"]
     where = ["--out", str(tmp_path / "judge"), "--accumulate", "1", "--rate", "1e-3"]
 
-    run = _train(tmp_path / "battles", *options, *where, "--steps", "2")
+    code, output, _ = train(tmp_path / "battles", *options, *where, "--steps", "2")
 
-    assert run.returncode == 0, run.stderr
-    logged = _logged(run)
+    assert code == 0
+    logged = _logged(output)
     assert all(logged[n] > 0 for n in ("verdict", "ranking", "contrast", "features"))
     before = load_file(START / "model.safetensors")
     after = load_file(tmp_path / "judge" / "model.safetensors")
@@ -125,9 +140,9 @@ def test_script_trains_a_judge_with_four_losses(tmp_path: Path, rank: int) -> No
     assert any("visual" in name for name in changed) == (rank == 0)
     _assert_judges(str(tmp_path / "judge"))
 
-    again = _train(tmp_path / "battles", *options, *where, "--steps", "3", "--resume")
+    code, *_ = train(tmp_path / "battles", *options, *where, "--steps", "3", "--resume")
 
-    assert again.returncode == 0, again.stderr
+    assert code == 0
     state = json.loads((tmp_path / "judge/training/checkpoint-3/trainer_state.json").read_text())
     assert state["global_step"] == 3
 
@@ -166,9 +181,9 @@ def test_script_learns_from_what_stands_in_the_answers(tmp_path: Path) -> None:
             assert decode(part).count("<|vision_start|>") == images
 
 
-def test_script_names_what_it_lacks(tmp_path: Path) -> None:
+def test_script_names_what_it_lacks(train: Train, tmp_path: Path) -> None:
     """A folder without battles is a line that names the command which writes them."""
-    run = _train(tmp_path, "--out", str(tmp_path / "judge"))
+    code, _, errors = train(tmp_path, "--out", str(tmp_path / "judge"))
 
-    assert run.returncode == 2
-    assert "`cepbench arena training` writes it" in run.stderr.splitlines()[-1]
+    assert code == 2
+    assert "`cepbench arena training` writes it" in errors.splitlines()[-1]
