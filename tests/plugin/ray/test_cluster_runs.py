@@ -15,11 +15,16 @@ import pytest
 
 # What a run in this process imports is forgotten after the test, and Ray can be imported only once.
 ray = pytest.importorskip("ray")
-
+pytest.importorskip("httpx2")
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: E402, F401 - see above
+from pytest_cepbench.models.rule_based.scene_models import (  # noqa: E402
+    DescriberKnobs,
+    ShapesDescriber,
+)
 from pytest_cepbench.store import Store  # noqa: E402
-from tests.plugin.project import REGRESSED, Project  # noqa: E402
+from tests.models.api.fake_server import Answer, Seen, chat_answer, serving  # noqa: E402
+from tests.plugin.project import REGRESSED, SHAPES, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -37,7 +42,6 @@ def _here(photos: Project, model: str) -> list[dict[str, Any]]:
     return photos.numbers()
 
 
-@pytest.mark.slow
 def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Arguments) -> None:
     """Verdicts and numbers of a worse model are the same; the header names the pools.
 
@@ -97,7 +101,6 @@ def _losing_a_node(photos: Project, two_nodes: TwoNodes) -> Iterator[list[int]]:
         two_nodes.add()
 
 
-@pytest.mark.slow
 def test_a_node_may_die_on_the_way(
     photos: Project, two_nodes: TwoNodes, describing: Arguments
 ) -> None:
@@ -140,3 +143,30 @@ def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
         assert "let no trainer write there meanwhile" in reason
     with Store(photos.path / "far") as store:
         assert len(store) == 0
+
+
+def _describe(seen: Seen) -> Answer:
+    return chat_answer(ShapesDescriber(DescriberKnobs()).describe(seen.images, seen.text, [0])[0])
+
+
+def test_a_model_behind_a_server_is_asked_from_here(
+    project: Project, describing: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key stays with the driver: no node gets it. No request is made twice."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-only-here")
+    project.suite(SHAPES)
+    with serving() as server:
+        server.answer = _describe
+        model = f"--model={server.spec()}", "--cep-role=describer"
+        project.run_here(*model, "--snapshot-update")
+        project.run_here(*model)
+        near, asked = project.numbers(), len(server.seen)
+
+        result = project.run_here(*model, *describing)
+
+        assert result.ret == pytest.ExitCode.OK
+        assert project.numbers() == near
+        assert len(server.seen) == 2 * asked
+        assert {request.headers["authorization"] for request in server.seen} == {
+            "Bearer sk-only-here"
+        }
