@@ -190,6 +190,7 @@ def from_folder(watch: Watch, folder: Path) -> None:
     """One image through a shipped describer: bound, loaded, asked, its text stored."""
     from hashlib import sha256
 
+    import transformers.models.llava.modeling_llava  # noqa: F401 - ten times as long when watched
     from PIL import Image
 
     from pytest_cepbench.chains.role_runner import RoleRunner
