@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import flat_report
 from tests.plugin.project import Project
+from tests.reference.shipped import assert_frozen_verdicts
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,6 +61,8 @@ def test_the_instrument_fits_on_a_screen(instrument: Path) -> None:
     passing = _lines(instrument, "suites/instrument", "--model=shapes:")
     assert len(passing) <= PASSING, "\n".join(passing)
     assert "May ship: all 26 gating cases held" in passing
+    report = json.loads((instrument / ".cepbench" / "report.json").read_text())
+    assert_frozen_verdicts(flat_report(report), "instrument")
 
 
 @pytest.mark.parametrize(
