@@ -25,6 +25,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, Block, blocks
+from tests.plugin import warm
 
 SUITES = DOCS / "writing-a-suite.md"
 
@@ -53,11 +54,12 @@ def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None
         if block.place in (None, _MODELS):
             continue
         assert block.place is not None
-        commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
-        exports = [command for command in earlier if command.startswith("export ")]
-        ended = _bash("\n".join([*exports, *commands]), tmp_path / block.place)
-        earlier += commands
-        _assert_shows(block, ended.stdout)
+        printed = ""
+        for command in [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]:
+            exports = [command for command in earlier if command.startswith("export ")]
+            printed += _typed(command, exports, tmp_path / block.place)
+            earlier.append(command)
+        _assert_shows(block, printed)
 
 
 @pytest.mark.models
@@ -100,20 +102,31 @@ _NO_CACHES = shutil.ignore_patterns("__pycache__", ".cepbench", ".pytest_cache")
 
 def _bash(script: str, where: Path, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run a script as a user would, in whose shell the virtual environment is active."""
-    # Under CI pytest does not shorten its lines.
-    other = ("CEPBENCH_", "PYTEST_", "CI", "BUILD_NUMBER")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(other)}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
-    environment = clean | {"PATH": path, "COLUMNS": _WIDTH, "PYTHONDONTWRITEBYTECODE": "1"} | extra
     return subprocess.run(
         ["bash", "-c", script],
         cwd=where,
-        env=environment,
+        env=_environment() | extra,
         check=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def _environment() -> dict[str, str]:
+    # Under CI pytest does not shorten its lines.
+    other = ("CEPBENCH_", "PYTEST_", "CI", "BUILD_NUMBER")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(other)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
+    return clean | {"PATH": path, "COLUMNS": _WIDTH, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _typed(command: str, exports: list[str], where: Path) -> str:
+    """What a command prints; pytest runs in a process that has its imports behind it."""
+    if not command.startswith("pytest "):
+        return _bash("\n".join([*exports, command]), where).stdout
+    words = _bash("\n".join([*exports, f"printf '%s\\0' {command}"]), where).stdout
+    return warm.run(where, words.split("\0")[1:-1], _environment(), typed=True)[1]
 
 
 def _assert_shows(block: Block, printed: str, masked: Callable[[str], str] | None = None) -> None:

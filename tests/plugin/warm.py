@@ -39,13 +39,18 @@ for _name in ("entry_points", "files", "metadata"):
     setattr(metadata.Distribution, _name, _kept)
 
 
-def run(folder: Path, args: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
-    """(exit code, output, errors) of `python -m pytest ARGS` in a folder."""
+def run(
+    folder: Path, args: Sequence[str], env: Mapping[str, str], *, typed: bool = False
+) -> tuple[int, str, str]:
+    """(exit code, output, errors) of `python -m pytest ARGS` in a folder.
+
+    typed: of `pytest ARGS`, whose path lacks the folder; errors stand in the output.
+    """
     with tempfile.TemporaryDirectory() as place:
-        out, err = Path(place, "out"), Path(place, "err")
-        order = {"cwd": str(folder), "args": list(args), "env": dict(env)}
+        out, err = (Path(place, name) for name in ("out", "out" if typed else "err"))
+        order = {"cwd": str(folder), "args": list(args), "env": dict(env), "typed": typed}
         code = _server().do(order | {"out": str(out), "err": str(err)})
-        return code, out.read_text(), err.read_text()
+        return code, out.read_text(), "" if typed else err.read_text()
 
 
 class _Server:
@@ -119,11 +124,12 @@ def _play(order: Mapping[str, object]) -> int:
     if sys.platform == "linux" and any(arg.startswith("-n") for arg in args):
         _fork_workers()
     for number, name in ((1, "out"), (2, "err")):
-        file = os.open(str(order[name]), os.O_WRONLY | os.O_CREAT, 0o600)
+        file = os.open(str(order[name]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     _settle(str(cwd), env)
-    sys.path.insert(0, str(cwd))
+    if not order["typed"]:
+        sys.path.insert(0, str(cwd))
     if "xdist.plugin" in sys.modules:  # which keeps what it was when that was imported, for workers
         sys.modules["xdist.plugin"]._sys_path[:] = sys.path
     try:
