@@ -168,9 +168,9 @@ class GateRun:
         self._begin = time.monotonic()
         self._verdict: GateVerdict | None = None
         self.submission = replace(submission, accepting=False)
-        self._lock = FileLock(files.lock, timeout=0)
+        self._lock = FileLock(files.root / ".lock", timeout=0)
         try:
-            files.lock.parent.mkdir(parents=True, exist_ok=True)
+            files.root.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
             self._first = files.load().accepted is None
             files.change(running=self.submission)
@@ -241,7 +241,11 @@ class GateRun:
         )
 
     def _start(self, *command: str) -> GateProcess:
-        env = {} if "CEPBENCH_STORE" in os.environ else {"CEPBENCH_STORE": f"{self._files.store}"}
+        env = (
+            {}
+            if "CEPBENCH_STORE" in os.environ
+            else {"CEPBENCH_STORE": f"{self._files.root / 'store'}"}
+        )
         if self._gate.device is not None:
             env["CUDA_VISIBLE_DEVICES"] = "" if self._gate.device == "cpu" else self._gate.device
         log = self._files.log(self.submission.name)

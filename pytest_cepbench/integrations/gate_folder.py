@@ -94,16 +94,6 @@ class GateFolder:
         """A copy of the baselines, which a run of pytest is given to compare with."""
         return self.root / ".baselines"
 
-    @property
-    def store(self) -> Path:
-        """Computed results."""
-        return self.root / "store"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the process that gates."""
-        return self.root / ".lock"
-
     def report(self, name: str) -> Path:
         """The JSON report of a checkpoint; the HTML page and the summary lie beside it."""
         return self.root / "reports" / f"{name}.json"

@@ -109,34 +109,28 @@ class GateVerdict:
             number = f", {headline.label} {headline.value:.4f}"
             if headline.difference is not None:
                 number += f" ({headline.difference:+.4f})"
-        return f"gate: {step}{self.checkpoint}: {self.outcome}{number}{self._advice}"
-
-    @property
-    def _advice(self) -> str:
-        """Why the outcome is what it is, and what to do, for the end of a log line."""
+        line = f"gate: {step}{self.checkpoint}: {self.outcome}{number}"
         worse = [case for case in self.cases if case.verdict == str(self.outcome)]
         if self.outcome is Outcome.REGRESSED:
             return (
-                f"; worse than tolerated in {len(worse)} of {len(self.cases)} cases, "
+                f"{line}; worse than tolerated in {len(worse)} of {len(self.cases)} cases, "
                 f"{', '.join(case.name for case in worse[:3])}: go on from "
                 f"{self.accepted or 'an earlier checkpoint'}, see {self.report}"
             )
         if self.outcome is Outcome.INCONCLUSIVE:
             return (
-                f"; {len(worse)} of {len(self.cases)} cases have too few samples to tell: "
+                f"{line}; {len(worse)} of {len(self.cases)} cases have too few samples to tell: "
                 "add --cep-inconclusive=more, or more samples, to the gate's options"
             )
         if self.outcome is Outcome.FAILED:
-            reason = (self.output.strip().splitlines() or ["the gate's process printed nothing"])[
-                -1
-            ]
-            return f"; {reason.strip()}: mend it, and gate this checkpoint again"
+            printed = self.output.strip().splitlines() or ["the gate's process printed nothing"]
+            return f"{line}; {printed[-1].strip()}: mend it, and gate this checkpoint again"
         if all(case.baseline is None for case in self.cases) and self.step != 0:
             return (
-                "; the first one, held to nothing: give TrainingGate(start=...) the model that the "
-                "training starts from"
+                f"{line}; the first one, held to nothing: give TrainingGate(start=...) the model "
+                "that the training starts from"
             )
-        return ""
+        return line
 
     @property
     def summary(self) -> str:

@@ -55,7 +55,13 @@ class CepMark:
             for name, value in marker.kwargs.items():
                 if name not in known:
                     raise SuiteError(f"@pytest.mark.cep: {unknown_name('argument', name, known)}")
-                _check(name, value)
+                names = isinstance(value, list | tuple) and all(isinstance(n, str) for n in value)
+                expected, fits = {
+                    "suite": ("a path", isinstance(value, str)),
+                    "tolerance": ("a number of at least 0", is_tolerance(value)),
+                }.get(name, ("a list of names", names))
+                if value is not None and not fits:  # None counts as left out
+                    raise SuiteError(f"@pytest.mark.cep: {name} is {expected}, got {value!r}")
                 values.setdefault(name, tuple(value) if isinstance(value, list) else value)
         return cls(**values)
 
@@ -83,18 +89,6 @@ def is_tolerance(value: Any) -> bool:
     """True for a finite number of at least 0."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and 0 <= value < float("inf")
-
-
-def _check(name: str, value: Any) -> None:
-    """Raise SuiteError for a value of the wrong kind; None counts as left out."""
-    kinds = {
-        "suite": ("a path", isinstance(value, str)),
-        "tolerance": ("a number of at least 0", is_tolerance(value)),
-    }
-    names = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
-    expected, fits = kinds.get(name, ("a list of names", names))
-    if value is not None and not fits:
-        raise SuiteError(f"@pytest.mark.cep: {name} is {expected}, got {value!r}")
 
 
 def mark_of(node: pytest.Item) -> CepMark:

@@ -73,7 +73,8 @@ def cep_gate(request: pytest.FixtureRequest, cep_case: Case) -> Callable[..., Ca
                     request.node.warn(InconclusiveWarning(figures_first(result)))
             except InconclusiveWarning:  # -W error: what is not known is to fail, in the ledger too
                 result = replace(result, strict=True)
-        record.add(result)
+        record.results.append(result)
+        record.waiting.append((record.attempt, result))
         request.node.user_properties.extend(properties_of(result))
         if not result.passes:
             pytest.fail(explain(result), pytrace=False)

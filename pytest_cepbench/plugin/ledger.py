@@ -103,29 +103,26 @@ class Ledger:
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
         outcome: str = report.outcome
         if isinstance(payload, dict):  # what the process of the test recorded, see `Records`
-            self._enter(nodeid, payload)
+            self.expected.add(nodeid)
+            self.cases[nodeid] = payload["case"]
+            self.cut_short.discard(nodeid)
+            if payload["cut_short"]:
+                self.cut_short.add(nodeid)
+            self.note_inputs(payload["inputs"], nodeid)
+            for attempt, result in read_results(payload):
+                self._enter_result(attempt, result)
+            self.skipped.pop(nodeid, None)
+            self.unasked.pop(nodeid, None)
+            if payload["skipped"] is not None and not self._judges(nodeid):
+                self.skipped[nodeid] = payload["skipped"]
+                if payload["stands_for"] != "nothing":
+                    self.unasked[nodeid] = payload["stands_for"] == "suite"
         if outcome == "rerun":  # the word of plugins that run a test again; not pytest's own
             self.reported.discard(nodeid)  # there is more to come
         # A worker that died reports once, as neither of the three phases; and a report that could
         # not be sent is followed by none.
         elif report.when not in ("setup", "call"):
             self.reported.add(nodeid)
-
-    def _enter(self, nodeid: str, payload: Mapping[str, Any]) -> None:
-        self.expected.add(nodeid)
-        self.cases[nodeid] = payload["case"]
-        self.cut_short.discard(nodeid)
-        if payload["cut_short"]:
-            self.cut_short.add(nodeid)
-        self.note_inputs(payload["inputs"], nodeid)
-        for attempt, result in read_results(payload):
-            self._enter_result(attempt, result)
-        self.skipped.pop(nodeid, None)
-        self.unasked.pop(nodeid, None)
-        if payload["skipped"] is not None and not self._judges(nodeid):
-            self.skipped[nodeid] = payload["skipped"]
-            if payload["stands_for"] != "nothing":
-                self.unasked[nodeid] = payload["stands_for"] == "suite"
 
     def note_inputs(self, inputs: Mapping[str, str], reader: str) -> None:
         """Note what a process read. inputs: digests by name. reader: the process, or its test."""

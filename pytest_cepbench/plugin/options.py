@@ -56,16 +56,11 @@ def add_options(parser: pytest.Parser) -> None:
 
 def _add_flag(parser: pytest.Parser, option: RunOption, flag: str, help_: str) -> None:
     # Choices are checked where the values are read, in words that are the same for all three twins.
-    group = parser.getgroup(f"cepbench-{option.group}")
+    kind: dict[str, str] = {"action": "store_const", "const": "true"}
     if option.metavar:
-        group.addoption(
-            flag, dest=option.dest, help=help_, default=None, metavar=option.metavar,
-            action="append" if option.multiple else "store",
-        )  # fmt: skip
-    else:
-        group.addoption(
-            flag, dest=option.dest, help=help_, default=None, action="store_const", const="true"
-        )
+        kind = {"action": "append" if option.multiple else "store", "metavar": option.metavar}
+    group = parser.getgroup(f"cepbench-{option.group}")
+    group.addoption(flag, dest=option.dest, help=help_, default=None, **kind)
 
 
 def hide_short_values(config: pytest.Config, args: Sequence[str]) -> None:

@@ -64,11 +64,6 @@ class AttemptRecord:
     after_error: bool = False
     waiting: list[tuple[str, CaseResult]] = field(default_factory=list)
 
-    def add(self, result: CaseResult) -> None:
-        """Enter the result of a case that the gate judged in this test."""
-        self.results.append(result)
-        self.waiting.append((self.attempt, result))
-
 
 class Records:
     """The tests of this process that gate cases, by node id. pid: of the process."""

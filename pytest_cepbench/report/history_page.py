@@ -143,16 +143,6 @@ def _numbers(point: HistoryCase) -> _Numbers:
     return _Numbers(value, baseline, edge, *sorted(ends))
 
 
-def _scale(bands: Sequence[_Numbers]) -> Scale:
-    """The axis: all values, and bounds as far as they leave the values visible."""
-    known = [n for own in bands for n in own[:3] if n is not None] or [0.0, 1.0]
-    low, high = min(known), max(known)
-    room = 2 * (high - low) or abs(high) / 100 or 0.01
-    ends = [n for own in bands for n in own[3:] if n is not None and abs(n) < inf]
-    limits = [max(low - room, min([low, *ends])), min(high + room, max([high, *ends]))]
-    return Scale.over(limits, _FOOT, _TOP, most_ticks=5)
-
-
 def draw_timeline(timeline: Timeline, link: Callable[[HistoryRun], str]) -> Markup:
     """The plot of a case, as an element of a page.
 
@@ -162,7 +152,13 @@ def draw_timeline(timeline: Timeline, link: Callable[[HistoryRun], str]) -> Mark
     runs, points = timeline.runs[first:], timeline.points[first:]
     breaks = {index - first: of for index, of in timeline.breaks.items() if index > first}
     bands = [_numbers(point) for point in points]
-    scale = _scale(bands)
+    # The axis has all values, and bounds as far as they leave the values visible.
+    shown = [n for own in bands for n in own[:3] if n is not None] or [0.0, 1.0]
+    low, high = min(shown), max(shown)
+    room = 2 * (high - low) or abs(high) / 100 or 0.01
+    ends = [n for own in bands for n in own[3:] if n is not None and abs(n) < inf]
+    limits = [max(low - room, min([low, *ends])), min(high + room, max([high, *ends]))]
+    scale = Scale.over(limits, _FOOT, _TOP, most_ticks=5)
     # Each run is one step, and in a series stands by the number of its checkpoint.
     numbers = [run.look if timeline.series else i for i, run in enumerate(runs, 1)]
     step = (_RIGHT - _LEFT) / max(1, *numbers)

@@ -131,7 +131,20 @@ def table_lines(
         head: [row[place].text for group in groups for row in group.rows]
         for place, head in enumerate(layout.heads)
     }
-    widths = _widths(layout, texts, columns)
+    known = {head: any(set(text) - {"-", " "} for text in column) for head, column in texts.items()}
+    widths = {
+        head: max(map(width_of, (head, *column)))
+        for head, column in texts.items()
+        if known[head] or head not in layout.optional
+    }
+    longest = widths[layout.name] = min(widths[layout.name], _MOST_NAME)
+    if columns is not None:
+        for head in (*sorted(layout.dropped, key=known.__getitem__), ""):
+            others = sum(widths.values()) - widths[layout.name] + len(widths) - 1
+            if others + min(longest, _LEAST_NAME) <= columns:
+                break
+            widths.pop(head, None)
+        widths[layout.name] = max(width_of(layout.name), min(longest, columns - others))
     wide = columns is None or sum(widths.values()) + 2 * (len(widths) - 1) <= columns
     gap = "  " if wide else " "
     yield _line({head: Span(head, "bold") for head in widths}, layout, widths, gap)
@@ -147,28 +160,6 @@ def table_lines(
             for piece in fold(name.text, widths[layout.name]):
                 yield _line({**row, layout.name: Span(piece, name.style)}, layout, widths, gap)
                 row = dict.fromkeys(layout.heads, Span(""))
-
-
-def _widths(
-    layout: TableLayout, texts: Mapping[str, Sequence[str]], columns: int | None
-) -> dict[str, int]:
-    """Widths of the columns that are shown, by head."""
-    known = {head: any(set(text) - {"-", " "} for text in column) for head, column in texts.items()}
-    widths = {
-        head: max(map(width_of, (head, *column)))
-        for head, column in texts.items()
-        if known[head] or head not in layout.optional
-    }
-    longest = widths[layout.name] = min(widths[layout.name], _MOST_NAME)
-    if columns is None:
-        return widths
-    for head in (*sorted(layout.dropped, key=known.__getitem__), ""):
-        others = sum(widths.values()) - widths[layout.name] + len(widths) - 1
-        if others + min(longest, _LEAST_NAME) <= columns:
-            break
-        widths.pop(head, None)
-    widths[layout.name] = max(width_of(layout.name), min(longest, columns - others))
-    return widths
 
 
 def _line(

@@ -267,9 +267,12 @@ def shortage_lines(results: Sequence[CaseResult]) -> list[str]:
 def undecided_line(results: Sequence[CaseResult]) -> str:
     """The undecided cases for a warning: how many, what to do, the first few by name."""
     cases = undecided(results)
-    names = ", ".join(map(name_of, cases[:_NAMED]))
+    return f"{shortage_advice(cases)}; {_named(cases)}"
+
+
+def _named(cases: Sequence[CaseResult]) -> str:
     more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
-    return f"{shortage_advice(cases)}; {names}{more}"
+    return ", ".join(map(name_of, cases[:_NAMED])) + more
 
 
 def cause_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -293,11 +296,9 @@ def cause_lines(results: Sequence[CaseResult]) -> list[str]:
         if all(result.passes for result in cases):
             continue
         reason = "; ".join(cases[0].reasons) or cases[0].presentation.meaning
-        shown = ", ".join(map(name_of, cases[:_NAMED]))
-        more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
         lines.append(
             f"{_UNCOMPARED[Verdict(verdict)]}: {printable(reason, 500)}: "
-            f"{counted(len(cases), 'case')} ({shown}{more})"
+            f"{counted(len(cases), 'case')} ({_named(cases)})"
         )
     return lines
 

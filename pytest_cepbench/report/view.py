@@ -48,20 +48,20 @@ _LONGEST_NAME = 60
 # -- addresses -------------------------------------------------------------------------------------
 
 
-def case_anchor(result: CaseResult) -> str:
-    """Name of a case: `#case-...` is its row, `#details-...` its details."""
-    return _anchor(result.suite, result.part, result.metric)
+def case_anchor(result: CaseResult, *within: str) -> str:
+    """Name of a case: `#case-...` is its row, `#details-...` its details.
+
+    within: names of what is in it.
+    """
+    names = (result.suite, result.part, result.metric, *within)
+    text = _NOT_IN_ANCHORS.sub("-", " ".join(names)).strip("-").lower()
+    digest = sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{text[:_LONGEST_NAME]}-{digest}"
 
 
 def sample_anchor(result: CaseResult, sample: str) -> str:
     """Name of a sample of a case."""
-    return f"sample-{_anchor(result.suite, result.part, result.metric, sample)}"
-
-
-def _anchor(*names: str) -> str:
-    text = _NOT_IN_ANCHORS.sub("-", " ".join(names)).strip("-").lower()
-    digest = sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{text[:_LONGEST_NAME]}-{digest}"
+    return f"sample-{case_anchor(result, sample)}"
 
 
 # -- a chain beside the reference's ----------------------------------------------------------------

@@ -330,25 +330,23 @@ def csv_table(cases: Sequence[CaseResult], run: dict[str, Any], *, samples: bool
         own: list[dict[str, Any]] = [{}]
         if samples:
             own = [
-                values._asdict()
+                sample._asdict()
                 | {
-                    "categories": "; ".join(values.categories),
-                    "reference": None if values.difference is None else case.judgement.reference,
+                    "categories": "; ".join(sample.categories),
+                    "reference": None if sample.difference is None else case.judgement.reference,
                 }
-                for values in sample_values(case)
+                for sample in sample_values(case)
             ]
         for row in own:
             cells = known | row
-            writer.writerow(
-                _cell(cells[name] if name in cells else getattr(case, name)) for name in columns
-            )
+            values = [cells[name] if name in cells else getattr(case, name) for name in columns]
+            for place, value in enumerate(values):
+                if isinstance(value, bool):
+                    values[place] = str(value).lower()
+                elif isinstance(value, str) and value.startswith(_FORMULA):
+                    values[place] = f"'{value}"
+            writer.writerow(values)
     return stream.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 # -- writing files ---------------------------------------------------------------------------------
