@@ -1,9 +1,10 @@
-"""Image files of every kind through the whole pipe: the unusable are named, the rest counts."""
+"""Image files of every kind through the whole pipe, and images that are read where they lie."""
 
 from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -81,3 +82,36 @@ def test_a_bad_file_spares_the_other_categories(photos: Project) -> None:
         "overall-gc": "error",
         "overall-failures": "error",
     }
+
+
+# -- data in place: in tables, and on the hub ------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_moved_branch_is_incomparable(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where its files are the same; the report tells the commit, and how to pin it."""
+    pytest.importorskip("pyarrow", reason="data in place needs the [data] extra")
+    from huggingface_hub import constants
+
+    from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, write_cache
+    from tests.datasets.sources.tables import image_table, write_parquet
+
+    project.suite(PHOTOS.replace('path = "photos"\n', ""))
+    project.photos({})
+    cache = tmp_path / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    files = {"test.parquet": write_parquet(tmp_path / "t.parquet", image_table(4)).read_bytes()}
+    sizes = {"test.parquet": len(files["test.parquet"])}
+    write_cache(cache, files, tree=sizes)
+    data = f"--cep-data=folder=hf://datasets/{REPO}"
+    assert project.run_here(data, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = project.run_here(data)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"cepbench: *no revision is given; commit {COMMIT} was read*"])
+    write_cache(cache, files, MOVED, tree=sizes)
+    assert project.run_here(data).ret != pytest.ExitCode.OK
+    assert set(project.verdicts().values()) == {"incomparable"}
+    assert project.run_here(f"{data}@{COMMIT}").ret == pytest.ExitCode.OK

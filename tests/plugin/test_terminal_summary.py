@@ -1,13 +1,19 @@
-"""What the end of a run shows: headline first, as wide as the terminal, as brief as asked for."""
+"""The end of a run: headline first, as wide as the terminal, as brief as asked for."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import MODES
+from tests.documents import flat_report
+from tests.plugin.project import MODES, Project
 from tests.plugin.scored_project import (
     ACCEPT,
     Ended,
@@ -16,6 +22,7 @@ from tests.plugin.scored_project import (
     model,
     scored_suite,
 )
+from tests.reference.shipped import assert_frozen_verdicts
 
 SUITE = scored_suite(
     n=30,
@@ -34,7 +41,7 @@ OWN_SNAPSHOT = "def test_own(snapshot):\n    assert 1 == snapshot\n"
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+def scored(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     """The project with baselines that the tests leave as they are."""
     project = ScoredProject.make(tmp_path_factory.mktemp("summary"), SUITE)
     project.accept()
@@ -52,9 +59,9 @@ def _section(ended: Ended) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(80, marks=pytest.mark.slow)])
-def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: int) -> None:
+def test_no_line_is_wider_than_the_terminal(scored: ScoredProject, columns: int) -> None:
     """Header, table, counts and sentences; the headline comes first. An address is not broken."""
-    ended = accepted.run(CANDIDATE, env={"COLUMNS": str(columns)})
+    ended = scored.run(CANDIDATE, env={"COLUMNS": str(columns)})
     section = _section(ended)
     assert section[0].startswith("Do not ship: 1 of 4 gating cases regressed;")
     addresses = [line for line in section if "file://" in line]
@@ -67,12 +74,12 @@ def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: in
     assert "worse" not in next(line for line in section if line.startswith("verdict"))
 
 
-def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
+def test_a_file_has_all_columns(scored: ScoredProject) -> None:
     """Tables in logs of a CI system are not cut to the 80 columns that pytest takes a file to have.
 
     Sentences are broken there, between words. An address is whole.
     """
-    ended = accepted.run(CANDIDATE, "-v", env={"COLUMNS": ""})
+    ended = scored.run(CANDIDATE, "-v", env={"COLUMNS": ""})
     section = _section(ended)
     heads = next(line for line in section if line.startswith("verdict"))
     assert heads.split() == [
@@ -90,14 +97,14 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     assert max(len(line) for line in below if "file://" not in line) <= 80
     above = " ".join(line.strip() for line in section[: section.index(heads)])
     assert above == ended.report["headline"]
-    section = _section(accepted.run(CANDIDATE, env={"COLUMNS": ""}))
+    section = _section(scored.run(CANDIDATE, env={"COLUMNS": ""}))
     heads = next(line for line in section if line.startswith("verdict"))
     assert heads.split()[4:8] == ["change", "p", "tol.", "n"]
 
 
-def test_quiet_runs_show_the_headline_what_fails_and_the_page(accepted: ScoredProject) -> None:
+def test_quiet_runs_show_the_headline_what_fails_and_the_page(scored: ScoredProject) -> None:
     """Four lines with -q, of which one is the table's header."""
-    ended = accepted.run(CANDIDATE, "-q")
+    ended = scored.run(CANDIDATE, "-q")
     headline, heads, failing, page = _section(ended)
     assert headline.startswith("Do not ship: 1 of 4 gating cases regressed; worst scored/worse ")
     assert heads.startswith("verdict ")
@@ -106,11 +113,11 @@ def test_quiet_runs_show_the_headline_what_fails_and_the_page(accepted: ScoredPr
 
 
 def test_one_line_of_a_failure_begins_with_its_numbers(
-    accepted: ScoredProject, tmp_path: Path
+    scored: ScoredProject, tmp_path: Path
 ) -> None:
     """Also under CI, where pytest does not cut it, and in the message of the JUnit file."""
     junit = tmp_path / "junit.xml"
-    ended = accepted.run(CANDIDATE, "-rf", "-k", "worse", f"--junitxml={junit}", env={"CI": "true"})
+    ended = scored.run(CANDIDATE, "-rf", "-k", "worse", f"--junitxml={junit}", env={"CI": "true"})
     numbers = "-0.0467, p 0.00049, tolerance 0.0100, n = 30"
     ended.lines.fnmatch_lines(
         ["=* short test summary info *", "REGRESSED *", "=*"], consecutive=True
@@ -124,18 +131,18 @@ def test_one_line_of_a_failure_begins_with_its_numbers(
     assert "samples that lost most" in (failure.text or "")
 
 
-def test_quieter_runs_show_the_headline_alone(accepted: ScoredProject) -> None:
+def test_quieter_runs_show_the_headline_alone(scored: ScoredProject) -> None:
     """One line with -qq, whatever the width: who asks for one line reads it with a program."""
-    ended = accepted.run(CANDIDATE, "-qq", env={"COLUMNS": "80"})
+    ended = scored.run(CANDIDATE, "-qq", env={"COLUMNS": "80"})
     assert ended.output.count(ended.report["headline"]) == 1
     assert "cepbench summary" not in ended.output
     assert "report.html" not in ended.output.partition(ended.report["headline"])[2]
 
 
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
-def test_undecided_cases_are_one_warning(accepted: ScoredProject, mode: str) -> None:
+def test_undecided_cases_are_one_warning(scored: ScoredProject, mode: str) -> None:
     """However many there are, and whichever worker judged them."""
-    ended = accepted.run(*MODES[mode], CANDIDATE, "-k", "unclear or vague or same")
+    ended = scored.run(*MODES[mode], CANDIDATE, "-k", "unclear or vague or same")
     assert ended.code == pytest.ExitCode.OK
     assert ended.output.count("InconclusiveWarning: ") == 1
     ended.lines.fnmatch_lines(
@@ -154,9 +161,9 @@ def test_undecided_cases_are_one_warning(accepted: ScoredProject, mode: str) -> 
     assert ended.cases["same-gc"]["needed"] is None
 
 
-def test_a_mark_that_ignores_the_warning_is_obeyed(accepted: ScoredProject, tmp_path: Path) -> None:
+def test_a_mark_that_ignores_the_warning_is_obeyed(scored: ScoredProject, tmp_path: Path) -> None:
     """Also where `-W error` would raise it: the test passes, and the session ends as it should."""
-    project = accepted.copy(tmp_path / "project")
+    project = scored.copy(tmp_path / "project")
     mark = '@pytest.mark.filterwarnings("ignore::pytest_cepbench.InconclusiveWarning")'
     test = (project.path / "test_scored.py").read_text()
     (project.path / "test_scored.py").write_text(
@@ -169,10 +176,10 @@ def test_a_mark_that_ignores_the_warning_is_obeyed(accepted: ScoredProject, tmp_
 
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
 def test_syrupy_counts_a_users_own_snapshots_alone(
-    accepted: ScoredProject, tmp_path: Path, mode: str
+    scored: ScoredProject, tmp_path: Path, mode: str
 ) -> None:
     """The cases are in the table already; a snapshot of one's own is reported as ever."""
-    project = accepted.copy(tmp_path / "project")
+    project = scored.copy(tmp_path / "project")
     ended = project.run(*MODES[mode], CANDIDATE, "-k", "same")
     assert "snapshot report summary" not in ended.output
     (project.path / "test_own.py").write_text(OWN_SNAPSHOT)
@@ -185,10 +192,10 @@ def test_syrupy_counts_a_users_own_snapshots_alone(
 
 
 def test_another_failing_test_keeps_the_run_from_shipping(
-    accepted: ScoredProject, tmp_path: Path
+    scored: ScoredProject, tmp_path: Path
 ) -> None:
     """All gating cases hold, and the exit code is 1: the headline says why."""
-    project = accepted.copy(tmp_path / "project")
+    project = scored.copy(tmp_path / "project")
     (project.path / "test_other.py").write_text("def test_other():\n    assert False\n")
     ended = project.run(CANDIDATE, "-k", "same or other", f"--junitxml={tmp_path / 'j.xml'}")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
@@ -200,9 +207,9 @@ def test_another_failing_test_keeps_the_run_from_shipping(
     assert junit_properties(tmp_path / "j.xml")[0]["cepbench_headline"] == headline
 
 
-def test_an_accepting_run_says_what_was_accepted(accepted: ScoredProject, tmp_path: Path) -> None:
+def test_an_accepting_run_says_what_was_accepted(scored: ScoredProject, tmp_path: Path) -> None:
     """The JUnit file, which is written before the baselines are, says only that they shall be."""
-    project = accepted.copy(tmp_path / "project")
+    project = scored.copy(tmp_path / "project")
     junit = tmp_path / "j.xml"
     ended = project.run(ACCEPT, CANDIDATE, f"--junitxml={junit}")
     assert ended.code == pytest.ExitCode.OK, ended.output
@@ -210,3 +217,94 @@ def test_an_accepting_run_says_what_was_accepted(accepted: ScoredProject, tmp_pa
         "Accepted: 10 measurements are baselines now, 4 of which had regressed"
     )
     assert junit_properties(junit)[0]["cepbench_headline"].startswith("To be accepted: 10 of 10 ")
+
+
+# -- how many lines a run has on a terminal of 80 columns ------------------------------------------
+
+
+ROOT = Path(__file__).parents[2]
+
+FAILING, PASSING = 60, 25
+
+
+def _lines(folder: Path, *args: str) -> list[str]:
+    hidden = ("CEPBENCH_", "PYTEST_", "GITHUB_", "CI")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args],
+        cwd=folder,
+        env=env | {"COLUMNS": "80"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return (ended.stdout + ended.stderr).splitlines()
+
+
+@pytest.fixture
+def instrument(tmp_path: Path) -> Path:
+    """A folder with the shipped suites and their accepted baselines, run with names as they are."""
+    for folder in (ROOT / "suites" / "instrument", *(ROOT / "baselines").glob("instrument*")):
+        shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_instrument_fits_on_a_screen(instrument: Path) -> None:
+    """Twenty-one of twenty-six gating cases fail; then all hold."""
+    failing = _lines(instrument, "suites/instrument", "--model=shapes:?miss=0.1")
+    assert len(failing) <= FAILING, "\n".join(failing)
+    text = " ".join(" ".join(failing).split())
+    assert "Do not ship: 21 of 26 gating cases regressed" in text
+    assert "and 11 more (all with -v)" in text
+    assert text.count("lost most: ") == 3
+    assert "3 suites as a whole: 3 regressed" in text
+    assert "; 675 would see 0.01 (+1 with -v)" in text
+    assert " FAILURES " not in text
+    assert "short test summary" not in text
+    assert failing[-1].startswith("= 21 failed, ")
+    assert failing[-2].strip().startswith("file://")
+    passing = _lines(instrument, "suites/instrument", "--model=shapes:")
+    assert len(passing) <= PASSING, "\n".join(passing)
+    assert "May ship: all 26 gating cases held" in passing
+    report = json.loads((instrument / ".cepbench" / "report.json").read_text())
+    assert_frozen_verdicts(flat_report(report), "instrument")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most", "cause"),
+    [
+        ((), 25, "10 cases have no baseline: run again with --snapshot-update"),
+        (("--cep-store=/proc/none",), 10, "ERROR: the store /proc/none cannot be used"),
+        (("--cep-baselines=/none",), 2, "ERROR: --cep-baselines=/none: no such folder"),
+        (("--describer=python:none:load",), 2, "ERROR: "),
+    ],
+)
+def test_one_cause_is_one_block(
+    toy: Project, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], most: int, cause: str
+) -> None:
+    """However many cases meet it; what is wrong for all of them is said before any is measured."""
+    monkeypatch.setenv("COLUMNS", "80")
+    result = toy.run_here(*arguments)
+    lines = [line for line in (*result.outlines, *result.errlines) if line]
+    assert len(lines) <= most, "\n".join(lines)
+    assert "\n".join(lines).count(cause) == 1
+
+
+def test_other_failures_are_shown_as_pytest_shows_them(accepted: Project) -> None:
+    """With their tracebacks and their line of the short summary; verdicts are in the table."""
+    accepted.write("test_other.py", "def test_other():\n    assert 1 == 2\n")
+    result = accepted.run_here("--model=shapes:?miss=0.3", "-k", "other or crowded")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*= FAILURES =*", "*_ test_other _*", "E       assert 1 == 2", "*cepbench summary*",
+         "*short test summary info*", "FAILED test_other.py::test_other - assert 1 == 2"]
+    )  # fmt: skip
+    result.stdout.no_fnmatch_line("*test_drift?crowded-gc? -*")
+    shown = accepted.run_here("--model=shapes:?miss=0.3", "-k", "crowded", "-v", "-rf")
+    shown.stdout.fnmatch_lines(
+        ["*= FAILURES =*", "regressed: toy, crowded, GC@2 (*", "*short test summary info*"]
+    )
+    short = accepted.run_here("--model=shapes:?miss=0.3", "-k", "crowded", "-v", "--tb=line")
+    short.stdout.fnmatch_lines(["*: -0.*, tolerance 0.0100, n = 2: toy crowded GC@2 regressed"])
