@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answering import AnswerModels, foresee_answers
 from pytest_cepbench.chains.answers.battles import verdict_keys
-from pytest_cepbench.chains.steps import Step, remember
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
@@ -138,15 +138,6 @@ class AnswerRun(SuiteRun):
         """Answer all questions, before the judge is asked."""
         by_id = {sample.id: sample for _, samples in wanted for sample in samples}
         self.data.answers(list(by_id.values()))
-
-    @cached_property
-    def made_by(self) -> str:
-        """Digest of what the answers depend on: plan, models and data set."""
-        models = self.data.models.bound
-        identities = [remember(bound) for bound in models] or [self.assignments.subject]
-        plan = self.data.plan
-        prompts = [str(plan), plan.system, plan.image, plan.edit]
-        return digest_json([prompts, identities, self.suite.name, dict(self.dataset.identity)])
 
     def show(self, case: Case, sample_id: str, *, anchor: bool = False) -> AnswerExcerpt | None:
         """A sample of a measured case for the reader; None for one that was not looked at.

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.growth import PendingChain
-from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import RoleError, SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
@@ -115,17 +114,6 @@ class ChainRun(SuiteRun):
             own = (samples for case, samples in wanted if start in self.starts([case]))
             by_id = {sample.id: sample for samples in own for sample in samples}
             self.chain_data.grow(start, list(by_id.values()))
-
-    @cached_property
-    def made_by(self) -> str:
-        """Digest of what the chains depend on: plans, models and data set."""
-        growers = [self.runner(role).bound for role in GROWERS if role in self.assignments.roles]
-        plans = [
-            [_chain(p), p.describe, p.generate, str(p.caption_rules)]
-            for p in self.suite.plans.values()
-        ]
-        identities = [remember(bound) for bound in growers] or [self.assignments.subject]
-        return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
 
     def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""

@@ -192,11 +192,6 @@ class SuiteRun(ABC):
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Make what cases read of samples, each model working on all of them before the next."""
 
-    @property
-    @abstractmethod
-    def made_by(self) -> str:
-        """Digest of what the chains or answers depend on: plans, models and data set."""
-
     @abstractmethod
     def _count_steps(
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
@@ -214,9 +209,20 @@ class SuiteRun(ABC):
         Models that are held fixed are bound. Raises what binding raises.
         """
 
+    @cached_property
+    def _made_by(self) -> str:
+        """Digest of what the chains or answers depend on: plans, models and data set."""
+        plans = [*map(repr, self.suite.plans.values()), repr(self.suite.answer_plan)]
+        identities = [*map(remember, self._grown_by())] or [self.assignments.subject]
+        return digest_json([plans, identities, self.suite.name, dict(self.dataset.identity)])
+
+    def _grown_by(self) -> list[BoundRole]:
+        """The models that make what the metrics read."""
+        return [self.runner(role).bound for role in self.growers if role in self.assignments.roles]
+
     def lock_name(self, cell: Cell) -> str:
         """The name of the lock on a shard, the same in all processes of the run."""
-        return digest_json([self.made_by, *cell])
+        return digest_json([self._made_by, *cell])
 
     @property
     def loaded(self) -> bool:
@@ -432,10 +438,9 @@ class SuiteRun(ABC):
             }
         bound_roles = [self.runner(role).bound for role in self.assignments.gated]
         steps = [remember(bound) for bound in bound_roles]
-        growers = [role for role in self.growers if role in self.assignments.roles]
         libraries = {
             f"{name} {version}"
-            for bound in [*bound_roles, *(self.runner(role).bound for role in growers)]
+            for bound in [*bound_roles, *self._grown_by()]
             for name, version in bound.provenance.items()
             if name in ("torch", "transformers", "diffusers")
         }
