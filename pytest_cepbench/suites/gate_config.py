@@ -32,12 +32,8 @@ class Overrides:
 
     def over(self, other: Overrides) -> Overrides:
         """These, and the others where they set nothing."""
-        layers = {
-            name: overrides
-            for overrides in (other, self)
-            for name in ("gate", "tolerance", "alpha")
-            if getattr(overrides, name) is not None
-        }
+        names = ("gate", "tolerance", "alpha")
+        layers = {name: other if getattr(self, name) is None else self for name in names}
         return Overrides(
             **{name: getattr(layer, name) for name, layer in layers.items()},
             sources={name: layer.sources.get(name, "") for name, layer in layers.items()},

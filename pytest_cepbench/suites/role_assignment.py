@@ -118,16 +118,11 @@ class RoleChoices:
         return open_replay(spec.target, spec.params.get("layout"))
 
     @cached_property
-    def replayed(self) -> Literal["chains", "answers"] | None:
-        """What was made elsewhere and is under test, if anything. Raises as `recorded`."""
-        spec = self.model_spec
-        if self.replay is None or spec is None:
-            return None
-        from pytest_cepbench.datasets.opening.answers import LAYOUT
-        from pytest_cepbench.datasets.replay import choose_layout
+    def replayed(self) -> Literal["chains", "answers"]:
+        """Kind of what was made elsewhere and is under test. Raises as `recorded`."""
+        from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 
-        layout = choose_layout(spec.target, spec.params.get("layout"))
-        return "answers" if layout == LAYOUT else "chains"
+        return "answers" if isinstance(self.recorded, RecordedAnswers) else "chains"
 
     @cached_property
     def played(self) -> tuple[RoleName, ...]:
