@@ -1,4 +1,4 @@
-"""Which process grows which shard: processes share a store and a run, each with its own queue."""
+"""Which process grows which shard, each with its own queue, and the models of a process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,13 @@ from PIL import Image
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import DeviceMemoryError, MeasurementError
+from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case
+from pytest_cepbench.suites import Case, ModelPool
+from pytest_cepbench.suites.model_pool import describe_role
+from pytest_cepbench.suites.role_assignment import RoleAssignment
 from pytest_cepbench.suites.shards import WorkQueue
 from tests.suites.world import SUITE, Staged, stage
 
@@ -214,3 +220,61 @@ def test_taking_turns_changes_no_number(tmp_path: Path, *, swap: bool) -> None:
         values = {name: judged(queue, staged, tmp_path, name) for name in staged.cases}
     with at_work(tmp_path / "plain") as (_, staged):
         assert values == {name: staged.measure(name).value for name in staged.cases}
+
+
+def _assign(role: RoleName, spec: str = "shapes:") -> RoleAssignment:
+    return RoleAssignment(role, parse_spec(spec), "a test")
+
+
+def _sharing(store: Store, shares: str) -> ModelPool:
+    """A pool that binds every role as one that shares its model under this name."""
+
+    def place(assignment: RoleAssignment) -> BoundRole:
+        bound = bind(assignment.spec, assignment.role, pool.context)
+        return replace(bound, resources=replace(bound.resources, shares=shares))
+
+    pool = ModelPool(store, place=place)
+    return pool
+
+
+def test_a_role_is_bound_once(store: Store) -> None:
+    """The same role and spec have one runner, which every agreement is asked about once."""
+    bound: list[BoundRole] = []
+    pool = ModelPool(store, agree=bound.append)
+    runner = pool.runner(_assign("describer"))
+    assert pool.runner(_assign("describer")) is runner
+    assert pool.runner(_assign("describer", "shapes:?miss=0.5")) is not runner
+    assert [str(role.spec) for role in bound] == ["shapes:", "shapes:?miss=0.5"]
+
+
+def test_a_model_that_may_not_be_used_has_no_runner(store: Store) -> None:
+    """Where the processes of a run do not agree on it, its error comes each time."""
+
+    def refuse(bound: BoundRole) -> None:
+        raise RuntimeError(f"other weights of {bound.role}")
+
+    pool = ModelPool(store, agree=refuse)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="other weights of describer"):
+            pool.runner(_assign("describer"))
+    assert not pool.runners
+
+
+def test_roles_of_one_model_share_its_handle(store: Store) -> None:
+    """Until the last of them is dismissed; then the model is loaded anew."""
+    pool = _sharing(store, "one model")
+    describer, generator = (pool.runner(_assign(role)) for role in ("describer", "generator"))
+    assert describer.handle is generator.handle
+    pool.dismiss(("describer", parse_spec("shapes:")))
+    assert pool.runner(_assign("describer")).handle is generator.handle
+    for role in ("describer", "generator"):
+        assert pool.dismiss((role, parse_spec("shapes:"))).inputs == 0
+    assert pool.runner(_assign("describer")).handle is not generator.handle
+
+
+def test_an_identity_names_what_decides_the_results(store: Store) -> None:
+    """What it is, its adapter and weights, then its parameters by name; unset ones are left out."""
+    bound = ModelPool(store).runner(_assign("describer", "shapes:?miss=0.5")).bound
+    plain = f"{bound.what} {bound.adapter} {bound.short_fingerprint}"
+    assert describe_role(replace(bound, params={"b": 2, "a": 1, "c": None})) == f"{plain} a=1,b=2"
+    assert describe_role(replace(bound, params={"c": None})) == plain
