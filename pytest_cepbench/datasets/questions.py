@@ -58,11 +58,6 @@ class FactQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         check_kinds([self.kind])
 
-    @property
-    def asks_presence(self) -> bool:
-        """Whether yes is the right answer."""
-        return self.answer.strip().lower() == YES
-
 
 class _QuestionLine(FactQuestion, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sample: Text
@@ -137,7 +132,8 @@ def attach_questions(
     "object" where there are such. Which ones depends on ids and questions alone.
     known: the questions of each sample of the data set.
     """
-    kinds = {q.text: q.kind for own in known for q in own if q.asks_presence}
+    every = [question for own in known for question in own]
+    kinds = {q.text: q.kind for q in every if q.answer.strip().lower() == YES}
     objects = [text for text, kind in kinds.items() if kind == "object"]
     pool = sorted(objects or kinds, key=digest_text)
     samples = []

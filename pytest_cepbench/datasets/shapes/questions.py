@@ -23,17 +23,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, permutations
 
-from pytest_cepbench.datasets.questions import YES, FactQuestion
+from pytest_cepbench.datasets.questions import NO, YES, FactQuestion
 from pytest_cepbench.datasets.shapes.scene import (
     COLORS,
-    COLUMNS,
     COUNTS,
-    EMPTY_CAPTION,
-    ROWS,
+    PLACES,
     SHAPES,
     SIZES,
     Scene,
     SceneObject,
+    count_phrase,
 )
 from pytest_cepbench.metrics.facts import Fact
 
@@ -74,14 +73,15 @@ def answer_question(scene: Scene, text: str) -> str | None:
     if match := _COUNT.search(text):
         return _count(len(_select(scene, match[1])))
     if match := _PRESENCE.search(text):
-        return _word(bool(_select(scene, match[1])))
+        return YES if _select(scene, match[1]) else NO
     if match := _LOOK.search(text):
         things, look = _select(scene, match[1]), match[2].lower()
-        return _word(bool(things) and all(look in thing.look for thing in things))
+        return YES if things and all(look in thing.look for thing in things) else NO
     if match := _RELATION.search(text):
         holds = _RELATIONS[" ".join(match[2].lower().split())]
         things, others = _select(scene, match[1]), _select(scene, match[3])
-        return _word(bool(things and others) and all(holds(t, o) for t in things for o in others))
+        found = bool(things and others) and all(holds(t, o) for t in things for o in others)
+        return YES if found else NO
     return None
 
 
@@ -97,10 +97,6 @@ def _select(scene: Scene, things: str) -> Sequence[SceneObject]:
     ]
 
 
-def _word(holds: bool) -> str:  # noqa: FBT001 - one value, and its word
-    return "yes" if holds else "no"
-
-
 def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
     """What is asked about a picture of a scene, each question once.
 
@@ -114,7 +110,7 @@ def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
     looks = Counter(thing.look for thing in scene.objects)
     questions = [count]
     for size, color, shape in looks:
-        nouns = (shape, f"{color} {shape}", _noun(size, color, shape))
+        nouns = (shape, f"{color} {shape}", f"{size} {color} {shape}")
         for noun, kind, parents in zip(
             nouns, ("object", "color", "size"), ((), nouns[:1], nouns[1:2]), strict=True
         ):
@@ -123,21 +119,17 @@ def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
     pairs = permutations([thing for thing in scene.objects if looks[thing.look] == 1], 2)
     questions += [
         FactQuestion(
-            f"{_noun(*first.look)} {relation} {_noun(*second.look)}",
-            f"Is the {_noun(*first.look)} {relation} the {_noun(*second.look)}?",
+            f"{first.noun} {relation} {second.noun}",
+            f"Is the {first.noun} {relation} the {second.noun}?",
             "relation",
             YES,
-            (_noun(*first.look), _noun(*second.look)),
+            (first.noun, second.noun),
         )
         for first, second in pairs
         for relation in ("left of", "above")
         if _RELATIONS[relation](first, second)
     ]
     return tuple({question.id: question for question in questions}.values())
-
-
-def _noun(size: str, color: str, shape: str) -> str:
-    return f"{size} {color} {shape}"
 
 
 def _count(number: int) -> str:
@@ -164,11 +156,9 @@ def scene_facts(scene: Scene) -> tuple[Fact, ...]:
     the others: another color costs a color. What belongs together is the relations' part, which
     name both objects whole: attributes or places that are exchanged cost relations only.
     """
-    number = len(scene.objects)
-    noun = "shape" if number == 1 else "shapes"
-    words = Counter([("count", f"{COUNTS[number - 1]} {noun}" if number else EMPTY_CAPTION)])
+    words = Counter([("count", count_phrase(scene))])
     for thing in scene.objects:
-        place = f"{ROWS[thing.row]} {COLUMNS[thing.column]}"
+        place = PLACES[thing.cell]
         own = {"object": thing.shape, "color": thing.color, "size": thing.size, "position": place}
         words.update(own.items())
     for first, second in combinations(scene.objects, 2):  # sorted by cell, row by row
@@ -178,7 +168,7 @@ def scene_facts(scene: Scene) -> tuple[Fact, ...]:
             where = "above"
         else:
             where = "above left of" if first.column < second.column else "above right of"
-        words["relation", f"{_noun(*first.look)} {where} {_noun(*second.look)}"] += 1
+        words["relation", f"{first.noun} {where} {second.noun}"] += 1
     return tuple(
         sorted(
             Fact(kind, text, nth)

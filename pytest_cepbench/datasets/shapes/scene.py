@@ -53,6 +53,9 @@ SHAPES: tuple[Shape, ...] = get_args(Shape)
 ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "center", "right")
 
+PLACES = tuple(f"{row} {column}" for row in ROWS for column in COLUMNS)
+"""The words for each cell."""
+
 GRID = 3
 """Cells along each side of the scene."""
 
@@ -86,6 +89,11 @@ class SceneObject:
     def look(self) -> tuple[Size, Color, Shape]:
         """Its size, color and shape, wherever it is."""
         return self.size, self.color, self.shape
+
+    @property
+    def noun(self) -> str:
+        """The words for its look."""
+        return " ".join(self.look)
 
     @property
     def row(self) -> int:
@@ -130,11 +138,15 @@ _PHRASE = re.compile(
 
 def caption(scene: Scene) -> str:
     """The one caption of a scene."""
-    if not scene.objects:
-        return EMPTY_CAPTION
+    objects = " , ".join(map(phrase, scene.objects))
+    return f"{count_phrase(scene)} : {objects}" if objects else EMPTY_CAPTION
+
+
+def count_phrase(scene: Scene) -> str:
+    """How many objects there are: "one shape", "two shapes"; "no shapes" of none."""
     number = len(scene.objects)
     noun = "shape" if number == 1 else "shapes"
-    return f"{COUNTS[number - 1]} {noun} : {' , '.join(map(phrase, scene.objects))}"
+    return f"{COUNTS[number - 1]} {noun}" if number else EMPTY_CAPTION
 
 
 def parse_caption(text: str) -> Scene:
@@ -144,18 +156,13 @@ def parse_caption(text: str) -> Scene:
     and the words around it; the rest is passed over, the count word too. Where two objects claim a
     cell the first has it.
     """
-    objects: dict[int, SceneObject] = {}
-    for scene_object in parse_phrases(text):
-        objects.setdefault(scene_object.cell, scene_object)
+    objects = {own.cell: own for own in reversed(parse_phrases(text))}
     return Scene(tuple(objects.values()))
 
 
 def phrase(scene_object: SceneObject) -> str:
     """The five words that name an object and its place."""
-    return (
-        f"{scene_object.size} {scene_object.color} {scene_object.shape} "
-        f"{ROWS[scene_object.row]} {COLUMNS[scene_object.column]}"
-    )
+    return f"{scene_object.noun} {PLACES[scene_object.cell]}"
 
 
 def parse_phrases(text: str) -> list[SceneObject]:
@@ -163,7 +170,7 @@ def parse_phrases(text: str) -> list[SceneObject]:
     objects = []
     for match in _PHRASE.finditer(text):
         size, color, shape, row, column = (word.lower() for word in match.groups())
-        cell = GRID * ROWS.index(row) + COLUMNS.index(column)
+        cell = PLACES.index(f"{row} {column}")
         look = (cast("Size", size), cast("Color", color), cast("Shape", shape))
         objects.append(SceneObject(cell, *look))
     return objects

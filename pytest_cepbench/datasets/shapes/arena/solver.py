@@ -50,6 +50,7 @@ from pytest_cepbench.datasets.shapes.scene import (
     COUNTS,
     GRID,
     MAX_OBJECTS,
+    PLACES,
     ROWS,
     SHAPES,
     SIZES,
@@ -122,7 +123,7 @@ def phrase_instruction(instruction: Instruction) -> str:
     }
     slots |= dict(zip(("object", "other"), objects, strict=False))
     if instruction.cell is not None:
-        slots["place"] = f"{ROWS[instruction.cell // GRID]} {COLUMNS[instruction.cell % GRID]}"
+        slots["place"] = PLACES[instruction.cell]
     if instruction.request is not None:
         request = instruction.request
         words = (COUNTS[request.number - 1], request.size, request.color, "shapes")
@@ -154,10 +155,8 @@ def parse_instruction(text: str) -> Instruction:
         raise DatasetError(
             f"the question orders other objects than it describes: {slots['whole']} ; {named}"
         )
-    cell, request = None, None
-    if "place" in slots:
-        row, column = slots["place"].split()
-        cell = GRID * ROWS.index(row) + COLUMNS.index(column)
+    cell = PLACES.index(slots["place"]) if "place" in slots else None
+    request = None
     if "request" in slots:
         number, *adjectives, _ = slots["request"].split()
         size = next((size for size in SIZES if size in adjectives), None)
@@ -197,7 +196,7 @@ _SLOTS = {
     "objects": _OBJECTS,
     "object": _OBJECT,
     "other": _OBJECT,
-    "place": f"{_any_of(ROWS)} {_any_of(COLUMNS)}",
+    "place": _any_of(PLACES),
     "color": _any_of(COLORS),
     "request": (
         f"{_any_of(COUNTS[1:MAX_OBJECTS])}(?: {_any_of(SIZES)})?(?: {_any_of(COLORS)})? shapes"
