@@ -16,8 +16,6 @@ from pytest_cepbench.construction.patterns import MOST_PATTERNS
 from pytest_cepbench.construction.stages import (
     STAGES,
     Construction,
-    ConstructionSettings,
-    construct_patterns,
 )
 from pytest_cepbench.construction.verification import (
     settle_labels,
@@ -44,9 +42,10 @@ def run_patterns(arguments: Namespace) -> int:
 
     out: Path = arguments.out
     number, file = _patterns(arguments.patterns)
-    settings = ConstructionSettings(
+    found = Construction(
         images=arguments.images,
         out=out,
+        announce=tell,
         patterns=file,
         most=number,
         per_pattern=arguments.per_pattern,
@@ -68,7 +67,7 @@ def run_patterns(arguments: Namespace) -> int:
             if spec is not None
         }
         begin()
-        found = construct_patterns(settings, runners["describer"], runners.get("writer"), tell)
+        found.run(runners["describer"], runners.get("writer"))
         tell(pool_line(pool))
     show(
         list(_patterns_page(found)), *(f"written: {path}" for path in dict.fromkeys(found.written))

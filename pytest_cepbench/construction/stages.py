@@ -54,43 +54,95 @@ _CHUNK = 256
 Announce = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class ConstructionSettings:
-    """What is constructed, and how.
+@dataclass
+class Construction:
+    """A data set: what is wanted of it, and what its stages have found.
 
     images: folder of images. out: folder of the data set.
+    announce: told of progress, in lines.
     patterns: a file of patterns to annotate with; None to summarize those that are extracted.
     most: patterns of a summary at most.
     per_pattern: images of each pattern that are wanted.
     until: the last stage.
-    """
-
-    images: Path
-    out: Path
-    patterns: Path | None = None
-    most: int = 13
-    per_pattern: int = 100
-    until: Stage = "sample"
-
-
-@dataclass
-class Construction:
-    """A data set while its stages are done, and what they found.
-
+    folder, source: the data set and its images, from `run` on.
     asked: stage -> the model whose answers its file has.
     counts: of extraction; annotations: with the closed list; chosen: the set. None, where a stage
         was not reached.
     """
 
-    settings: ConstructionSettings
+    images: Path
+    out: Path
     announce: Announce
-    folder: files.ConstructionFolder
-    source: files.SourceImages
-    asked: dict[str, files.ModelRecord]
+    patterns: Path | None = None
+    most: int = 13
+    per_pattern: int = 100
+    until: Stage = "sample"
+    folder: files.ConstructionFolder = field(init=False)
+    source: files.SourceImages = field(init=False)
+    asked: dict[str, files.ModelRecord] = field(default_factory=dict)
     counts: files.PatternCounts | None = None
     annotations: Sequence[files.Annotation] = ()
     chosen: files.ChosenImages | None = None
     written: list[Path] = field(default_factory=list)
+
+    def run(self, describer: RoleRunner, writer: RoleRunner | None) -> None:
+        """Do the stages up to the last one that is wanted.
+
+        writer: asked for a summary; None where none is given, or needed.
+        Raises DatasetError for images, folders and files that cannot be used, SpecError where a
+        writer is needed and not given, MeasurementError and WriteError, and what models and store
+        raise.
+        """
+        folder = self.folder = files.start_construction(self.out)
+        begun = folder.has(files.IMAGES)
+        earlier = folder.read_lines(files.IMAGES, files.ImageRecord) if begun else []
+
+        def look(path: Path) -> str:
+            # Decoded once as long as a file does not change: large folders are read at every run.
+            return describer.store.file_digest(path, f"pixels {DECODER}", files.pixels_digest)
+
+        self.source = files.find_images(self.images, earlier, look, without=self.out)
+        if folder.has(files.CONSTRUCTION):
+            self.asked |= folder.read(files.CONSTRUCTION, files.ConstructionRecord).models
+        self.write({files.IMAGES: list(self.source.records)})
+        patterns = self.given_patterns()
+        if not patterns or self.until == "count":
+            counts = self.counts = count_patterns(self.ask(describer, "extract", EXTRACTION_PROMPT))
+            self.write({files.COUNTS: counts})
+            if self.until == "count":
+                return
+            if writer is None:
+                raise SpecError(
+                    f"a summary of {len(counts.patterns)} names needs a writer: give one with "
+                    "--writer SPEC, or the patterns themselves with --patterns FILE"
+                )
+            if not counts.patterns:
+                raise DatasetError("no image has a pattern: there is nothing to summarize")
+            proposed = write_patterns(summarize(writer, counts.patterns, self.most))
+            question = summary_question({}, self.most)
+            self.write({files.PATTERNS: proposed}, {"summary": _asked(writer, question)})
+            # As a person would find it: what cannot be read again must not be annotated with.
+            path = folder.path / files.PATTERNS
+            patterns = read_patterns(path)
+            self.announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
+        if self.until == "summary":
+            return
+        # Without it no labels are frozen that another model gave, wherever this run is stopped.
+        (folder.path / files.CHOSEN).unlink(missing_ok=True)
+        names = [pattern.name for pattern in patterns]
+        self.annotations = self.ask(describer, "annotate", annotation_prompt(patterns), names)
+        labels = {a.image: a.patterns for a in self.annotations if a.patterns}
+        images = files.choose_images(labels, self.per_pattern)
+        members = files.members_of(labels)
+        shares = {
+            name: files.PatternShare(len(own), len(set(images).intersection(own)))
+            for name in names
+            for own in [members.get(name, [])]
+        }
+        self.chosen = files.ChosenImages(
+            per_pattern=self.per_pattern, images=tuple(images), patterns=shares
+        )
+        self.write({files.CHOSEN: self.chosen})
 
     def given_patterns(self) -> tuple[Pattern, ...]:
         """The closed list that people gave or edited; none where it is still to be made.
@@ -98,7 +150,7 @@ class Construction:
         Raises DatasetError for a list that cannot be read, and where two of them differ.
         """
         own = self.folder.path / files.PATTERNS
-        given = self.settings.patterns
+        given = self.patterns
         patterns = () if given is None else read_patterns(given)
         if not own.is_file():
             if patterns:
@@ -141,7 +193,7 @@ class Construction:
         """Write files of the folder, and anew what it was constructed from."""
         self.asked |= asked or {}
         record = files.ConstructionRecord(
-            source=str(self.settings.images),
+            source=str(self.images),
             prompts=PROMPTS_VERSION,
             unreadable=self.source.unreadable,
             models=self.asked,
@@ -162,73 +214,6 @@ def _asked(runner: RoleRunner, prompt: str) -> files.ModelRecord:
         prompt=prompt,
         prompt_digest=digest_text(prompt),
     )
-
-
-def construct_patterns(
-    settings: ConstructionSettings,
-    describer: RoleRunner,
-    writer: RoleRunner | None,
-    announce: Announce,
-) -> Construction:
-    """Do the stages up to the last one that is wanted.
-
-    writer: asked for a summary; None where none is given, or needed.
-    Raises DatasetError for images, folders and files that cannot be used, SpecError where a writer
-    is needed and not given, MeasurementError and WriteError, and what models and store raise.
-    """
-    folder = files.start_construction(settings.out)
-    earlier = folder.read_lines(files.IMAGES, files.ImageRecord) if folder.has(files.IMAGES) else []
-    source = files.find_images(
-        settings.images,
-        earlier,
-        # Decoded once as long as a file does not change: large folders are read at every run.
-        lambda path: describer.store.file_digest(path, f"pixels {DECODER}", files.pixels_digest),
-        without=settings.out,
-    )
-    asked: dict[str, files.ModelRecord] = {}
-    if folder.has(files.CONSTRUCTION):
-        asked |= folder.read(files.CONSTRUCTION, files.ConstructionRecord).models
-    made = Construction(settings, announce, folder, source, asked)
-    made.write({files.IMAGES: list(source.records)})
-    patterns = made.given_patterns()
-    if not patterns or settings.until == "count":
-        counts = made.counts = count_patterns(made.ask(describer, "extract", EXTRACTION_PROMPT))
-        made.write({files.COUNTS: counts})
-        if settings.until == "count":
-            return made
-        if writer is None:
-            raise SpecError(
-                f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
-                "SPEC, or the patterns themselves with --patterns FILE"
-            )
-        if not counts.patterns:
-            raise DatasetError("no image has a pattern: there is nothing to summarize")
-        proposed = write_patterns(summarize(writer, counts.patterns, settings.most))
-        question = summary_question({}, settings.most)
-        made.write({files.PATTERNS: proposed}, {"summary": _asked(writer, question)})
-        # As a person would find it: what cannot be read again must not be annotated with.
-        path = folder.path / files.PATTERNS
-        patterns = read_patterns(path)
-        announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
-    if settings.until == "summary":
-        return made
-    # Without it no labels are frozen that another model gave, wherever this run is stopped.
-    (folder.path / files.CHOSEN).unlink(missing_ok=True)
-    names = [pattern.name for pattern in patterns]
-    made.annotations = made.ask(describer, "annotate", annotation_prompt(patterns), names)
-    labels = {a.image: a.patterns for a in made.annotations if a.patterns}
-    images = files.choose_images(labels, settings.per_pattern)
-    members = files.members_of(labels)
-    shares = {
-        name: files.PatternShare(len(own), len(set(images).intersection(own)))
-        for name in names
-        for own in [members.get(name, [])]
-    }
-    made.chosen = files.ChosenImages(
-        per_pattern=settings.per_pattern, images=tuple(images), patterns=shares
-    )
-    made.write({files.CHOSEN: made.chosen})
-    return made
 
 
 # -- what a describer says of images ---------------------------------------------------------------
