@@ -180,11 +180,10 @@ class GateRun:
             raise TrainingGateError(
                 f"another process gates into {files.root}: give each training a folder of its own"
             ) from error
-        except OSError as error:
+        except BaseException as error:
             self._lock.release()
-            raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
-        except BaseException:
-            self._lock.release()
+            if isinstance(error, OSError):
+                raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
             raise
 
     def poll(self) -> GateVerdict | None:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError, unknown_name
@@ -183,12 +182,7 @@ class TrainingGate:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.leave(error)
 
     # -- what rank 0 does --------------------------------------------------------------------------

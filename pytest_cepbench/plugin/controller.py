@@ -28,7 +28,6 @@ from pytest_cepbench.plugin.options import (
 )
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
-    device_lines,
     series_line,
     setup_lines,
     shown_location,
@@ -146,9 +145,7 @@ class Controller:
             self.setup = [HeaderLine(line := series_line(file), line)]
         if settings.names_models:
             taken = self.config.stash.get(SHORT_TAKEN, ())
-            self.setup = list(setup_lines(settings, self.evaluator(), taken))
-            if not workers:
-                self.setup += device_lines(self.evaluator())
+            self.setup = list(setup_lines(settings, self.evaluator(), taken, workers=workers))
             if self.evaluator().engine is None:
                 from pytest_cepbench.models.devices import visible_devices
 
@@ -458,7 +455,7 @@ class Controller:
             usage=[*self.background_usage, *own],
             deaths=len(self.crashes.all),
             results=list(ledger.results),
-            skipped=dict(ledger.skipped),
+            skipped=ledger.skipped,
             remarks=list(dict.fromkeys(ledger.remarks)),
             code=self.exit_code(code),
             unwritten=() if self._unremoved is None else (f"no report: {self._unremoved}",),

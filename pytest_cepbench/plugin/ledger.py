@@ -37,10 +37,7 @@ class Ledger:
     reported: ids whose last report came.
     cases: node id -> the case that its test was given to judge (`suite/part/metric`); None where it
         was given nothing, or that is not known yet.
-    skipped: node id -> why its case was not judged.
-    unasked: of these, those that the engineer's own options and data do not explain; and whether a
-        whole suite was to have given cases in the place of the test.
-    cut_short: ids of tests that failed, for whatever reason, or were not called.
+    records: node id -> what the process of the test said last of it, see `Records`.
     uncollected: modules of suites that could not be collected.
     mistakes: of all modules that could not be collected, whether their suite is written wrongly.
     results: the judged cases.
@@ -57,9 +54,7 @@ class Ledger:
     expected: set[str] = field(default_factory=set)
     reported: set[str] = field(default_factory=set)
     cases: dict[str, str | None] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    unasked: dict[str, bool] = field(default_factory=dict)
-    cut_short: set[str] = field(default_factory=set)
+    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     uncollected: set[str] = field(default_factory=set)
     mistakes: set[bool] = field(default_factory=set)
     results: list[CaseResult] = field(default_factory=list)
@@ -105,18 +100,10 @@ class Ledger:
         if isinstance(payload, dict):  # what the process of the test recorded, see `Records`
             self.expected.add(nodeid)
             self.cases[nodeid] = payload["case"]
-            self.cut_short.discard(nodeid)
-            if payload["cut_short"]:
-                self.cut_short.add(nodeid)
+            self.records[nodeid] = {**payload, "results": ()}
             self.note_inputs(payload["inputs"], nodeid)
             for attempt, result in read_results(payload):
                 self._enter_result(attempt, result)
-            self.skipped.pop(nodeid, None)
-            self.unasked.pop(nodeid, None)
-            if payload["skipped"] is not None and not self._judges(nodeid):
-                self.skipped[nodeid] = payload["skipped"]
-                if payload["stands_for"] != "nothing":
-                    self.unasked[nodeid] = payload["stands_for"] == "suite"
         if outcome == "rerun":  # the word of plugins that run a test again; not pytest's own
             self.reported.discard(nodeid)  # there is more to come
         # A worker that died reports once, as neither of the three phases; and a report that could
@@ -225,11 +212,12 @@ class Ledger:
         if self.allow_skips:
             return
         cases: dict[str, list[str]] = {}
-        for nodeid, is_suite in sorted(self.unasked.items()):
-            if is_suite:
-                yield f"{self.skipped[nodeid]}. {_ALLOWED}"
-            else:
-                cases.setdefault(self.skipped[nodeid], []).append(nodeid)
+        for nodeid, reason in sorted(self.skipped.items()):
+            # The rest is explained by the engineer's own options and data.
+            if self.records[nodeid]["stands_for"] == "suite":
+                yield f"{reason}. {_ALLOWED}"
+            elif self.records[nodeid]["stands_for"] == "case":
+                cases.setdefault(reason, []).append(nodeid)
         for reason, nodeids in cases.items():
             count = "1 case was" if len(nodeids) == 1 else f"{len(nodeids)} cases were"
             yield f"{count} skipped ({reason}): {few_of(nodeids)}. {_ALLOWED}"
@@ -247,7 +235,7 @@ class Ledger:
             if nodeid in judged:
                 kind = "judged another case than their own"
                 named = f"{nodeid} (judged {', '.join(judged[nodeid])})"
-            elif nodeid in self.cut_short:
+            elif nodeid in self.records and self.records[nodeid]["cut_short"]:
                 kind = "ended before cep_gate judged their case"
             else:
                 kind = "passed without calling cep_gate"
@@ -261,6 +249,15 @@ class Ledger:
         return any(
             result.nodeid == nodeid and own in (None, str(result.key)) for result in self.results
         )
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Node id -> why its case was not judged."""
+        return {
+            nodeid: record["skipped"]
+            for nodeid, record in self.records.items()
+            if record["skipped"] is not None and not self._judges(nodeid)
+        }
 
     @property
     def judged(self) -> set[str]:

@@ -168,7 +168,7 @@ def draw_timeline(timeline: Timeline, link: Callable[[HistoryRun], str]) -> Mark
     for tick in scale.ticks:
         y = scale.place(tick)
         shapes.append(line((_LEFT, y), (_RIGHT, y), "axis"))
-        shapes.append(label(_LEFT - 8, y, scale.show(tick, signed=False), anchor="end"))
+        shapes.append(label(_LEFT - 8, y, scale.show(tick), anchor="end"))
     for x, own in zip(places, bands, strict=True):
         if own.baseline is not None and own.edge is not None:
             level, edge = scale.place(own.baseline), scale.place(own.edge)

@@ -35,13 +35,13 @@ def is_same(compared: Judgement | HistoryCase) -> bool:
     return compared.method in (SAME_MODEL, SAME_ANSWERS)
 
 
-def bounds_of(compared: Judgement | HistoryCase, *, decimals: int = 4) -> str:
+def bounds_of(compared: Judgement | HistoryCase) -> str:
     """One-sided bounds in brackets; why there are none; or a dash where they exclude nothing."""
     low, high = compared.low, compared.high
     if low is None and high is None:
         return compared.method if is_same(compared) else "-"
-    least = "below any" if low is None else number(low, signed=True, decimals=decimals)
-    most = "above any" if high is None else number(high, signed=True, decimals=decimals)
+    least = "below any" if low is None else number(low, signed=True)
+    most = "above any" if high is None else number(high, signed=True)
     return f"[{least}, {most}]"
 
 

@@ -42,10 +42,10 @@ def shape(name: str, kind: str = "", content: str = "", **attributes: float | st
     return f"<{' '.join([name, *parts])}{end}"
 
 
-def label(x: float, y: float, text: str, kind: str = "soft", anchor: str = "start") -> str:
+def label(x: float, y: float, text: str, anchor: str = "start") -> str:
     """A line of text whose middle is at y. anchor: the end of it that is at x, or `middle`."""
     # A third of the size below the middle is where letters stand.
-    return shape("text", kind, _text(text), x=x, y=y + 4, text_anchor=anchor)
+    return shape("text", "soft", _text(text), x=x, y=y + 4, text_anchor=anchor)
 
 
 def line(start: Point, end: Point, kind: str) -> str:
@@ -128,12 +128,9 @@ class Scale:
         """The place of a value."""
         return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
 
-    def show(self, tick: float, *, signed: bool = True) -> str:
+    def show(self, tick: float) -> str:
         """A tick in as many decimals as the steps need."""
-        decimals = max(0, -math.floor(math.log10(self.step) + 1e-9))
-        if not signed:
-            return f"{tick:.{decimals}f}"
-        return f"{tick:+.{decimals}f}" if tick else "0"
+        return f"{tick:.{max(0, -math.floor(math.log10(self.step) + 1e-9))}f}"
 
 
 # -- changes with their bounds, in tolerances ------------------------------------------------------
@@ -238,7 +235,7 @@ def curve_plot(
     for tick in up.ticks:
         y = up.place(tick)
         shapes.append(line((46, y), (width - 10, y), "axis"))
-        shapes.append(label(40, y, up.show(tick, signed=False), anchor="end"))
+        shapes.append(label(40, y, up.show(tick), anchor="end"))
     every = max(1, math.ceil(len(now.generations) / 10))
     shapes += [
         label(across.place(float(generation)), height - 26, str(generation), anchor="middle")

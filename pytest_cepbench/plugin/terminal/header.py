@@ -38,10 +38,12 @@ class HeaderLine(NamedTuple):
 
 
 def setup_lines(
-    settings: RunSettings, evaluator: Evaluator, taken: Sequence[str]
+    settings: RunSettings, evaluator: Evaluator, taken: Sequence[str], *, workers: bool
 ) -> Iterator[HeaderLine]:
-    """What the user named, resolved. taken: short options that other plugins own.
+    """What the user named, resolved.
 
+    taken: short options that other plugins own.
+    workers: whether models work in processes of xdist, which have devices of their own.
     Raises SpecError for a shared store that is not there, and what binding a model raises.
     """
     for location in settings.shared:
@@ -65,6 +67,10 @@ def setup_lines(
     elsewhere = [f"{name} from {source}" for name, source in typed if not source.startswith("--")]
     if elsewhere:
         yield HeaderLine(", ".join(elsewhere), "")
+    if (devices := evaluator.devices.devices) and not workers:  # of several, those that were given
+        full = ", ".join(f"{spec} on {device}" for spec, device in devices.items())
+        short = ", ".join(f"{short_name(spec)} on {device}" for spec, device in devices.items())
+        yield HeaderLine(f"devices: {full}", f"devices: {short}")
 
 
 def series_line(file: SeriesFile) -> str:
@@ -86,15 +92,6 @@ def series_line(file: SeriesFile) -> str:
         f"series {file.name}: checkpoint {number}, {share:.2%} of alpha; one that was gated before "
         "keeps its number"
     )
-
-
-def device_lines(evaluator: Evaluator) -> Iterator[HeaderLine]:
-    """Which of several devices of this process each model got, where it was given one."""
-    devices = evaluator.devices.devices
-    if devices:
-        full = ", ".join(f"{spec} on {device}" for spec, device in devices.items())
-        short = ", ".join(f"{short_name(spec)} on {device}" for spec, device in devices.items())
-        yield HeaderLine(f"devices: {full}", f"devices: {short}")
 
 
 def _always(text: str) -> HeaderLine:
