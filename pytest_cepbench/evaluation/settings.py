@@ -191,8 +191,9 @@ class RunOption(NamedTuple):
     """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
 
     group: where `--help` shows it.
-    words: what the three names are made of, and what stands for the value in `--help`; a switch
-        takes none, it is "true" in ini file and environment.
+    name: what the three names are made of.
+    metavar: stands for the value in `--help`; empty for a switch, which takes none: it is "true" in
+        ini file and environment.
     help: one sentence.
     read: the setting of what was given. default: where nothing was.
     below: the default as a path below the project's folder.
@@ -202,7 +203,8 @@ class RunOption(NamedTuple):
     """
 
     group: str
-    words: str
+    name: str
+    metavar: str
     help: str
     read: Callable[[GivenValue], Any] = _text
     default: Any = None
@@ -210,16 +212,6 @@ class RunOption(NamedTuple):
     choices: tuple[str, ...] | None = None
     short: bool = False
     multiple: bool = False
-
-    @property
-    def name(self) -> str:
-        """What its names are made of."""
-        return self.words.partition(" ")[0]
-
-    @property
-    def metavar(self) -> str:
-        """Stands for its value; empty for a switch."""
-        return self.words.partition(" ")[2]
 
     @property
     def switch(self) -> bool:
@@ -260,17 +252,19 @@ def _option(about: str, read: Callable[[GivenValue], Any] = _text, **more: Any) 
     """A field of `RunSettings` that is the value of an option. about: `[group] words: help`."""
     names, _, help_ = about.partition(": ")
     group, _, words = names[1:].partition("] ")
-    if " " not in words:
-        assert read is _text, f"{words} is a switch, which has a reader"
-        assert not more, f"{words} is a switch, which has no more than its name and help"
+    name, _, metavar = words.partition(" ")
+    if not metavar:
+        assert read is _text, f"{name} is a switch, which has a reader"
+        assert not more, f"{name} is a switch, which has no more than its name and help"
         read, more = _switch, {"default": False}
-    return _options(RunOption(group, words, help_, read, **more))
+    return _options(RunOption(group, name, metavar, help_, read, **more))
 
 
 _ROLES = tuple(
     RunOption(
         "models",
-        f"{role} [NAME=]SPEC" if role == "encoder" else f"{role} SPEC",
+        role,
+        "[NAME=]SPEC" if role == "encoder" else "SPEC",
         f"Model {about}",
         short=True,
         multiple=role == "encoder",
