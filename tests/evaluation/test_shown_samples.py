@@ -213,15 +213,6 @@ def test_every_report_shows_the_card(carded: ArenaProject) -> None:
         assert "judge of small-arena" in (carded.path / f"r{suffix}").read_text("utf-8")
 
 
-def test_another_judge_has_no_card(carded: ArenaProject) -> None:
-    """Other settings are another judge: its verdicts are not vouched for."""
-    other = ArenaProject.make(carded.path.parent / "other", judge="shapes:?flip=0.2")
-    (other.path / "baselines/judges").symlink_to(carded.path / "baselines/judges")
-    case = other.gate(model=WORSE, judge="shapes:?flip=0.2")[WIN_RATE]
-
-    assert UNKNOWN in case.shown.judge
-
-
 def test_without_a_card_reports_say_so(project: ArenaProject, battles: CaseResult) -> None:
     """And where no verdict was used, nothing."""
     assert UNKNOWN in battles.shown.judge
