@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
@@ -37,12 +36,10 @@ from pytest_cepbench.report.result import (
     StepShown,
 )
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.stored_chains import (
-    StoredChains,
     attribute,
     is_model_of,
     stored_chains,
@@ -164,13 +161,13 @@ def shown_chains(
     scored = {sample for part in parts for sample in part}
     units = {s.id: s.unit for s in run.chain_data.dataset.samples if s.id in scored}
     curve_now = similarity_curve(lambda sample: run.show(case, sample), units)
-    reference = _reference_chains(run, evaluated, units, curve_now)
+    earlier, missing, curve_then = _reference_chains(run, evaluated, units, curve_now)
 
     def chain(sample: str, *, whole: bool = True) -> ChainShown | None:
         scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
         if scores is None or excerpt is None:
             return None
-        before, differs = reference.excerpt(case, sample, excerpt) if whole else None, None
+        before, differs = earlier(sample, excerpt) if whole else None, None
         if before is not None:  # as far as stores have both
             own, other = excerpt.chain, before.chain
             if other.failure is None and len(other.links) < len(own.links):
@@ -202,34 +199,10 @@ def shown_chains(
         chains=shown,
         median=None if middle is None else chain(middle),
         requested=[found for sample in named if (found := chain(sample)) is not None],
-        reference_chains=reference.missing,
+        reference_chains=missing,
         curve_now=curve_now,
-        curve_reference=reference.curve,
+        curve_reference=curve_then,
     )
-
-
-@dataclass(frozen=True)
-class _ReferenceChains:
-    """The chains of the reference's model, as far as stores have them.
-
-    known: the samples that have one.
-    missing: why others have none, and how to have them.
-    stored: reads them; None where they are those of the measured model, which is the same.
-    curve: their similarities; None unless all are there.
-    """
-
-    known: frozenset[str] = frozenset()
-    missing: str = ""
-    stored: StoredChains | None = None
-    curve: CurveShown | None = None
-
-    def excerpt(self, case: Case, sample: str, now: ChainExcerpt) -> ChainExcerpt | None:
-        """That of a sample, beside what was measured now."""
-        if sample not in self.known or self.stored is None:
-            return now if sample in self.known else None
-        with suppress(CepError):  # the verdict stands without it
-            return self.stored.excerpt(case, sample, now.chain.links[0].kind)
-        return None
 
 
 def _reference_chains(
@@ -237,28 +210,43 @@ def _reference_chains(
     evaluated: EvaluatedCase,
     units: Mapping[str, str],
     curve_now: CurveShown | None,
-) -> _ReferenceChains:
-    """Those of the baseline's or the anchor's model. units: of the samples with a score."""
+) -> tuple[Callable[[str, ChainExcerpt], ChainExcerpt | None], str, CurveShown | None]:
+    """The chains of the baseline's or the anchor's model, as far as stores have them.
+
+    units: of the samples with a score.
+    Returns what gives a sample's chain beside the one that was measured now, why some are missing
+    and how to have them, and the curve of their similarities; None unless all are there.
+    """
+
+    def none(_: str, __: ChainExcerpt) -> None:
+        return None
+
     case, reference, differences = evaluated.case, evaluated.reference, evaluated.differences
     if reference is None or not differences:
-        return _ReferenceChains()
+        return none, "", None
     name, step = evaluated.judgement.reference, reference.model.get("step", "")
     if not step or run.assignments.replay is not None:
-        return _ReferenceChains(missing=_why_missing(name, run, reference, 0, len(differences)))
+        return none, _why_missing(name, run, reference, 0, len(differences)), None
     try:
-        if is_model_of(run, case, step):
-            whole = differences.keys() == units.keys()
-            return _ReferenceChains(frozenset(differences), curve=curve_now if whole else None)
+        if is_model_of(run, case, step):  # they are those that were measured
+            curve = curve_now if differences.keys() == units.keys() else None
+            return lambda sample, now: now if sample in differences else None, "", curve
         stored, curve = stored_chains(run, step), None
         known = frozenset(stored.known(case, differences))
         if known and known == units.keys():
             curve = similarity_curve(stored.scored(case, known).get, units)
     except CepError as error:  # the verdict stands without them
-        return _ReferenceChains(missing=f"The {name}'s chains cannot be shown: {error}")
-    missing = ""
-    if len(known) < len(differences):
-        missing = _why_missing(name, run, reference, len(known), len(differences))
-    return _ReferenceChains(known, missing, stored, curve)
+        return none, f"The {name}'s chains cannot be shown: {error}", None
+
+    def excerpt(sample: str, now: ChainExcerpt) -> ChainExcerpt | None:
+        with suppress(CepError):  # the verdict stands without it
+            if sample in known:
+                return stored.excerpt(case, sample, now.chain.links[0].kind)
+        return None
+
+    whole = len(known) == len(differences)
+    missing = "" if whole else _why_missing(name, run, reference, len(known), len(differences))
+    return excerpt, missing, curve
 
 
 def _why_missing(name: str, run: ChainRun, reference: Measurement, known: int, samples: int) -> str:
