@@ -105,10 +105,8 @@ def load_geneval(
         index = f"{number if line.index is None else int(line.index):05d}"
         metadata = prompt_metadata(prompt)
         content.append([index, line.text, metadata])
-        for name, cluster in _drawings(index, images_per_prompt):
-            samples.append(
-                Sample(name, (prompt.task,), text=line.text, metadata=metadata, cluster=cluster)
-            )
+        first = Sample(index, (prompt.task,), text=line.text, metadata=metadata)
+        samples += _drawings(first, images_per_prompt)
     if not samples:
         raise DatasetError(f"{str(path)!r} has no prompts: one JSON object per line is expected")
     identity = {
@@ -121,13 +119,14 @@ def load_geneval(
     return Dataset("geneval", identity, tuple(samples))
 
 
-def _drawings(index: str, images_per_prompt: int) -> list[tuple[str, str | None]]:
-    """Id and cluster of each sample of a prompt. Raises DatasetError for an impossible number."""
+def _drawings(prompt: Sample, images_per_prompt: int) -> list[Sample]:
+    """The samples of a prompt, one for each image. Raises DatasetError for an impossible number."""
     if not 1 <= images_per_prompt <= 100:
         raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
     if images_per_prompt == 1:
-        return [(index, None)]
-    return [(f"{index}-{number}", index) for number in range(images_per_prompt)]
+        return [prompt]
+    numbers = range(images_per_prompt)
+    return [replace(prompt, id=f"{prompt.id}-{n}", cluster=prompt.id) for n in numbers]
 
 
 GENEVAL2_VERSION = 1
@@ -193,9 +192,8 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
             for own, ((text, answer), skill) in enumerate(zip(line.pairs, line.skills, strict=True))
         )
         content.append([line.prompt, line.atoms, [[q.text, q.answer, q.kind] for q in questions]])
-        for name, cluster in _drawings(f"{number:05d}", images_per_prompt):
-            category = (f"atoms-{line.atoms}",)
-            asked.append((Sample(name, category, text=line.prompt, cluster=cluster), questions))
+        first = Sample(f"{number:05d}", (f"atoms-{line.atoms}",), text=line.prompt)
+        asked += [(own, questions) for own in _drawings(first, images_per_prompt)]
     if not asked:
         raise DatasetError(f"{str(file)!r} has no prompts: one JSON object per line is expected")
     identity = {

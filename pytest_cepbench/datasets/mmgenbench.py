@@ -40,10 +40,6 @@ def load_mmgenbench(path: Path, *, labels: str | None = None, file: str | None =
     there twice, an empty image, a row with too few fields, and a label index that cannot be read or
     lists images that are not there. Whether an image decodes shows when it is loaded.
     """
-    if not path.exists():
-        raise DatasetError(
-            f"{str(path)!r} does not exist: MMGenBench's folder or its TSV is expected"
-        )
     table = path
     if path.is_dir() and file is not None:
         table = path / file
