@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.artifacts.image import ImageArtifact, encode_image, read_image
 from pytest_cepbench.datasets.shapes.samples import below, derived_seed, random_generator, some
@@ -269,19 +268,15 @@ def _spoil(
     if part.text is not None:
         words = part.text.split()
         return Part(text=" ".join(some(rng, words, len(words))))
-    image = images[str(part.image)]
-    columns, rows = map(_starts, image.size)
-    wide, high = (
-        int(starts[1] - starts[0]) if len(starts) > 1 else 1 for starts in (columns, rows)
-    )
-    tiles = [(slice(y, y + high), slice(x, x + wide)) for y in rows for x in columns]
-    pixels = np.full_like(image.pixels, 128)
-    for target, source in zip(tiles, some(rng, tiles, len(tiles)), strict=True):
-        taken = image.pixels[source]
-        room = pixels[target]
-        down, across = min(len(taken), len(room)), min(taken.shape[1], room.shape[1])
-        room[:down, :across] = taken[:down, :across]
-    spoiled = ImageArtifact(pixels)
+    pixels = images[str(part.image)].pixels
+    (height, high), (width, wide) = ((side, _tile(side)) for side in pixels.shape[:2])
+    beyond = ((0, -height % high), (0, -width % wide), (0, 0))
+    whole = np.pad(pixels, beyond, constant_values=128)
+    rows, columns = len(whole) // high, whole.shape[1] // wide
+    tiles = whole.reshape(rows, high, columns, wide, 3).swapaxes(1, 2).reshape(-1, high, wide, 3)
+    tiles = tiles[some(rng, range(len(tiles)), len(tiles))].reshape(rows, columns, high, wide, 3)
+    shuffled = tiles.swapaxes(1, 2).reshape(whole.shape)[:height, :width]
+    spoiled = ImageArtifact(np.ascontiguousarray(shuffled))
     made[spoiled.digest] = spoiled
     return Part(image=spoiled.digest)
 
@@ -299,7 +294,7 @@ def _is_visible(part: Part, spoiled: Part, images: Mapping[str, ImageArtifact]) 
     edges = []  # shares of the pixels along the tiles' sides at which the image changes abruptly
     for image in (images[str(each.image)] for each in (part, spoiled)):
         pixels = image.pixels.astype(np.int16)
-        columns, rows = (_starts(side)[1:] for side in image.size)
+        columns, rows = (np.arange(_tile(side), side, _tile(side)) for side in image.size)
         across = np.abs(pixels[:, columns] - pixels[:, columns - 1]).max(axis=-1)
         down = np.abs(pixels[rows] - pixels[rows - 1]).max(axis=-1)
         steps = np.concatenate([across.ravel(), down.ravel()])
@@ -307,9 +302,9 @@ def _is_visible(part: Part, spoiled: Part, images: Mapping[str, ImageArtifact]) 
     return edges[1] - edges[0] >= _LEAST_EDGES
 
 
-def _starts(side: int) -> npt.NDArray[np.int64]:
-    """Where tiles start along a side."""
-    return np.arange(0, side, max(1, -(-side // _TILES)))
+def _tile(side: int) -> int:
+    """The length of tiles along a side."""
+    return max(1, -(-side // _TILES))
 
 
 # -- items of one's own, from a file of lines: for answers that no run of this package has made ----

@@ -16,7 +16,8 @@ from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.studies.rated_items import RatedItems
-from tests.ratings.voted import cast, flat, side_vote, write_rated
+from tests.ratings.studies import picture
+from tests.ratings.voted import cast, side_vote, write_rated
 
 
 def bound(spec: str, role: RoleName = "judge") -> BoundRole:
@@ -28,7 +29,7 @@ def pair_study(folder: Path, count: int = 3) -> Ratings:
     """Questions with two answers each, a picture and a text, for three people."""
     rated = RatedItems("pair", "toy")
     for number in range(count):
-        red, blue = flat(number, 0), flat(number, 2)
+        red, blue = picture(number, 0), picture(number, 2)
         rated.images |= {image.digest: image for image in (red, blue)}
         question = [Part(text=f"question {number}")]
         options = [
@@ -42,8 +43,8 @@ def pair_study(folder: Path, count: int = 3) -> Ratings:
 def battle(number: int, *, swapped: bool = False) -> Battle:
     """The battle of a question, as a suite shows it to a judge."""
     answers: list[list[Piece]] = [
-        ["red", flat(number, 0).to_pil()],
-        ["blue", flat(number, 2).to_pil()],
+        ["red", picture(number, 0).to_pil()],
+        ["blue", picture(number, 2).to_pil()],
     ]
     first, second = answers[::-1] if swapped else answers
     return Battle([f"question {number}"], first, second)
@@ -141,7 +142,7 @@ def test_descriptions_are_found_by_image(tmp_path: Path) -> None:
     """A describer says of an image what a person wrote of it, and nothing of others."""
     rated = RatedItems("describe", "toy")
     for number in range(3):
-        image = flat(number)
+        image = picture(number)
         rated.images[image.digest] = image
         rated.add(f"sample-{number}", [Part(image=image.digest)], [])
     ratings = write_rated(tmp_path / "study", rated)
@@ -152,7 +153,7 @@ def test_descriptions_are_found_by_image(tmp_path: Path) -> None:
     describer = bound(f"human:{ratings.path}", "describer").load()
 
     assert isinstance(describer, HumanDescriber)
-    images = [flat(number).to_pil() for number in range(3)]
+    images = [picture(number).to_pil() for number in range(3)]
     first, second, third = describer.describe(images, "describe", [0] * 3)
     assert first == "ada saw 0"
     assert second in ("ada saw 1", "bob saw 1")

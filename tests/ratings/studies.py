@@ -27,7 +27,7 @@ HOSTILE = (
 NAMES = ("Color", "Count", '<b onclick="window.hacked = 3">Motion</b>', "Natural")
 
 
-def picture(number: int, channel: int) -> ImageArtifact:
+def picture(number: int, channel: int = 0) -> ImageArtifact:
     """A dark area in one color, different for each number. channel: 0 is red, 2 is blue."""
     pixels = np.full((48, 64, 3), 40, np.uint8)
     pixels[..., channel] = 230

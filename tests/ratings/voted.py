@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.ratings.assignment import Assignment
 from pytest_cepbench.ratings.folder import LineFile, Ratings, read_ratings
@@ -91,16 +90,6 @@ def vote_all(
             verdict = decide(item)
             pressed = flipped[verdict] if number % 2 else verdict
             cast(ratings, side_vote(item, annotator, pressed, swapped=bool(number % 2)))
-
-
-def flat(number: int, channel: int = 0) -> ImageArtifact:
-    """A picture of one color, different for each number."""
-    import numpy as np
-
-    pixels = np.full((24, 32, 3), 30, np.uint8)
-    pixels[..., channel] = 220
-    pixels[0, : 1 + number % 30] = 255 - number // 30
-    return ImageArtifact(pixels)
 
 
 AT = "2026-11-22T10:00:00.000Z"

@@ -29,8 +29,8 @@ from pytest_cepbench.studies.rating_agreement import (
     measure_agreement,
     measure_alignment,
 )
-from tests.ratings.studies import make_study
-from tests.ratings.voted import cast, flat, side_vote, write_rated
+from tests.ratings.studies import make_study, picture
+from tests.ratings.voted import cast, side_vote, write_rated
 from tests.suites.answers import WORSE, MeasuredSuite, prepare
 
 
@@ -201,13 +201,13 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Ratings:
     runs = {name: RatedRun(name, record(name)) for name in MODELS}
     rated = RatedItems("grades", "toy")
     for number, sample in enumerate(SAMPLES):
-        picture = flat(number)
-        rated.images[picture.digest] = picture
+        shown = picture(number)
+        rated.images[shown.digest] = shown
         captions = [(run, (Part(text=f"{name} caption {number}"),)) for name, run in runs.items()]
-        rated.add(sample, [Part(image=picture.digest)], captions)
+        rated.add(sample, [Part(image=shown.digest)], captions)
         drawn = []
         for place, run in enumerate(runs.values()):
-            image = flat(10 + number, place)
+            image = picture(10 + number, place)
             rated.images[image.digest] = image
             drawn.append((run, (Part(image=image.digest),)))
         rated.add(sample, [Part(text=f"draw {number}")], drawn)
@@ -302,10 +302,10 @@ def test_choices_within_a_margin(tmp_path: Path) -> None:
     runs = {name: RatedRun(name, record(name)) for name in ("fair", "good")}
     rated = RatedItems("caption", "toy")
     for number, sample in enumerate(SAMPLES[:4]):
-        picture = flat(number)
-        rated.images[picture.digest] = picture
+        shown = picture(number)
+        rated.images[shown.digest] = shown
         outputs = [(run, (Part(text=f"{name} {number}"),)) for name, run in runs.items()]
-        rated.add(sample, [Part(image=picture.digest)], outputs)
+        rated.add(sample, [Part(image=shown.digest)], outputs)
     ratings = write_rated(tmp_path / "study", rated, ("ada", "bob", "cyd"))
     for number, item in enumerate(ratings.items.values()):
         for name, verdict in {"ada": "C2", "bob": "C2", "cyd": "B"}.items():
