@@ -7,6 +7,7 @@ section 3, and the authors' repository.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -280,11 +281,9 @@ def _without_markers(text: str) -> str:
 
     White space at both ends is cut.
     """
-    for marker in (BEGIN_MARKER, IMAGE_MARKER):
-        whole, *rest = text.split(marker)
-        for part in rest:
-            before, after = whole.rstrip(), part.lstrip()
-            space = whole[len(before) :] + part[: len(part) - len(after)]
-            whole = f"{before}\n{after}" if "\n" in space else f"{before} {after}"
-        text = whole
-    return text.strip()
+    whole, *rest = re.split(f"{BEGIN_MARKER}|{IMAGE_MARKER}", text)
+    for part in rest:
+        before, after = whole.rstrip(), part.lstrip()
+        space = whole[len(before) :] + part[: len(part) - len(after)]
+        whole = f"{before}\n{after}" if "\n" in space else f"{before} {after}"
+    return whole.strip()
