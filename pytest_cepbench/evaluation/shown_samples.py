@@ -97,8 +97,8 @@ def shown_of_case(
         curve=list(measurement.curve),
         judge=measurement.judge,
         models=[
-            ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
-            for role, bound in run.models(measurement).items()
+            ModelShown(role, own.bound.spec, own.bound.fingerprint, describe_role(own.bound))
+            for role, own in run.needed(measurement).items()
         ],
         baseline_model=_baseline_model(evaluated.baseline),
         attribution=attribution,

@@ -301,16 +301,13 @@ class SuiteRun(ABC):
     def _category_sizes(self, case: Case) -> list[int]:
         return [len(self.dataset.in_category(name)) for name in case.categories]
 
-    def models(self, measurement: Measurement) -> dict[str, BoundRole]:
-        """The models that a measurement needed, by the names of their roles."""
-        return {name: runner.bound for name, runner in self._needed(measurement).items()}
-
     def warnings(self, measurement: Measurement) -> list[str]:
         """The warnings of the models that a measurement needed."""
-        runners = self._needed(measurement).values()
+        runners = self.needed(measurement).values()
         return list(dict.fromkeys(warning for runner in runners for warning in runner.warnings))
 
-    def _needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
+    def needed(self, measurement: Measurement) -> dict[str, RoleRunner]:
+        """The models that a measurement needed, by the names of their roles."""
         gated, roles = self.assignments.gated, self.assignments.roles
         needed = [name for name in roles if name in gated or name in measurement.identity]
         return {name: self.runner(name) for name in needed}
