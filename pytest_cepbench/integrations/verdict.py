@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from pytest_cepbench.files import parse_json, read_text
 
@@ -164,7 +162,20 @@ def read_outcome(
         entries = [entry for entry in document["cases"] if entry["primary"]]
         accepted = any(entry["accepted"] for entry in entries)
         passed = document["verdict"] in ("passed", "undecided")
-        cases = tuple(map(_case, entries))
+        cases = tuple(  # all of them, or none: a report in parts says nothing
+            GatedCase(
+                name=f"{entry['suite']}/{entry['part']}/{entry['metric']}",
+                label=entry["label"],
+                verdict=entry["judgement"]["verdict"],
+                higher_is_better=(entry["measurement"] or {}).get("higher_is_better", True),
+                value=(entry["measurement"] or {}).get("value"),
+                baseline=entry["judgement"]["baseline_value"],
+                difference=entry["judgement"]["difference"],
+                low=entry["judgement"]["low"],
+                high=entry["judgement"]["high"],
+            )
+            for entry in entries
+        )
         reason = "" if cases else "no case was judged that can fail a run: name a suite, or a test"
     except FileNotFoundError:
         reason = f"pytest ended with exit code {code} and wrote no report"
@@ -188,18 +199,3 @@ def read_outcome(
     elif code == 1 and "inconclusive" in verdicts <= _JUDGED:
         outcome = Outcome.INCONCLUSIVE
     return outcome, cases, reason
-
-
-def _case(entry: Mapping[str, Any]) -> GatedCase:
-    judgement, measurement = entry["judgement"], entry["measurement"] or {}
-    return GatedCase(
-        name=f"{entry['suite']}/{entry['part']}/{entry['metric']}",
-        label=entry["label"],
-        verdict=judgement["verdict"],
-        higher_is_better=measurement.get("higher_is_better", True),
-        value=measurement.get("value"),
-        baseline=judgement["baseline_value"],
-        difference=judgement["difference"],
-        low=judgement["low"],
-        high=judgement["high"],
-    )

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+SUITE_FILE = "suite.toml"
+"""The suite of the test modules beside it; marks may name others."""
+
 MISTAKE = "cepbench_mistake"
 """Attribute of the report on a module that was not collected since its suite is written wrongly."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +20,8 @@ import pytest
 
 from pytest_cepbench.errors import few_of
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for, walk
+from pytest_cepbench.plugin.cases import MISTAKE, SUITE_FILE, is_case, stands_for, walk
 from pytest_cepbench.plugin.hooks import RUN, run_of
-
-_SUITE = "suite.toml"
 
 _FIXTURES = {"cep_case", "cep_gate"}
 
@@ -98,7 +97,7 @@ class EmptySuites:
             self._failed.add(path)
             if RUN not in self.config.stash:  # it hears of these when it begins
                 self.failed.append(report)
-                if path.with_name(_SUITE).exists():
+                if path.with_name(SUITE_FILE).exists():
                     run_of(self.config)
         elif report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -242,38 +241,31 @@ class EmptySuites:
 
     def _wanted(self, session: pytest.Session) -> Iterator[_Wanted]:
         """What test modules below the arguments would gate, whether they were collected or not."""
+        from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+
         narrowed = {
             self.config.invocation_params.dir / argument.partition("::")[0]
             for argument in self.config.args
             if "::" in argument
         }
+        patterns = self.config.getini("python_files")
         # The arguments as pytest resolved them; no public call lists these.
         for path in sorted(session._initialpaths):  # noqa: SLF001
-            if path.is_dir():
-                for folder, names in walk(self.config, path):
-                    yield from self._of_folder(folder, names)
-            elif path not in narrowed and path.suffix == ".py":
+            if not path.is_dir() and path not in narrowed and path.suffix == ".py":
                 yield from _gated_by(path)
-
-    def _of_folder(self, folder: Path, names: Sequence[str]) -> Iterator[_Wanted]:
-        modules = [folder / name for name in names if name.endswith(".py")]
-        if not any(name.endswith(".toml") for name in names):  # reading all sources takes time
-            modules = [module for module in modules if module in self._skipped]
-        wanted = [each for module in modules for each in _gated_by(module)]
-        yield from wanted
-        if _SUITE in names and not wanted:
-            patterns = self.config.getini("python_files")
-            tests = (m for m in modules if any(fnmatch(m.name, p) for p in patterns))
-            test, suite = next(tests, None), (folder / _SUITE).resolve()
-            if test is not None:
-                from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
-
-                try:
-                    keys = parse_toml(read_regular(suite, MOST_TEXT)).keys()
-                except (OSError, ValueError):
-                    return
-                if keys >= _KEYS:
-                    yield _Wanted(test, suite)
+            for folder, names in walk(self.config, path) if path.is_dir() else ():
+                modules = [folder / name for name in names if name.endswith(".py")]
+                read = modules
+                if not any(name.endswith(".toml") for name in names):  # reading all takes time
+                    read = [module for module in modules if module in self._skipped]
+                wanted = [each for module in read for each in _gated_by(module)]
+                yield from wanted
+                tests = [m for m in read if any(fnmatch(m.name, p) for p in patterns)]
+                if SUITE_FILE in names and tests and not wanted:
+                    suite = (folder / SUITE_FILE).resolve()
+                    with suppress(OSError, ValueError):
+                        if parse_toml(read_regular(suite, MOST_TEXT)).keys() >= _KEYS:
+                            yield _Wanted(tests[0], suite)
 
 
 def _suite_of(item: pytest.Item) -> Path:
@@ -293,7 +285,7 @@ def _gated_by(module: Path) -> Iterator[_Wanted]:
         if not any(name.encode() in source for name in _FIXTURES):
             return
         tree = ast.parse(source)
-        tests = list(_tests_in(tree, _SUITE, frozenset()))
+        tests = list(_tests_in(tree, SUITE_FILE, frozenset()))
     except (OSError, ValueError, SyntaxError, RecursionError):  # pytest has its own word for it
         return
     named = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree)}

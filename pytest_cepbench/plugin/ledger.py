@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import few_of
-from pytest_cepbench.plugin.cases import MISTAKE
+from pytest_cepbench.plugin.cases import MISTAKE, SUITE_FILE
 
 if TYPE_CHECKING:
     import pytest
@@ -91,7 +91,7 @@ class Ledger:
                 self.expected.add(nodeid)
 
     def _is_suite(self, module: str) -> bool:
-        return (self.root / module).with_name("suite.toml").exists()
+        return (self.root / module).with_name(SUITE_FILE).exists()
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Enter one report, wherever the test ran; other plugins may have changed its outcome."""

@@ -93,7 +93,15 @@ def _outcome(
         )
     if not cases:
         return f"Accepted: {_acceptance(accepted)}"
-    outcome = f"Undecided: {_shortage(cases)}" if undecided(cases) else _release(cases)
+    outcome = f"Undecided: {_shortage(cases)}"
+    if not undecided(cases):
+        how = " by threshold alone" if all(result.gate == "threshold" for result in cases) else ""
+        number = "the one gating case" if len(cases) == 1 else f"all {len(cases)} gating cases"
+        outcome = f"May ship: {number} held{how}"
+        if improved := sum(result.verdict == Verdict.IMPROVED for result in cases):
+            outcome += f", {improved} of them improved"
+        if warned := sum(bool(result.warnings) for result in cases):
+            outcome += f", read the warnings of {warned}"
     return "; ".join([outcome, _acceptance(accepted)] if accepted else [outcome])
 
 
@@ -143,19 +151,6 @@ def _failure(failing: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
 
 
 # -- runs that do not fail -------------------------------------------------------------------------
-
-
-def _release(cases: Sequence[CaseResult]) -> str:
-    improved = sum(result.verdict == Verdict.IMPROVED for result in cases)
-    how = " by threshold alone" if all(result.gate == "threshold" for result in cases) else ""
-    number = "the one gating case" if len(cases) == 1 else f"all {len(cases)} gating cases"
-    clauses = [f"May ship: {number} held{how}"]
-    if improved:
-        clauses.append(f"{improved} of them improved")
-    warned = sum(bool(result.warnings) for result in cases)
-    if warned:
-        clauses.append(f"read the warnings of {warned}")
-    return ", ".join(clauses)
 
 
 def _standing(cases: Sequence[CaseResult]) -> str:

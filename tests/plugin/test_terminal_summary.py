@@ -103,13 +103,20 @@ def test_a_file_has_all_columns(scored: ScoredProject) -> None:
 
 
 def test_quiet_runs_show_the_headline_what_fails_and_the_page(scored: ScoredProject) -> None:
-    """Four lines with -q, of which one is the table's header."""
+    """Four lines with -q, of which one is the table's header; the headline alone with -qq.
+
+    That is one line, whatever the width: who asks for one line reads it with a program.
+    """
     ended = scored.run(CANDIDATE, "-q")
     headline, heads, failing, page = _section(ended)
     assert headline.startswith("Do not ship: 1 of 4 gating cases regressed; worst scored/worse ")
     assert heads.startswith("verdict ")
     assert failing.startswith("REGRESSED  scored worse GC@1 ")
     assert page == "report: .cepbench/report.html"
+    ended = scored.run(CANDIDATE, "-qq", env={"COLUMNS": "80"})
+    assert ended.output.count(ended.report["headline"]) == 1
+    assert "cepbench summary" not in ended.output
+    assert "report.html" not in ended.output.partition(ended.report["headline"])[2]
 
 
 def test_one_line_of_a_failure_begins_with_its_numbers(
@@ -129,14 +136,6 @@ def test_one_line_of_a_failure_begins_with_its_numbers(
     assert failure is not None
     assert failure.attrib["message"] == f"{numbers}: scored worse GC@1 regressed"
     assert "samples that lost most" in (failure.text or "")
-
-
-def test_quieter_runs_show_the_headline_alone(scored: ScoredProject) -> None:
-    """One line with -qq, whatever the width: who asks for one line reads it with a program."""
-    ended = scored.run(CANDIDATE, "-qq", env={"COLUMNS": "80"})
-    assert ended.output.count(ended.report["headline"]) == 1
-    assert "cepbench summary" not in ended.output
-    assert "report.html" not in ended.output.partition(ended.report["headline"])[2]
 
 
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])

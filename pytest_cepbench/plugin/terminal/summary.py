@@ -254,10 +254,26 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
 
 
 def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Iterator[Sentence]:
-    from pytest_cepbench.report.number_format import counted
+    """Every baseline that was replaced, before and after; of new ones how many there are."""
+    from pytest_cepbench.report.number_format import counted, number, printable
 
-    changes = at_most(list(_changes(outcome)), MOST_CASES, verbose=verbose)
-    yield from ((line, "") for line in changes)
+    new = sum(change.before is None for change in outcome.changes)
+    changes = [f"{new} new {'case' if new == 1 else 'cases'}"] if new else []
+    anchors = {"frozen": ", the one before is its anchor", "moved": ", its anchor moves"}
+    for change in outcome.changes:
+        before, after = change.before, change.after
+        if before is not None:
+            other = "" if before.identity == after.identity else ", measured under other conditions"
+            if change.replaced_answers is not None:  # against themselves all score one half
+                what = f"{change.replaced_answers} of {len(after.answers)} answers replaced"
+            else:
+                what = (
+                    f"{number(before.value)} -> {number(after.value)} "
+                    f"({after.value - before.value:+.4f}), n = {after.n}"
+                )
+            other += anchors.get(change.anchor, "")
+            changes.append(f"changed {printable(str(change.key))}: {what}{other}")
+    yield from ((line, "") for line in at_most(changes, MOST_CASES, verbose=verbose))
     verdicts = [result.verdict for result in outcome.results if not result.is_pooled]
     errors = "error" in verdicts
     if outcome.acceptance == "written":
@@ -272,30 +288,6 @@ def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Itera
         cases = "1 case has" if count == 1 else f"{count} cases have"
         step = "run again with --snapshot-update to accept what was measured"
         yield f"{cases} no baseline: {step}", ""
-
-
-def _changes(outcome: RunOutcome) -> Iterator[str]:
-    """Every baseline that was replaced, before and after; of new ones how many there are."""
-    from pytest_cepbench.report.number_format import number, printable
-
-    new = sum(change.before is None for change in outcome.changes)
-    if new:
-        yield f"{new} new {'case' if new == 1 else 'cases'}"
-    anchors = {"frozen": ", the one before is its anchor", "moved": ", its anchor moves"}
-    for change in outcome.changes:
-        before, after = change.before, change.after
-        if before is not None:
-            other = "" if before.identity == after.identity else ", measured under other conditions"
-            if change.replaced_answers is not None:  # against themselves all score one half
-                what = f"{change.replaced_answers} of {len(after.answers)} answers replaced"
-            else:
-                difference = after.value - before.value
-                what = (
-                    f"{number(before.value)} -> {number(after.value)} ({difference:+.4f}), "
-                    f"n = {after.n}"
-                )
-            anchor = anchors.get(change.anchor, "")
-            yield f"changed {printable(str(change.key))}: {what}{other}{anchor}"
 
 
 def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:

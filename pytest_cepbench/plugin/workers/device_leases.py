@@ -17,14 +17,12 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.settings import RunSettings
-from pytest_cepbench.plugin.cases import walk
+from pytest_cepbench.plugin.cases import SUITE_FILE, walk
 from pytest_cepbench.plugin.options import worker_specs
 
 if TYPE_CHECKING:
     from pytest_cepbench.models.devices import Device
     from pytest_cepbench.models.spec import ModelSpec
-
-_SUITE = "suite.toml"
 
 _GATES = pytest.StashKey[bool]()
 
@@ -48,7 +46,7 @@ def concerns(config: pytest.Config, settings: RunSettings) -> bool:
     """
     if _GATES not in config.stash:  # three hooks ask, and a large tree is looked through once
         config.stash[_GATES] = settings.names_models or any(
-            _SUITE in names for place in places(config) for _, names in walk(config, place)
+            SUITE_FILE in names for place in places(config) for _, names in walk(config, place)
         )
     return config.stash[_GATES]
 
@@ -108,7 +106,7 @@ def _lease_devices(
         yield "workers share all devices, since every model named is on the cpu"
         return
     devices = visible_devices()
-    groups = group_devices(settings, _named(settings), devices)
+    groups = group_devices(settings, devices)
     for text in pinned:
         if int(placed[text].removeprefix("cuda:")) >= groups.size:
             raise SpecError(
@@ -161,16 +159,11 @@ class DeviceGroups(NamedTuple):
     why: str = ""
 
 
-def group_devices(
-    settings: RunSettings, named: Sequence[ModelSpec], devices: Sequence[Device]
-) -> DeviceGroups:
-    """Divide devices into groups, each with room for the models of a worker.
+def group_devices(settings: RunSettings, devices: Sequence[Device]) -> DeviceGroups:
+    """Divide devices into groups, each with room for the models that were named.
 
     As large as the settings say; else the smallest with which one has room, and single devices
-    where more would not help.
-
-    named: the models that the user named. Raises SpecError where there are fewer devices than the
-    settings say.
+    where more would not help. Raises SpecError where there are fewer devices than the settings say.
     """
     from pytest_cepbench.models.devices import (
         fits,
@@ -179,7 +172,7 @@ def group_devices(
         usable_together,
     )
 
-    models, swap = measure_footprints(named), settings.residency == "swap"
+    models, swap = measure_footprints(_named(settings)), settings.residency == "swap"
     asked, most = settings.devices_per_worker, usable_together(devices)
     if asked is not None and asked > most:
         source = settings.sources["devices-per-worker"]
@@ -240,7 +233,7 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     devices = visible_devices()
     on_devices = set(_placed(settings).values()) != {"cpu"}
     if on_devices and (devices or settings.devices_per_worker is not None):
-        groups = group_devices(settings, _named(settings), devices)
+        groups = group_devices(settings, devices)
         fit = f"with {gibibytes(groups.need)} free for the weights" if groups.need else "visible"
         of = f"{len(devices)} devices"
         if groups.size > 1:
