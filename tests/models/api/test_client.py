@@ -187,7 +187,10 @@ BESIDE = {
 
 
 def test_reasoning_beside_a_text_is_kept_and_told_apart(server: FakeServer, load: Load) -> None:
-    """Both texts in one, out of which the answer is read; with reasoning=keep the content alone."""
+    """Both texts in one, out of which the answer is read; with reasoning=keep the content alone.
+    Reasoning alone, as where max_tokens ends it, is no answer, and is not asked again, since the
+    server did what it was told.
+    """
     strips, keeps = load("describer"), load("describer", "reasoning=keep")
     for name, answer in BESIDE.items():
         server.in_turn(answer)
@@ -195,14 +198,8 @@ def test_reasoning_beside_a_text_is_kept_and_told_apart(server: FakeServer, load
         assert reply.value == with_reasoning("blue?", "a red circle"), name
         assert read_answer(reply.value) == "a red circle"
         assert content.value == "a red circle", name
-
-
-def test_reasoning_alone_is_no_answer(server: FakeServer, load: Load) -> None:
-    """As where max_tokens ends it; it is not asked again, since the server did what it was told."""
-    server.answer = lambda _: chat_answer(None, reasoning_content="blue?", ended="length")
-
-    (reply,) = describe(load("describer"))
-
+    server.in_turn(chat_answer(None, reasoning_content="blue?", ended="length"))
+    (reply,) = describe(strips)
     failure = read_answer(reply.value)
     assert isinstance(failure, Failure)
     assert (failure.kind, reply.usage.retries) == ("only-reasoning", 0)

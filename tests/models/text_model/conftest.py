@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Battle, Describer
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.unified import UnifiedModel
-from tests.models.binding import load_once, plain
+from tests.models.binding import bind_text, load_once, plain
 from tests.tiny.common import JUDGE_WORDS, pictures
 from tests.tiny.unified import BUILDERS as UNIFIED
 from tests.tiny.unified import DRAW
@@ -79,22 +78,16 @@ def copied(tmp_path: Path, tiny_describer: Build) -> Build:
     return copy
 
 
-@pytest.fixture
-def bound(context: BindContext) -> Callable[..., BoundRole]:
+def bound(folder: Path, query: str = "") -> BoundRole:
     """Bind a folder as describer, with parameters."""
-    return lambda folder, query="": bind(parse_spec(f"{folder}?{query}"), "describer", context)
+    return bind_text(f"{folder}?{query}", "describer")
 
 
-@pytest.fixture
-def describer(bound: Callable[..., BoundRole]) -> Callable[..., Describer]:
+def describer(folder: Path, query: str = "max_new_tokens=8") -> Describer:
     """Load a folder as describer, with parameters."""
-
-    def load(folder: Path, query: str = "max_new_tokens=8") -> Describer:
-        model = bound(folder, query).load()
-        assert isinstance(model, Describer)
-        return model
-
-    return load
+    model = bound(folder, query).load()
+    assert isinstance(model, Describer)
+    return model
 
 
 @pytest.fixture(scope="session")

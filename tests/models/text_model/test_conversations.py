@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.errors import CheckpointError, ModelError, RoleError
+from pytest_cepbench.errors import CheckpointError, ModelError
 from pytest_cepbench.models.protocols import Battle, Judge, Vqa, VqaQuestion
 from pytest_cepbench.models.text_model.likelihood import first_tokens
 from tests.models.binding import bind_text, load_once
@@ -253,15 +253,6 @@ def test_a_tokenizer_without_yes_and_no_is_refused(tiny_judge: Build) -> None:
     folder = tiny_judge("llava")
     with pytest.raises(CheckpointError, match="does not tell yes from no by the first token"):
         _load(folder)
-
-
-def test_a_model_that_reads_no_images_is_refused(tmp_path: Path) -> None:
-    """The error says what it is."""
-    from tests.tiny.encoders import build_clip
-
-    build_clip(tmp_path / "clip")
-    with pytest.raises(RoleError, match="not the vqa"):
-        bind_text(f"{tmp_path / 'clip'}?device=cpu", "vqa")
 
 
 class _Pieces:

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.binding import bind
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import (
     CUT,
     AnswerStep,
@@ -21,13 +20,11 @@ from pytest_cepbench.models.protocols import (
     Reply,
     StepLimit,
 )
-from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.interleaver import (
     interleave,
     step_text,
 )
-from tests.models.binding import CONTEXT, bind_text, load_once, plain
-from tests.models.files import LLAVA, write_checkpoint
+from tests.models.binding import bind_text, load_once, plain
 from tests.models.text_model.conftest import spec
 from tests.tiny.common import pictures
 
@@ -214,14 +211,3 @@ def test_a_checkpoint_without_chat_template_is_refused(
 
     with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
         bind_text(str(folder), "interleaver")
-
-
-@pytest.mark.models
-def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
-    """Also where the user insists."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-
-    with pytest.raises(RoleError, match="can be the describer or writer, not the interleaver"):
-        bind_text(str(folder), "interleaver")
-    with pytest.raises(RoleError, match="cannot be the interleaver"):
-        bind(parse_spec(str(folder)), "interleaver", CONTEXT, force=True)

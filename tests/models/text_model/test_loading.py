@@ -17,15 +17,20 @@ from pytest_cepbench.chains.batching import CallCounts
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import Describer
 from pytest_cepbench.models.torch_runtime import has
-from tests.models.text_model.conftest import Build, Load, change, describe, rewrite
+from tests.models.text_model.conftest import (
+    Build,
+    bound,
+    change,
+    describe,
+    describer,
+    rewrite,
+)
 from tests.tiny.common import pictures, skip_before
 
 pytestmark = pytest.mark.models
 
 
-def test_pickled_weights_load_when_allowed_and_run_no_code(
-    copied: Build, bound: Load, tmp_path: Path
-) -> None:
+def test_pickled_weights_load_when_allowed_and_run_no_code(copied: Build, tmp_path: Path) -> None:
     """They describe as the safetensors did; tensors are allowed, not programs."""
     import torch
     from safetensors.torch import load_file
@@ -99,7 +104,7 @@ SHAPES = r" is \(64, 32\), expected \(96, 32\)" if has("transformers", "5.0") el
     ],
 )
 def test_a_damaged_checkpoint_is_explained(
-    damage: Callable[[Path], None], words: str, copied: Build, bound: Load
+    damage: Callable[[Path], None], words: str, copied: Build
 ) -> None:
     """The library would go on with random numbers, or end in an error that names no file."""
     folder = copied("llava")
@@ -108,7 +113,7 @@ def test_a_damaged_checkpoint_is_explained(
         bound(folder).load()
 
 
-def test_a_tensor_that_is_not_used_is_refused(copied: Build, bound: Load) -> None:
+def test_a_tensor_that_is_not_used_is_refused(copied: Build) -> None:
     """An unmerged adapter is left out silently; a constant of old libraries is no adapter."""
     import torch
 
@@ -124,7 +129,7 @@ def test_a_tensor_that_is_not_used_is_refused(copied: Build, bound: Load) -> Non
     allowed.load()
 
 
-def test_a_chat_template_that_cannot_ask_is_told(copied: Build, describer: Load) -> None:
+def test_a_chat_template_that_cannot_ask_is_told(copied: Build) -> None:
     """Several templates without a default are refused; one that drops the prompt is warned of."""
     folder = copied("llava")
     template = folder / "chat_template.jinja"
@@ -146,8 +151,6 @@ def test_a_chat_template_that_cannot_ask_is_told(copied: Build, describer: Load)
 WITHOUT_TORCHVISION = """
 import sys
 sys.modules["torchvision"] = None
-from pytest_cepbench.datasets.sample import load_seed_image
-from pytest_cepbench.datasets.shapes.samples import load_shapes
 from pytest_cepbench.errors import MissingDependencyError
 from pytest_cepbench.models.binding import BindContext
 from pytest_cepbench.models.binding import bind

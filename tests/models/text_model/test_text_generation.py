@@ -16,7 +16,7 @@ from pytest_cepbench.models.protocols import Question, Reply, Writer
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
-from tests.models.text_model.conftest import Build, Load, change, describe
+from tests.models.text_model.conftest import Build, Load, bound, change, describe, describer
 from tests.tiny.common import WORDS, pictures, skip_before
 from tests.tiny.describers import build_gemma3, build_llava, build_phi4
 
@@ -46,9 +46,7 @@ def test_a_text_depends_on_image_and_prompt_alone(tiny: Load, name: str) -> None
 
 
 @pytest.mark.parametrize("build", [build_gemma3, build_phi4])
-def test_other_families_are_read(
-    build: Callable[[Path], Path], tmp_path: Path, describer: Load
-) -> None:
+def test_other_families_are_read(build: Callable[[Path], Path], tmp_path: Path) -> None:
     """A marker of an image may be another token than the model's, and its class one of texts."""
     with quiet():
         folder = build(tmp_path)
@@ -64,7 +62,7 @@ def test_a_prompt_template_gives_a_captioner_its_text(tiny: Load) -> None:
     assert texts == [describe(model, [image], "circle on")[0] for image in pictures()]
 
 
-def test_a_chat_model_without_template_says_what_to_give(tmp_path: Path, describer: Load) -> None:
+def test_a_chat_model_without_template_says_what_to_give(tmp_path: Path) -> None:
     """Older checkpoints lack the template: the failure must name the parameter that helps, and it
     must help.
     """
@@ -88,9 +86,7 @@ def test_a_text_that_ends_at_its_limit_says_so(tiny: Load) -> None:
     assert all(isinstance(text, Reply) and text.provenance == {"finish": "length"} for text in cut)
 
 
-def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(
-    tmp_path: Path, describer: Load
-) -> None:
+def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(tmp_path: Path) -> None:
     """The text begins with the marker, since the model itself writes none; unless it is kept."""
     folder = build_llava(tmp_path / "m", words=(*WORDS, "<think>", "</think>"))
     template = folder / "chat_template.jinja"
@@ -103,7 +99,7 @@ def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(
     assert [reasoning_spans(text)[0][0] for text in opened] == [0, 0, 0]
 
 
-def test_markers_of_reasoning_that_are_special_tokens_stay(tmp_path: Path, describer: Load) -> None:
+def test_markers_of_reasoning_that_are_special_tokens_stay(tmp_path: Path) -> None:
     """As those of Magistral: without them reasoning and answer would run into each other."""
     folder = build_llava(tmp_path / "m", words=("[THINK]", *WORDS))
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -246,9 +242,7 @@ NEUTRALISED = {
 
 
 @pytest.mark.parametrize("name", ["llava", "blip"])
-def test_what_comes_back_is_a_text_for_each_image(
-    name: str, copied: Build, tiny: Load, describer: Load
-) -> None:
+def test_what_comes_back_is_a_text_for_each_image(name: str, copied: Build, tiny: Load) -> None:
     """Settings of a training's own calls: others of these would fail in every chain."""
     folder = copied(name)
     settings = folder / "generation_config.json"
@@ -261,7 +255,7 @@ def test_what_comes_back_is_a_text_for_each_image(
 
 
 @pytest.mark.parametrize("strings", ["be", ["be", "circle"]])
-def test_strings_end_a_text(strings: str | list[str], tmp_path: Path, describer: Load) -> None:
+def test_strings_end_a_text(strings: str | list[str], tmp_path: Path) -> None:
     """The text ends behind the string, and was not cut at its limit; others go on."""
     # transformers reads a tokenizer's own way to join tokens from this text.
     folder = build_llava(tmp_path / "m", words=[*WORDS, "abcdef"])
@@ -284,7 +278,7 @@ def test_strings_end_a_text(strings: str | list[str], tmp_path: Path, describer:
     ],
 )
 def test_writing_by_code_of_the_hub_is_refused(
-    settings: dict[str, Any], words: str, copied: Build, bound: Load
+    settings: dict[str, Any], words: str, copied: Build
 ) -> None:
     """When the model is loaded, and not in every chain."""
     folder = copied("llava")
@@ -293,7 +287,7 @@ def test_writing_by_code_of_the_hub_is_refused(
         bound(folder).load()
 
 
-def test_settings_in_force_are_in_the_key(copied: Build, bound: Load) -> None:
+def test_settings_in_force_are_in_the_key(copied: Build) -> None:
     """The checkpoint's own settings count, the spec's override them, and all are in the identity;
     device and batch size are not.
     """
@@ -316,7 +310,7 @@ def test_settings_in_force_are_in_the_key(copied: Build, bound: Load) -> None:
     assert (other.resources.batch_size, other.provenance["device"]) == (2, "cpu")
 
 
-def test_a_captioners_own_length_counts(copied: Build, bound: Load) -> None:
+def test_a_captioners_own_length_counts(copied: Build) -> None:
     """Captioners' published max_length includes the start token; chat models' is the context."""
     for name, expected in (("blip", 15), ("llava", 512)):
         folder = copied(name)

@@ -48,7 +48,14 @@ def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
 
 @both
 def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
-    """The roles of a spec name the same load, and the object that it makes plays both."""
+    """The roles of a spec name the same load, and the object that it makes plays both. They are
+    told from its configuration; as encoder it is refused with what it can be.
+    """
+    detection = detect(parse_spec(str(folders[family])))
+    assert detection.unified
+    assert detection.roles == ("describer", "generator", "writer", "interleaver")
+    with pytest.raises(RoleError, match="generator, writer or interleaver, not the encoder"):
+        bind_text(str(folders[family]), "encoder")
     text = spec(folders[family], "guidance_scale=2")
     roles = [bind_text(text, role) for role in ("describer", "generator", "interleaver")]
 
@@ -253,24 +260,9 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
 
     own = bind_text(str(folder), "generator").params
 
-    assert (authors["guidance_scale"], authors["top_k"], authors["image_area"]) == (
-        3.0,
-        2048,
-        518400,
-    )
+    names = ("guidance_scale", "top_k", "image_area")
+    assert [authors[name] for name in names] == [3.0, 2048, 518400]
     assert (own["guidance_scale"], own["top_k"], own["temperature"]) == (7.0, 9, 1.0)
-
-
-def test_a_unified_model_plays_its_roles_and_no_other(
-    folders: dict[str, Path],
-) -> None:
-    """Told from its configuration; as encoder it is refused with what it can be."""
-    for folder in folders.values():
-        detection = detect(parse_spec(str(folder)))
-        assert detection.unified
-        assert detection.roles == ("describer", "generator", "writer", "interleaver")
-        with pytest.raises(RoleError, match="generator, writer or interleaver, not the encoder"):
-            bind_text(str(folder), "encoder")
 
 
 def in_decoder(convert: Callable[[Any], Any]) -> Callable[[Path], None]:
