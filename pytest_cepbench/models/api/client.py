@@ -163,15 +163,11 @@ class ApiClient:
         shows at the first real request.
         """
         try:
-            content = self._run(self._fetch(_MODELS, None, {}))
+            self._models = read_models(self._run(self._ask(_MODELS, None, {})))
         except ApiError as fault:
-            if fault.cause == "unreachable" or fault.status == 401:
+            if fault.cause in ("unreachable", "web page") or fault.status == 401:
                 raise server_error(self.endpoint, fault) from None
             return
-        if is_web_page(content):
-            page = ApiError("fatal", describe_body(content), cause="web page")
-            raise server_error(self.endpoint, page)
-        self._models = read_models(read_json(content))
         if listed and self._models and self.endpoint.model not in self._models:
             names = ", ".join(map(self.endpoint.clean, self._models[:3]))
             told = (
@@ -271,22 +267,10 @@ class ApiClient:
                 else:
                     await asyncio.sleep(pause)
 
-    async def _ask(self, path: str, body: Mapping[str, Any], optional: Mapping[str, Any]) -> Any:
-        """The document that answers a request. Raises ApiError."""
-        content = await self._fetch(path, body, optional)
-        document = read_json(content)
-        if document is None:
-            words = describe_body(content)
-            if is_web_page(content) and not self._has_answered:
-                raise ApiError("fatal", words, cause="web page")
-            raise ApiError("again", f"not JSON but {words}", 200)
-        check_document(document)
-        return document
-
-    async def _fetch(
+    async def _ask(
         self, path: str, body: Mapping[str, Any] | None, optional: Mapping[str, Any]
-    ) -> bytes:
-        """The body of the server's response. Raises ApiError where there is none."""
+    ) -> Any:
+        """The document that answers a request; body: None where a page is read. Raises ApiError."""
         import httpx2
 
         # The client's own timeout is one of silence: a body that drips would never end.
@@ -310,7 +294,14 @@ class ApiClient:
         content: bytes = response.content
         if not response.is_success:
             raise classify_response(response.status_code, response.headers, content, optional)
-        return content
+        document = read_json(content)
+        if document is None:
+            words = describe_body(content)
+            if is_web_page(content) and not self._has_answered:
+                raise ApiError("fatal", words, cause="web page")
+            raise ApiError("again", f"not JSON but {words}", 200)
+        check_document(document)
+        return document
 
     def _drop(self, parameter: str, value: Any) -> None:
         """Send a parameter that was refused under its other name, or not at all any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,14 +61,27 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 
 @pytest.fixture(scope="session")
-def specs(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def reference() -> Any:
+    """The torch.nn model of Unicom's tiny file, rounded to the float16 of the file."""
+    return randomize(make_unicom(**UNICOM)).half().float()
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny TorchScript file of the interface of clean-fid's Inception."""
+    return build_inception(tmp_path_factory.mktemp("inception"))
+
+
+@pytest.fixture(scope="session")
+def specs(
+    folders: Folders, reference: Any, weights: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """The spec of each of them, and of a sentence-transformers folder."""
     root = tmp_path_factory.mktemp("files")
-    network = randomize(make_unicom(**UNICOM)).half().float()
-    unicom = save_unicom(root / "u.safetensors", network.state_dict())
+    unicom = save_unicom(root / "u.safetensors", reference.state_dict())
     return {name: str(folder) for name, folder in folders.items()} | {
         "unicom": f"unicom:{unicom}",
-        "cleanfid": f"cleanfid:?weights={build_inception(root / 'inception')}",
+        "cleanfid": f"cleanfid:?weights={weights}",
         "mpnet": str(build_sentence_transformer(root / "mpnet")),
     }
 

@@ -22,27 +22,13 @@ from tests.optional import needs
 from tests.tiny.weights_files import (
     INCEPTION_NAME,
     UNICOM,
-    build_inception,
     make_unicom,
-    randomize,
     save_unicom,
 )
 
 needs("torchvision", "cleanfid", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models
-
-
-@pytest.fixture(scope="module")
-def reference() -> Any:
-    """The torch.nn model whose weights the files hold, rounded to the float16 of the files."""
-    return randomize(make_unicom(**UNICOM)).half().float()
-
-
-@pytest.fixture(scope="module")
-def file(reference: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The weights as safetensors."""
-    return save_unicom(tmp_path_factory.mktemp("unicom") / "u.safetensors", reference.state_dict())
 
 
 def crop(image: Image.Image, side: int) -> Image.Image:
@@ -64,7 +50,9 @@ def pixels(images: Images) -> Any:
     return torch.from_numpy((arrays - mean) / std).permute(0, 3, 1, 2).float()
 
 
-def test_features_are_those_of_the_reference(reference: Any, file: Path, images: Images) -> None:
+def test_features_are_those_of_the_reference(
+    reference: Any, specs: dict[str, str], images: Images
+) -> None:
     """Layout, order of operations, ReLU6 and the published epsilon, on images to be cropped."""
     import torch
 
@@ -76,16 +64,18 @@ def test_features_are_those_of_the_reference(reference: Any, file: Path, images:
         expected = reference(pixels(images)).numpy()
     hook.remove()
     assert max(reached) > 6, "the limit of ReLU6 must matter here"
-    vectors = load(f"unicom:{file}").encode_images(images)
+    vectors = load(specs["unicom"]).encode_images(images)
     assert vectors.shape == (3, UNICOM["features"])
     assert vectors.dtype == np.float32
     assert np.abs(vectors - expected).max() < 1e-4 * np.abs(expected).max()
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).min() > 0.1
 
 
-def test_precision_changes_the_answer_and_the_identity(file: Path, images: Images) -> None:
+def test_precision_changes_the_answer_and_the_identity(
+    specs: dict[str, str], images: Images
+) -> None:
     """It is part of every stored result's key."""
-    bound = [bind_encoder(f"unicom:{file}{query}") for query in ("", "?dtype=float16")]
+    bound = [bind_encoder(f"{specs['unicom']}{query}") for query in ("", "?dtype=float16")]
     assert [own.params for own in bound] == [{"dtype": "float32"}, {"dtype": "float16"}]
     full, half = (load(own.spec).encode_images(images) for own in bound)
     assert 0 < np.abs(full - half).max() < 0.1 * np.abs(full).max()
@@ -93,7 +83,7 @@ def test_precision_changes_the_answer_and_the_identity(file: Path, images: Image
 
 
 def test_a_pickled_file_is_read_only_where_allowed(
-    reference: Any, file: Path, images: Images, tmp_path: Path
+    reference: Any, specs: dict[str, str], images: Images, tmp_path: Path
 ) -> None:
     """The released .pt is refused with the remedy; allowed, it gives what safetensors give, and no
     code is run (weights_only).
@@ -104,7 +94,7 @@ def test_a_pickled_file_is_read_only_where_allowed(
     with pytest.raises(CheckpointError, match=r"unpickling can run code.*allow_pickle=true"):
         bind_encoder(f"unicom:{pickled}")
     allowed = load(f"unicom:{pickled}?allow_pickle=true").encode_images(images)
-    assert np.array_equal(allowed, load(f"unicom:{file}").encode_images(images))
+    assert np.array_equal(allowed, load(specs["unicom"]).encode_images(images))
 
     class Evil:
         def __reduce__(self) -> Any:
@@ -193,12 +183,6 @@ def test_the_released_sizes_need_no_parameter(
         make_network(shapes | {"pos_embed": (1, 577, width)})
     with pytest.raises(ValueError, match="heads of 64 do not divide the width 96"):
         make_network(shapes | {"patch_embed.proj.weight": (96, 3, patch, patch)})
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny TorchScript file of the real interface."""
-    return build_inception(tmp_path_factory.mktemp("inception"))
 
 
 def test_features_are_those_of_clean_fids_own_pipeline(

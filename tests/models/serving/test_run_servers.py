@@ -98,26 +98,6 @@ def test_an_engine_is_started_with_the_flags_of_the_spec(
     assert reply.provenance["engine"] == ENGINES[engine].title
 
 
-@pytest.mark.slow
-def test_roles_of_one_checkpoint_share_a_server_that_ends_with_the_run(
-    stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
-) -> None:
-    """What differs in the requests alone needs no second server. Its log stays."""
-    describer = bind_served(stand_in.spec("max_tokens=9"))
-    judge = bind_served(stand_in.spec("prompt=letters"), "judge").load()
-    assert isinstance(judge, ApiModel)
-    judge.score_answers([AnsweredQuestion(["a", RED], ["red"])], [0])
-    assert describe(describer).value == "200 10 10"
-    assert len(stand_in.starts) == 1
-    assert is_alive(stand_in.starts[0]["pid"])
-
-    servers.close()
-    assert not is_alive(stand_in.starts[0]["pid"])
-    (log,) = (tmp_path / "logs").iterdir()
-    assert "serving" in log.read_text()
-    assert log.stat().st_mode & 0o077 == 0
-
-
 def test_a_start_that_fails_shows_the_end_of_its_log(
     stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
 ) -> None:
@@ -247,19 +227,28 @@ def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None
         child.kill()
 
 
-def test_whatever_the_server_started_ends_with_it(
+def test_a_server_of_several_roles_ends_with_all_that_it_started(
     stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
 ) -> None:
-    """Also a process in a session of its own. Its log stays, with those of nine earlier servers."""
+    """What differs in the requests alone needs no second server. A process in a session of its own
+    ends too; the log stays, with those of nine earlier servers, for its owner alone.
+    """
     (tmp_path / "logs").mkdir()
     for day in range(10, 25):
         (tmp_path / "logs" / f"202001{day}-000000-vllm-old-0000.log").write_text("")
     stand_in.behave(child=True)
-    bind_served(stand_in.spec()).load()
+    judge = bind_served(stand_in.spec("prompt=letters"), "judge").load()
+    assert isinstance(judge, ApiModel)
+    judge.score_answers([AnsweredQuestion(["a", RED], ["red"])], [0])
+    assert describe(bind_served(stand_in.spec("max_tokens=9"))).value == "200 10 10"
+    assert len(stand_in.starts) == 1
+    assert is_alive(stand_in.starts[0]["pid"])
     servers.close()
     stand_in.wait_for_end()
-    names = sorted(path.name for path in (tmp_path / "logs").glob("*.log"))
-    assert (len(names), "-vllm-step-1-" in names[-1]) == (10, True)
+    logs = sorted((tmp_path / "logs").glob("*.log"))
+    assert (len(logs), "-vllm-step-1-" in logs[-1].name) == (10, True)
+    assert "serving" in logs[-1].read_text()
+    assert logs[-1].stat().st_mode & 0o077 == 0
 
 
 USER = """
