@@ -21,7 +21,6 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.detectors.transformers_detectors import (
     CandidateBoxes,
@@ -52,9 +51,8 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def bind_detector(text: str) -> BoundRole:
-    """Bind as the plugin does, every file hashed."""
-    return bind_text(text, "detector")
+bind_detector = partial(bind_text, role="detector")
+"""Binds as the plugin does, every file hashed."""
 
 
 def load(text: str) -> Detector:

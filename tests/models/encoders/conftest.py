@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Encoder
 from tests.models.binding import bind_text
 from tests.tiny import encoders as tiny
@@ -41,9 +40,8 @@ IMAGE_ENCODERS = [*BUILDERS, "unicom", "cleanfid"]
 """All encoders of images, with those of a scheme of their own."""
 
 
-def bind_encoder(text: str) -> BoundRole:
-    """Bind as the plugin does, every file hashed."""
-    return bind_text(text, "encoder")
+bind_encoder = partial(bind_text, role="encoder")
+"""Binds as the plugin does, every file hashed."""
 
 
 def load(text: str) -> Encoder:

@@ -65,7 +65,7 @@ def tiny_describer(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """The folder of a tiny describer by its builder's name; built once, not to be changed."""
     from tests.tiny.describers import BUILDERS
 
-    return build_once(tmp_path_factory.mktemp("describers"), BUILDERS)
+    return build_once(tmp_path_factory.mktemp("describers"), {**BUILDERS, **UNIFIED})
 
 
 @pytest.fixture
@@ -152,11 +152,10 @@ def spec(folder: Path, query: str = "") -> str:
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tiny_describer: Build) -> dict[str, Path]:
     """The folders of the tiny unified models by family; not to be changed."""
     pytest.importorskip("transformers", reason="unified models need the [models] extra")
-    build = build_once(tmp_path_factory.mktemp("unified"), UNIFIED)
-    return {name: build(name) for name in UNIFIED}
+    return {name: tiny_describer(name) for name in UNIFIED}
 
 
 @pytest.fixture(scope="session")

@@ -150,12 +150,6 @@ QUESTIONS: tuple[Question, ...] = (
 )
 
 
-@pytest.fixture
-def folder_of(tiny_describer: Build, folders: dict[str, Path]) -> Build:
-    """The folder of a tiny checkpoint by its builder's name; not to be changed."""
-    return lambda name: folders[name] if name in folders else tiny_describer(name)
-
-
 def load(folder: Path, query: str = "max_new_tokens=6") -> Writer:
     """Load a folder as writer, once; not to be changed."""
     model = load_once(f"{folder}?{query}", "writer")
@@ -170,9 +164,9 @@ def write(model: Writer, questions: tuple[Question, ...], prompt: str = "") -> l
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3", "janus", "emu3"])
-def test_an_answer_depends_on_its_own_question(folder_of: Build, name: str) -> None:
+def test_an_answer_depends_on_its_own_question(tiny_describer: Build, name: str) -> None:
     """No image, one, two, in a batch and alone: the same text, which all parts decide."""
-    model = load(folder_of(name))
+    model = load(tiny_describer(name))
 
     together = write(model, QUESTIONS)
 
@@ -182,9 +176,9 @@ def test_an_answer_depends_on_its_own_question(folder_of: Build, name: str) -> N
     assert write(model, QUESTIONS, "be brief") != together
 
 
-def test_special_tokens_that_a_question_spells_are_left_out(folder_of: Build) -> None:
+def test_special_tokens_that_a_question_spells_are_left_out(tiny_describer: Build) -> None:
     """The model would look for the image behind each; the words around them are read."""
-    model = load(folder_of("llava"))
+    model = load(tiny_describer("llava"))
 
     (spelt,) = write(model, (["what <image> is <eos>", ONE],), "be <image> brief")
 
@@ -224,10 +218,10 @@ def test_a_checkpoint_that_cannot_be_asked_is_refused(
         bind_text(f"{folder}?{query}", "writer")
 
 
-def test_the_system_prompt_of_the_spec_goes_before_the_suites(folder_of: Build) -> None:
+def test_the_system_prompt_of_the_spec_goes_before_the_suites(tiny_describer: Build) -> None:
     """Both are one message."""
-    own = load(folder_of("llava"), "max_new_tokens=6&system_prompt=be brief")
-    plain = load(folder_of("llava"))
+    own = load(tiny_describer("llava"), "max_new_tokens=6&system_prompt=be brief")
+    plain = load(tiny_describer("llava"))
 
     assert write(own, QUESTIONS) == write(plain, QUESTIONS, "be brief")
     assert write(own, QUESTIONS, "a circle") == write(plain, QUESTIONS, "be brief\n\na circle")
