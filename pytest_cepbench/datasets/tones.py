@@ -253,17 +253,10 @@ def _equal_but(respect: str) -> Family[Tune]:
     return Family(draw, fixed * sum(words**number - words for number in (2, 3, 4)))
 
 
-def _any(number: int) -> Family[Tune]:
-    def draw(rng: np.random.Generator) -> Tune:
-        return tuple(BEEPS[below(rng, len(BEEPS))] for _ in range(number))
-
-    return Family(draw, len(BEEPS) ** number)
-
-
 _FAMILIES: dict[str, Family[Tune]] = {
-    "single": _any(1),
+    "single": Family(lambda rng: (BEEPS[below(rng, len(BEEPS))],), len(BEEPS)),
     **{respect: _equal_but(respect) for respect in _WORDS},
-    "melody": _any(MOST_BEEPS),
+    "melody": Family(lambda rng: tuple(BEEPS[below(rng, len(BEEPS))] for _ in range(MOST_BEEPS))),
 }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import combinations, product
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -24,13 +22,10 @@ from pytest_cepbench.datasets.shapes import (
 )
 from pytest_cepbench.datasets.shapes.arena import WriterDegradation, load_shapes_arena
 from pytest_cepbench.datasets.shapes.samples import (
-    _TASK_FAMILIES,
-    LOOKS,
     PATTERN_NAMES,
     load_shapes_tasks,
     scene_patterns,
 )
-from pytest_cepbench.datasets.shapes.scene import CELLS
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.models.rule_based.arena_models import ShapesWriter
 from pytest_cepbench.models.rule_based.scene_models import (
@@ -49,24 +44,6 @@ def test_scenes_are_unique_until_their_family_is_used_up() -> None:
             single = category in ("existence", "single_object", "colors")
             assert len(set(texts)) == (432 if single else 433)
             assert len(set(texts[:432])) == 432
-
-
-def test_families_have_as_many_scenes_as_their_rules_allow() -> None:
-    """No scene comes twice before all have come, so the number of all must be right."""
-    looks = list(product(LOOKS, repeat=2))
-    shapes_differ = sum(a[2] != b[2] for a, b in looks)
-    colors_differ = sum(a[2] != b[2] and a[1] != b[1] for a, b in looks)
-    cells = list(combinations(range(CELLS), 2))
-    in_line = sum(a // 3 == b // 3 or a % 3 == b % 3 for a, b in cells)
-    equal = sum(comb(CELLS, number) for number in (2, 3, 4))
-    assert {task: family.size for task, family in _TASK_FAMILIES.items()} == {
-        "single_object": CELLS * len(LOOKS),
-        "two_object": len(cells) * shapes_differ,
-        "counting": equal * len(LOOKS),
-        "colors": CELLS * len(LOOKS),
-        "position": in_line * shapes_differ,
-        "color_attr": len(cells) * colors_differ,
-    }
 
 
 DATA = load_shapes(12, 5)

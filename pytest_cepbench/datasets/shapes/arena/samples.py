@@ -120,9 +120,7 @@ def _question(task: Task, rng: np.random.Generator) -> ArenaQuestion:
 _OWN = (MAX_OBJECTS - 1) * (1 + len(SIZES)) * (1 + len(COLORS)) * len(_ENDS)
 
 FAMILIES: Mapping[str, Family[ArenaQuestion]] = {
-    # The others have many more questions than a data set can have samples.
-    task: Family(partial(_question, task), _OWN if task == "own" else 10**9)
-    for task in TASKS
+    task: Family(partial(_question, task), _OWN if task == "own" else None) for task in TASKS
 }
 """The questions of each category."""
 
