@@ -73,17 +73,11 @@ def test_a_file_may_be_as_large_as_is_said(tmp_path: Path) -> None:
         assert len(stream.read()) == MOST + 1
 
 
-def test_a_file_of_the_kernel_is_cut_off(tmp_path: Path) -> None:
-    """It says that it is empty, and has more."""
-    link = tmp_path / "x"
-    link.symlink_to("/proc/self/maps")
-    assert link.stat().st_size == 0
-    with pytest.raises(UnfitFileError, match="more than 100"):
-        read_regular(link, 100)
-
-
 def test_links_are_followed_where_they_may_be(tmp_path: Path) -> None:
-    """A link to a regular file is one, unless the reader wants none; a circle is an error."""
+    """A link to a regular file is one, unless the reader wants none; a circle is an error.
+
+    A file of the kernel says that it is empty, and has more; no file has a NUL byte in its name.
+    """
     (tmp_path / "x").write_bytes(b"text")
     link, circle = tmp_path / "link", tmp_path / "circle"
     link.symlink_to("x")
@@ -93,10 +87,11 @@ def test_links_are_followed_where_they_may_be(tmp_path: Path) -> None:
         read_regular(link, MOST, links=False)
     with pytest.raises(OSError, match="symbolic links"):
         read_regular(circle, MOST)
-
-
-def test_names_that_no_file_has(tmp_path: Path) -> None:
-    """A NUL byte, as a text may hold it, is an error of the file and not of the program."""
+    maps = tmp_path / "maps"
+    maps.symlink_to("/proc/self/maps")
+    assert maps.stat().st_size == 0
+    with pytest.raises(UnfitFileError, match="more than 100"):
+        read_regular(maps, 100)
     with pytest.raises(UnfitFileError, match="NUL"):
         read_regular(tmp_path / "a\0b", MOST)
 
@@ -192,9 +187,5 @@ def test_a_stamp_is_settled_when_the_file_was_old(file: Path) -> None:
     os.utime(file, ns=(0, young.taken_ns - RACY_NS - 10**9))
     assert FileStamp.of(file).settled
     assert not young.settled
-
-
-def test_a_time_in_the_future_is_never_settled(file: Path) -> None:
-    """The clock of a file server may be ahead."""
-    os.utime(file, ns=(0, FileStamp.of(file).taken_ns + 60 * 10**9))
+    os.utime(file, ns=(0, young.taken_ns + 60 * 10**9))  # the clock of a file server may be ahead
     assert not FileStamp.of(file).settled

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.judges import number, run_judges
-from pytest_cepbench.cli.output import Section, Table, percent, short, write_and_show
+from pytest_cepbench.cli.output import Section, Table, coefficient, percent, short, write_and_show
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import record_of
-from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
 from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
 from pytest_cepbench.option_values import split_name
@@ -180,7 +179,11 @@ def _metric_pages(metrics: Sequence[MetricAlignment]) -> Iterator[Section]:
             "metrics over models",
             (_MODELS,),
             ("case", "outputs", *METHODS),
-            [(m.case, m.section, *map(_correlation, m.models)) for m in metrics if m.models],
+            [
+                (m.case, m.section, *(coefficient(own, 3) for own in m.models))
+                for m in metrics
+                if m.models
+            ],
         ),
         (
             "choices between captions",
@@ -205,11 +208,3 @@ def _aligned(counted: Alignment) -> Iterator[str]:
 
 def _both(estimate: Estimate | None) -> tuple[str, str]:
     return ("-", "-") if estimate is None else (number(estimate.value), interval_text(estimate))
-
-
-def _correlation(over: Correlation | None) -> str:
-    if over is None:
-        return "-"
-    if over.low is None or over.high is None:
-        return f"{over.value:.3f}"
-    return f"{over.value:.3f} [{over.low:.2f}, {over.high:.2f}]"

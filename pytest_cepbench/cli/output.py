@@ -17,12 +17,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.escapes import one_line as printable
+
+if TYPE_CHECKING:
+    from pytest_cepbench.metrics.correlation import Correlation
 
 NOT_DONE, MISTAKE, INTERRUPTED = 1, 2, 130
 """Exit codes: something could not be measured, accepted or written; a mistake in what was asked;
@@ -160,6 +163,14 @@ def rank_range(low: int, high: int) -> str:
 def percent(value: float | None) -> str:
     """A share of one in percent, with two decimals, or a dash."""
     return "-" if value is None else f"{100 * value:.2f}"
+
+
+def coefficient(over: Correlation | None, decimals: int = 4) -> str:
+    """A correlation with its interval, where it has one, or a dash."""
+    if over is None:
+        return "-"
+    bounds = "" if over.low is None or over.high is None else f" [{over.low:.2f}, {over.high:.2f}]"
+    return f"{over.value:.{decimals}f}{bounds}"
 
 
 def _wrapped(line: str, width: int) -> list[str]:

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import itemgetter
 
-from pytest_cepbench.cli.output import NOT_DONE, Cell, Section, Table, tell, write_and_show
+from pytest_cepbench.cli.output import (
+    NOT_DONE,
+    Cell,
+    Section,
+    Table,
+    coefficient,
+    tell,
+    write_and_show,
+)
 from pytest_cepbench.cli.session import fixed_roles, measuring, spent_line
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.option_values import split_name
-from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.study import (
     FinishedStudy,
     Grid,
@@ -138,7 +144,7 @@ def _grid(study: FinishedStudy, grid: Grid, heads: dict[str, str]) -> Section:
         for first, second in order if pairs else ():
             both = f"{heads[names[first]]} and {heads[names[second]]}"
             rows.append(
-                (both, *(_correlation(own.matrix[second][first]) for own in grid.agreements))
+                (both, *(coefficient(own.matrix[second][first]) for own in grid.agreements))
             )
         rows.append(("mean of pairs", *(agreement.mean for agreement in grid.agreements)))
         head = ("correlation over models", *(agreement.method for agreement in grid.agreements))
@@ -165,12 +171,3 @@ def _spreads(study: FinishedStudy, grid: Grid) -> Table:
     rows[-1] += ["", ""] if intervals else []
     bounds = (f"{study.confidence:.0%} from", "to") if intervals else ()
     return Table(("model", "mean", "std", "min", "max", "range", *bounds), rows)
-
-
-def _correlation(correlation: Correlation | None) -> str:
-    """The coefficient with its interval, where it has one."""
-    if correlation is None:
-        return "-"
-    if correlation.low is None or correlation.high is None:
-        return number(correlation.value)
-    return f"{correlation.value:.4f} [{correlation.low:.2f}, {correlation.high:.2f}]"

@@ -247,21 +247,6 @@ class SharedStore:
         self._absent: dict[str, float] = {}  # when each was last looked for
         self._failed = False
 
-    def _read(self, name: str) -> bytes:
-        """The object. Raises UnfitFileError for one that is too large or no file; anything else
-        that its library raises.
-        """
-        end = most_bytes(name) + 1  # a byte beyond the limit shows that it is too large
-        try:
-            data: bytes = self._fs.cat_file(f"{self._root}/{name}", start=0, end=end)
-        except Exception as error:
-            if server_answer(error)[1] == 416:  # an empty object has no range
-                return b""
-            raise
-        if len(data) >= end:
-            raise UnfitFileError(f"it has more than {end - 1:,} bytes")
-        return data
-
     def _write(self, name: str, data: bytes, *, replace: bool) -> None:
         """Write an object, whole or not at all; unless it is replaced the first write counts."""
         path = f"{self._root}/{name}"
@@ -291,7 +276,20 @@ class SharedStore:
 
         seconds: limit for each object; None for a long one.
         """
-        return self._for_each(names, self._read, seconds)
+
+        def read(name: str) -> bytes:
+            end = most_bytes(name) + 1  # a byte beyond the limit shows that it is too large
+            try:
+                data: bytes = self._fs.cat_file(f"{self._root}/{name}", start=0, end=end)
+            except Exception as error:
+                if server_answer(error)[1] == 416:  # an empty object has no range
+                    return b""
+                raise
+            if len(data) >= end:
+                raise UnfitFileError(f"it has more than {end - 1:,} bytes")
+            return data
+
+        return self._for_each(names, read, seconds)
 
     def write(
         self,

@@ -228,17 +228,14 @@ class Store:
         """
         rows = rows_of(entries)
         keys = {row[0] for row in rows}
-        self.index.add(rows)
-        stored = self._own(keys)
-        if stored.keys() != keys:
-            # A damaged row was under a key, and was dropped as it was read.
+        for tries in range(3):
+            if tries == 2:
+                # SQLite's tree of keys is out of order, which it has not noticed.
+                self.index.rebuild()
             self.index.add(rows)
             stored = self._own(keys)
-        if stored.keys() != keys:
-            # SQLite's tree of keys is out of order, which it has not noticed: only a new one helps.
-            self.index.rebuild()
-            self.index.add(rows)
-            stored = self._own(keys)
+            if stored.keys() == keys:  # else a damaged row was under a key, and was dropped
+                break
         if self._uploader is not None:
             self._uploader.add(stored)
         if self._used and time.monotonic() - self._uses_written > _WRITE_SECONDS:

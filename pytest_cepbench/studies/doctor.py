@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, fsum, isfinite
 from typing import Any, Literal
@@ -37,7 +37,7 @@ from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.calibration import Announce, Calibrated, PreparedCalibration, calibrate
-from pytest_cepbench.studies.study import StudiedModel, StudyUsage, studied_models
+from pytest_cepbench.studies.study import SetUp, StudyUsage, studied_models
 from pytest_cepbench.suites import ChainRun, ModelPool
 from pytest_cepbench.suites.chain_run import require_chains
 
@@ -96,33 +96,18 @@ def _check_of(
     return Check(name, status, sentences, advice, head, tuple(rows))
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(SetUp):
     """The checks of one set-up.
 
-    suite, version, file: name, version and file of the suite.
-    data: identity of the data set.
-    samples: their number, each counted once for each of its seeds.
     seeds: of the chains.
-    under_test, model: role and spec of the model to be gated.
-    players: all models that were called, those of the other roles too.
+    model: spec of the model to be gated.
     checks: in the order of the page.
-    damage: entries that the store found damaged and computed again.
-    effort: the work that the checks took.
     """
 
-    suite: str
-    version: int
-    file: str
-    data: Mapping[str, str]
-    samples: int
     seeds: tuple[int, ...]
-    under_test: str
     model: str
-    players: tuple[StudiedModel, ...]
     checks: tuple[Check, ...]
-    damage: tuple[str, ...] = ()
-    effort: StudyUsage = field(default_factory=StudyUsage)
 
 
 def examine(prepared: PreparedCalibration, model_pool: ModelPool, announce: Announce) -> Diagnosis:

@@ -262,39 +262,47 @@ class StudyUsage:
         return cls(counts.loads, counts.inputs, counts.hits, counts.seconds, counts.usage)
 
 
-@dataclass(frozen=True)
-class FinishedStudy:
-    """A finished study.
+@dataclass(frozen=True, kw_only=True)
+class SetUp:
+    """What was measured.
 
     suite, version, file: name, version and file of the suite.
     data: identity of the data set.
     samples: their number, each counted once for each of its seeds.
-    confidence: level of the intervals.
-    under_test: the role of the models.
-    models: those under test.
-    variants: the columns, each with what was changed in full.
+    under_test: the role of the models to be gated.
     players: all models that were called, those of the other roles too.
-    grids: the results.
-    notes: on the suite, a sentence each.
     damage: entries that the store found damaged and computed again.
     effort: the work that it took.
     """
 
-    study: StudyName
     suite: str
     version: int
     file: str
     data: Mapping[str, str]
     samples: int
-    confidence: float
     under_test: str
+    players: tuple[StudiedModel, ...]
+    damage: tuple[str, ...]
+    effort: StudyUsage
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedStudy(SetUp):
+    """A finished study.
+
+    confidence: level of the intervals.
+    models: those under test.
+    variants: the columns, each with what was changed in full.
+    grids: the results.
+    notes: on the suite, a sentence each.
+    """
+
+    study: StudyName
+    confidence: float
     models: tuple[Named, ...]
     variants: tuple[Named, ...]
-    players: tuple[StudiedModel, ...]
     grids: tuple[Grid, ...]
-    notes: tuple[str, ...] = ()
-    damage: tuple[str, ...] = ()
-    effort: StudyUsage = StudyUsage()
+    notes: tuple[str, ...]
 
     @property
     def errors(self) -> tuple[tuple[str, str, str], ...]:

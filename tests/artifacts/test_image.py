@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -244,7 +245,10 @@ def test_a_generator_returns_images(value: object) -> None:
 
 
 def test_images_come_in_three_forms() -> None:
-    """Bytes, floats in [0, 1] and Pillow images of the same picture are the same artifact."""
+    """Bytes, floats in [0, 1] and Pillow images of the same picture are the same artifact.
+
+    Floats that a decoder overshoots are clipped.
+    """
     pixels = noise()
     forms: list[Any] = [
         pixels,
@@ -255,26 +259,19 @@ def test_images_come_in_three_forms() -> None:
         checked = check_image(form)
         assert isinstance(checked, ImageArtifact)
         np.testing.assert_array_equal(checked.pixels, pixels)
-
-
-def test_floats_beyond_the_range_are_clipped() -> None:
-    """Decoders overshoot a little."""
     checked = check_image(np.array([[[-0.2, 0.5, 1.3]]]))
     assert isinstance(checked, ImageArtifact)
     assert checked.pixels.tolist() == [[[0, 128, 255]]]
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", [np.float16, np.float32])
-def test_pixels_that_are_no_numbers_are_a_failure(value: float, kind: type) -> None:
-    """One of them is enough: half-precision decoders overflow."""
-    pixels: Any = np.full((4, 4, 3), 0.5, kind)
-    pixels[1, 2, 0] = value
-    assert check_image(pixels) == Failure("nan-image", "pixels are NaN or infinite")
-
-
-def test_a_black_picture_is_a_failure() -> None:
-    """That is what safety checkers give; one pixel that is not black makes it a picture."""
+def test_a_picture_that_is_none_is_a_failure() -> None:
+    """Half-precision decoders overflow, and one pixel is enough; black is what safety checkers
+    give, and one other pixel makes it a picture.
+    """
+    for kind, value in product((np.float16, np.float32), (np.nan, np.inf, -np.inf)):
+        pixels: Any = np.full((4, 4, 3), 0.5, kind)
+        pixels[1, 2, 0] = value
+        assert check_image(pixels) == Failure("nan-image", "pixels are NaN or infinite")
     black = np.zeros((4, 4, 3), np.uint8)
     for form in (black, Image.fromarray(black), black.astype(np.float32)):
         assert check_image(form) == Failure("blank-image", "every pixel is black")
@@ -347,15 +344,11 @@ def test_the_order_of_keys_does_not_matter(value: dict[str, Any]) -> None:
     assert digest_json(value) == digest_json(backwards)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_numbers_that_are_none_enter_no_key(value: float) -> None:
-    """NaN differs from itself and cannot name anything."""
-    with pytest.raises(ValueError, match="JSON"):
-        digest_json({"temperature": value})
-
-
-@pytest.mark.parametrize("value", [object(), b"bytes", {1, 2}, np.float32(0.5), np.arange(2)])
-def test_only_built_in_types_enter_a_key(value: object) -> None:
-    """Nothing is named by its repr, which may hold an address."""
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        digest_json([value])
+def test_only_numbers_and_built_in_types_enter_a_key() -> None:
+    """NaN differs from itself; nothing is named by its repr, which may hold an address."""
+    for value in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            digest_json({"temperature": value})
+    for thing in (object(), b"bytes", {1, 2}, np.float32(0.5), np.arange(2)):
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            digest_json([thing])

@@ -52,22 +52,16 @@ def test_runs_that_do_not_fill_the_image_are_refused(runs: tuple[int, ...]) -> N
         Mask(2, 3, runs)
 
 
-@pytest.mark.parametrize("score", [-0.1, 1.0001, 2.0, float("nan"), float("inf")])
-def test_a_score_is_a_share(score: float) -> None:
-    """0 and 1 are scores, nothing beyond them is."""
+def test_what_is_no_detection_is_refused() -> None:
+    """0 and 1 are scores, nothing beyond them is; sides of a box have places and are in order."""
     assert [Detection("dog", limit, BOX).score for limit in (0.0, 1.0)] == [0.0, 1.0]
-    with pytest.raises(ValueError, match=r"score lies in \[0, 1\], got"):
-        Detection("dog", score, BOX)
-
-
-@pytest.mark.parametrize(
-    "box", [(3, 2, 1, 4), (1, 4, 3, 2), (float("nan"), 2, 3, 4), (1, 2, float("inf"), 4)]
-)
-def test_what_is_no_box_is_refused(box: tuple[float, float, float, float]) -> None:
-    """Sides in the wrong order or without a place; a box of a line or a point is one."""
-    assert Detection("dog", 0.5, (1, 2, 1, 2)).box == (1, 2, 1, 2)
-    with pytest.raises(ValueError, match="a box is left, top, right, bottom in pixels, got"):
-        Detection("dog", 0.5, box)
+    for score in (-0.1, 1.0001, 2.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"score lies in \[0, 1\], got"):
+            Detection("dog", score, BOX)
+    assert Detection("dog", 0.5, (1, 2, 1, 2)).box == (1, 2, 1, 2)  # a point
+    for box in ((3, 2, 1, 4), (1, 4, 3, 2), (float("nan"), 2, 3, 4), (1, 2, float("inf"), 4)):
+        with pytest.raises(ValueError, match="a box is left, top, right, bottom in pixels, got"):
+            Detection("dog", 0.5, box)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.text(max_size=3))))
@@ -180,16 +174,8 @@ def test_a_score_out_of_range_cannot_be_made(score: Any) -> None:
     """A user's own judge that builds one meets the error where it stands."""
     with pytest.raises(ValueError, match="whole number from 0 to 10"):
         CriterionScore(score)
-
-
-@pytest.mark.parametrize("expected", [-0.1, 10.1, float("nan")])
-def test_an_expected_score_lies_on_the_scale(expected: float) -> None:
-    """A mean of numbers on the scale lies on it too."""
-    with pytest.raises(ValueError, match="expected score lies in"):
-        CriterionScore(5, expected=expected)
-
-
-def test_an_unknown_criterion_answers_with_the_nearest() -> None:
-    """A typo is not a missing criterion."""
+    for expected in (-0.1, 10.1, float("nan")):  # a mean of such numbers lies on the scale too
+        with pytest.raises(ValueError, match="expected score lies in"):
+            CriterionScore(5, expected=expected)
     with pytest.raises(ValueError, match="Did you mean 'richness'"):
-        CriteriaScores.of({"richnes": 5})
+        CriteriaScores.of({"richnes": 5})  # a typo is not a missing criterion

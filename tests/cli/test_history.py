@@ -56,7 +56,6 @@ def test_the_page(history: Home) -> None:
     ("argv", "code", "message"),
     [
         (["--history=none"], 2, "history 'none' cannot be read: No such file"),
-        (["--last=0"], 2, "--last '0': a number of at least 1 is expected"),
         (["--suite=toi"], 2, "the history has no suite 'toi'. Did you mean 'toy'?"),
         (["--case=color"], 2, "the history has no case 'color'."),
         (["--html=suite.toml/h.html"], 1, "could not be written"),
@@ -135,13 +134,18 @@ def test_default_place(home: Home, report: Path) -> None:
 
 
 def test_named_place(home: Home, report: Path) -> None:
-    """A file is written as named, into a folder under the report's name; other files stay."""
+    """A file is written as named, into a folder under the report's name; other files stay.
+
+    Where it cannot be written, a line says why.
+    """
     (home.path / "tables").mkdir()
     (home.path / "tables/other.csv").touch()
     for out in ("cases.csv", "tables"):
         assert home.command("export", "gate.json", f"--out={out}").code == 0
     assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
     assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
+    ended = home.command("export", "gate.json", "--out=cases.csv/x.csv")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
 
 
 def test_rows_of_samples(home: Home, report: Path) -> None:
@@ -166,13 +170,6 @@ def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
     assert home.command(*command).code == 0
     said = {(row["run"], row["step"], row["run_verdict"]) for row in rows_of(home.path / "a.csv")}
     assert said == {("run 1", "500", "incomplete")}
-
-
-def test_a_place_that_cannot_be_written(home: Home, report: Path) -> None:
-    """Exit code 1, and a line that says why."""
-    (home.path / "file").touch()
-    ended = home.command("export", "gate.json", "--out=file/x.csv")
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
 
 
 def test_every_column_is_documented() -> None:

@@ -69,7 +69,10 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
 
 
 def test_what_is_written(project: Home) -> None:
-    """A suite with relative paths, its test, and a folder for baselines."""
+    """A suite with relative paths, its test, and a folder for baselines.
+
+    Where nothing is measured, the default is named as one, and no model is asked.
+    """
     ended = init(project, "--no-measure", "--name=my-own")
     assert ended.code == 0
     suite = written(project, "my-own")
@@ -78,18 +81,14 @@ def test_what_is_written(project: Home) -> None:
         "generator": "python:color_models:generator",
         "encoder": "python:color_models:encoder",
     }
-    load_suite(project.path / "suites" / "my-own" / "suite.toml")
+    file = project.path / "suites" / "my-own" / "suite.toml"
+    load_suite(file)
     assert (project.path / "suites" / "my-own" / "test_my_own.py").is_file()
     assert (project.path / "baselines" / "my-own").is_dir()
-
-
-def test_without_measuring_the_default_is_named_as_one(project: Home) -> None:
-    """In the output and in the file, and no model is asked."""
-    ended = init(project, "--no-measure")
     assert "tolerance: a default, nothing was measured" in ended.out
-    assert written(project)["gate"]["tolerance"] == 0.01
-    text = (project.path / "suites" / "photos" / "suite.toml").read_text()
-    assert "# A default.\n# no model was asked (--no-measure).\ntolerance = 0.01" in text
+    assert suite["gate"]["tolerance"] == 0.01
+    reason = "# A default.\n# no model was asked (--no-measure).\ntolerance = 0.01"
+    assert reason in file.read_text()
     assert not (project.path / ".cepbench").exists()
 
 

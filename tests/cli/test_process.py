@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.cli import main
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.output import (
     LONGEST_NAME,
@@ -63,6 +62,7 @@ COMMAND_LINE = {
 
 LINES = [
     ("--help", "gate itself is a run of pytest"),
+    ("--version", f"cepbench {__version__}\n"),
     ("study --help", "--seeds"),
     ("acept r.json", "Did you mean 'accept'?"),
     ("accept none.json --reason=better", "results 'none.json' cannot be read"),
@@ -118,7 +118,7 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
     )
     answers, loaded = json.loads(ended.stdout)
     for (line, said), (code, out, err) in zip(LINES, answers, strict=True):
-        helps = "--help" in line
+        helps = "--help" in line or line == "--version"
         assert code == (0 if helps else 2), line
         assert said in (out if helps else err), line
         assert helps or err.count("\n") == 1, line
@@ -135,23 +135,21 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
         ("doctor suites/shapes --role=descriver", "describer"),
         ("doctor suites/shapes --modle=x", "--model"),
         ("init --images=. --model=x --acept", "--accept"),
+        ("doctor suites/shapes --zzz", ""),
     ],
 )
 def test_a_typo_answers_with_the_nearest_name(
     capsys: pytest.CaptureFixture[str], line: str, meant: str
 ) -> None:
-    """Of commands, of their actions and choices, and of options; exit code 2."""
+    """Of commands, of their actions and choices, and of options; exit code 2.
+
+    What is like nothing has no suggestion: argparse's own message stands alone.
+    """
     with pytest.raises(SystemExit) as ended:
         parse(line.split())
     assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
-
-
-def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    """Argparse's own message stands alone."""
-    with pytest.raises(SystemExit):
-        parse(["doctor", "suites/shapes", "--zzz"])
-    assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz\n")
+    hint = f". Did you mean '{meant}'?" if meant else "unrecognized arguments: --zzz"
+    assert capsys.readouterr().err.endswith(f"{hint}\n")
 
 
 @pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
@@ -162,12 +160,6 @@ def test_an_output_that_takes_nothing_is_told_in_a_line(where: str) -> None:
     said, *more = ended.stderr.splitlines()
     assert (ended.returncode, more) == (1, [])
     assert said.startswith("cepbench: the output could not be written: ")
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """The version of the package, and exit code 0."""
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"cepbench {__version__}\n"
 
 
 CELLS = st.text(max_size=40)

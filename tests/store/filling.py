@@ -62,6 +62,17 @@ def database(folder: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+PAGE = 4096
+"""Bytes of a page of SQLite's."""
+
+
+def destroy(index: Path, text: bytes) -> None:
+    """Destroy the page on which a text begins."""
+    with index.open("r+b") as stream:
+        stream.seek(index.read_bytes().index(text) // PAGE * PAGE)
+        stream.write(b"\xff" * PAGE)
+
+
 def age(folder: Path, keys: Sequence[str], days: int) -> None:
     """Let results be stored so many days ago and not be used since."""
     seconds = (today() - days) * 86400.0 + 1

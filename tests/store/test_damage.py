@@ -24,7 +24,7 @@ from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import Index, inode
 from pytest_cepbench.store.rows import packed
 from tests.artifacts.files import noise
-from tests.store.filling import fill
+from tests.store.filling import PAGE, destroy, fill
 from tests.store.strategies import same
 
 RESULTS: dict[str, Result] = {
@@ -37,7 +37,6 @@ RESULTS: dict[str, Result] = {
 }
 ENTRIES = [StoredResult(key, result) for key, result in RESULTS.items()]
 FIRST = next(iter(RESULTS))
-PAGE = 4096
 
 
 @pytest.fixture
@@ -66,13 +65,6 @@ def flip(path: Path, offset: int) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 0x10
     path.write_bytes(data)
-
-
-def destroy(index: Path, text: bytes) -> None:
-    """Destroy the page on which a text begins."""
-    with index.open("r+b") as stream:
-        stream.seek(index.read_bytes().index(text) // PAGE * PAGE)
-        stream.write(b"\xff" * PAGE)
 
 
 def check_and_repair(store: Store, lost: set[str] | None) -> None:

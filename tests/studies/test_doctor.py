@@ -133,14 +133,9 @@ def test_cases_without_a_floor_are_left_out() -> None:
 # -- visible drops ---------------------------------------------------------------------------------
 
 
-def drops(*cases: Calibrated) -> Check:
-    """The check of these cases."""
-    return visible_drops(cases)
-
-
 def test_a_visible_tolerance_passes() -> None:
     """The table has the noise, the policy, and what follows from both."""
-    check = drops(case(floor=0.1))
+    check = visible_drops([case(floor=0.1)])
     known = power_of(DESIGN, POLICY)
     assert (check.status, check.advice) == ("pass", ())
     assert check.said == (
@@ -154,8 +149,9 @@ def test_a_visible_tolerance_passes() -> None:
 def test_cases_without_statistics_show_no_drop() -> None:
     """A threshold knows no noise, and what was not measured has none."""
     threshold = case(policy=replace(POLICY, gate="threshold"))
-    assert drops(threshold, case(measured=None, noise=None)).status == "not done"
-    assert list(only(drops(threshold, case("a")))) == ["a/gc"]
+    unmeasured = case(measured=None, noise=None)
+    assert visible_drops([threshold, unmeasured]).status == "not done"
+    assert list(only(visible_drops([threshold, case("a")]))) == ["a/gc"]
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.9, "remark"), (1.0, "pass"), (1.1, "pass")])
@@ -163,7 +159,9 @@ def test_a_tolerance_that_does_not_hold_is_a_remark(share: float, status: str) -
     """Said with how many units the most demanding case needs."""
     tolerance = share * HOLDING
     policy = replace(POLICY, tolerance=tolerance)
-    check = drops(case("a", policy=policy), case(policy=replace(policy, tolerance=2 * tolerance)))
+    check = visible_drops(
+        [case("a", policy=policy), case(policy=replace(policy, tolerance=2 * tolerance))]
+    )
     assert check.status == status
     if status == "remark":
         needed = power_of(DESIGN, policy).needed
@@ -180,7 +178,7 @@ def test_a_tolerance_that_does_not_hold_is_a_remark(share: float, status: str) -
 def test_a_fall_to_chance_that_does_not_show(part: str, floor: float, status: str) -> None:
     """Of the whole suite it is a problem; of a part, a remark."""
     policy = replace(POLICY, tolerance=0.001)
-    check = drops(case(part, floor=floor, policy=policy), case("z", policy=policy))
+    check = visible_drops([case(part, floor=floor, policy=policy), case("z", policy=policy)])
     assert check.status == status
     blind = f"could not detect even a drop to the worst score: {part}/gc"
     assert (check.said[0] == blind) is (floor == 0.79)
@@ -191,7 +189,8 @@ def test_noise_that_is_not_known_is_said() -> None:
     """Seeds that change nothing show no noise; a case without noise says why."""
     silent = Noise(2, 16, 0.0, 0.0)
     cases = [case(name, noise=silent) for name in "abcdef"]
-    check = drops(*cases, case(noise=None, reason="one sample"), case("g", noise=None, reason="x"))
+    unknown = case(noise=None, reason="one sample"), case("g", noise=None, reason="x")
+    check = visible_drops([*cases, *unknown])
     assert check.status == "remark"
     unchanged = "not known, since the seeds change nothing"
     assert check.said == (
@@ -204,7 +203,7 @@ def test_noise_that_is_not_known_is_said() -> None:
 
 def test_two_units_fail_no_drop_at_all() -> None:
     """Each of their four flips is as likely. A drop without end is no number of the table."""
-    check = drops(case(noise=Noise(2, 2, 0.02, 0.01), floor=0.1))
+    check = visible_drops([case(noise=Noise(2, 2, 0.02, 0.01), floor=0.1)])
     assert only(check)["overall/gc"][4] is None
     assert check.status == "problem"
 

@@ -267,25 +267,19 @@ def test_lower_is_better_is_turned(graded: Ratings) -> None:
 
 
 def test_what_has_no_score_per_sample_is_left_out(graded: Ratings) -> None:
-    """Battles, distances of sets, and cases of other suites."""
+    """Battles, distances of sets, and cases of other suites; a metric that is constant is named."""
+    flat_scores = {"overall": dict.fromkeys(SAMPLES, 0.0)}
     runs = {
         name: [
             record(name, answers={"s0": "x"}),
             record(name, "toy/overall/fid", sizes={"overall": 8}),
             record(name, "other/overall/sim"),
+            record(name, "toy/overall/failures", scores=flat_scores),
         ]
         for name in MODELS
     }
-    assert aligned(graded, **runs).metrics == ()
-
-
-def test_a_constant_metric_is_named(graded: Ratings) -> None:
-    """Nothing follows from one that gave all outputs the same score."""
-    flat_scores = {"overall": dict.fromkeys(SAMPLES, 0.0)}
-    runs = {name: [record(name, "toy/overall/failures", scores=flat_scores)] for name in MODELS}
     result = aligned(graded, **runs)
-    assert result.metrics == ()
-    assert result.constant == ("toy/overall/failures",)
+    assert (result.metrics, result.constant) == ((), ("toy/overall/failures",))
 
 
 def test_runs_are_matched_with_rated_models(graded: Ratings) -> None:
