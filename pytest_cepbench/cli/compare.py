@@ -177,7 +177,7 @@ def _headline(comparison: RunComparison) -> str:
     if not paired:
         return f"nothing was compared: no gating case of {first} and {second} is paired"
     regressed, undecided, improved = (
-        comparison.of_verdict(verdict)
+        [case for case in gating if case.verdict == verdict]
         for verdict in (Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.IMPROVED)
     )
     of = f"regressed in {len(regressed) or 'none'} of {counted(len(gating), 'gating case')}"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.chains import RoleRunner, total
+from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.output import HOME, INTERRUPTED
 from pytest_cepbench.errors import CepError, EndedError
 from pytest_cepbench.evaluation.python_api import importable
@@ -71,7 +71,7 @@ def open_store(folder: Path) -> Store:
 
 def pool_line(pool: ModelPool) -> str:
     """What the models of a command took, in one line."""
-    return spent_line(StudyUsage.of(total(runner.tally for runner in pool.runners.values())))
+    return spent_line(StudyUsage.of(runner.tally for runner in pool.runners.values()))
 
 
 def verdicts_line(judge: RoleRunner) -> str:

@@ -42,8 +42,6 @@ from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 Announce = Callable[[str], None]
 
-Scores = Mapping[str, Mapping[str, float]]
-
 _NEEDS_CHAINS = "calibrate and doctor"
 
 
@@ -149,15 +147,16 @@ def calibrate(
         measured = tuple(result for result in row if isinstance(result, CaseMeasurement))
         own = row[0] if isinstance(row[0], CaseMeasurement) else None
         results = zip(row, prepared.seeds, strict=True)
-        lacking = next(((why, seed) for why, seed in results if isinstance(why, str)), None)
-        if lacking is not None:
-            reason = f"not measured under seed {lacking[1]}: {lacking[0]}"
-            result = Calibrated(case.key, case.label, policy, own, None, reason, broken=True)
-        else:
-            noise = noise_of(measured)
-            known, reason = (None, noise) if isinstance(noise, str) else (noise, "")
-            result = Calibrated(case.key, case.label, policy, own, known, reason)
-        calibrated.append(result)
+        lacking = [
+            f"not measured under seed {seed}: {why}"
+            for why, seed in results
+            if isinstance(why, str)
+        ]
+        noise = lacking[0] if lacking else noise_of(measured)
+        known, reason = (None, noise) if isinstance(noise, str) else (noise, "")
+        calibrated.append(
+            Calibrated(case.key, case.label, policy, own, known, reason, broken=bool(lacking))
+        )
     return calibrated
 
 

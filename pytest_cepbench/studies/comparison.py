@@ -267,10 +267,6 @@ class RunComparison:
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
 
-    def of_verdict(self, verdict: Verdict) -> list[ComparedCase]:
-        """The cases with a verdict that could have failed a run."""
-        return [case for case in self.cases if case.verdict == verdict and case.second.primary]
-
 
 def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float) -> RunComparison:
     """Compare the cases that two runs have in common.

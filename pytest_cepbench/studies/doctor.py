@@ -25,7 +25,7 @@ from pytest_cepbench.artifacts import (
     Sound,
     digest_text,
 )
-from pytest_cepbench.chains import Step, total
+from pytest_cepbench.chains import Step
 from pytest_cepbench.datasets.sample import load_seed
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.gate.baseline import record_of
@@ -145,7 +145,7 @@ def examine(prepared: PreparedCalibration, model_pool: ModelPool, announce: Anno
         players=tuple(studied_models(own.assignments, model_pool)),
         checks=tuple(checks),
         damage=tuple(model_pool.store.damage),
-        effort=StudyUsage.of(total(runner.tally for runner in model_pool.runners.values())),
+        effort=StudyUsage.of(runner.tally for runner in model_pool.runners.values()),
     )
 
 

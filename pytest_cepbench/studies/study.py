@@ -5,7 +5,7 @@ A column of a study is the suite as it stands with one thing changed; a row is a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import sqrt
@@ -257,8 +257,9 @@ class StudyUsage:
     usage: Usage = field(default_factory=Usage)
 
     @classmethod
-    def of(cls, counts: CallCounts) -> StudyUsage:
-        """The same counts as plain data."""
+    def of(cls, tallies: Iterable[CallCounts]) -> StudyUsage:
+        """The sum of what was counted, as plain data."""
+        counts = total(tallies)
         return cls(counts.loads, counts.inputs, counts.hits, counts.seconds, counts.usage)
 
 
@@ -553,7 +554,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         grids=tuple(_make_grids(prepared, results)),
         notes=prepared.notes,
         damage=tuple(model_pool.store.damage),
-        effort=StudyUsage.of(total(tallies)),
+        effort=StudyUsage.of(tallies),
     )
 
 

@@ -244,7 +244,10 @@ def refused(home: Home, ended: Ended, *message: str) -> None:
 
 
 def test_runs_that_can_update_no_baseline(home: Home, measured: Measured) -> None:
-    """Incomplete, with a worker that died, or decided early; not even those of single cases."""
+    """Incomplete, with a worker that died, or decided early; not even those of single cases.
+
+    Cases that were not measured are named with reasons; none of the others is accepted either.
+    """
     results = results_of(measured())
     ended = accept(home, results, verdict="incomplete", problems=["worker 'gw0' crashed"])
     refused(home, ended, "the run is incomplete: worker 'gw0' crashed")
@@ -253,10 +256,6 @@ def test_runs_that_can_update_no_baseline(home: Home, measured: Measured) -> Non
     refused(home, accept(home, results, deaths=2), "2 workers died in the run, and baselines are")
     partly = accept(home, [result_of(measured()[0], partial=True)])
     refused(home, partly, "toy/color/gc: it was decided before all samples were looked at: run ag")
-
-
-def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
-    """Each is named with its reason; none of the others is accepted either."""
     color, count, *rest = measured()
     broken = result_of(color, verdict="error", measured=None, reasons=["no \x1b[31mGPU"])
     also = result_of(count, verdict="error")

@@ -192,24 +192,6 @@ def test_a_dry_run(home: Home, measured: Measured) -> None:
     assert contents(home.path / "baselines") == before
 
 
-def test_a_baseline_of_something_else_stays(home: Home, measured: Measured) -> None:
-    """What differs is named; the cases whose baselines fit are calibrated."""
-    root = home.path / "baselines"
-    accept_by_hand(root, measured(MODEL)[1:])
-    odd = measured(MODEL)[0]
-    accept_by_hand(root, [odd], identity={**odd.identity, "generate prompt": "paint this"})
-    before = baseline_path(root, odd.key).read_bytes()
-    ended = calibrate(home, "--seeds=2")
-    flat = " ".join(ended.out.split())
-    assert ended.code == 0
-    assert (
-        "not kept, the baseline was made from something else: generate prompt: baseline paint"
-        in flat
-    )
-    assert baseline_path(root, odd.key).read_bytes() == before
-    assert all(noise_in(root, measurement) is not None for measurement in measured(MODEL)[1:])
-
-
 EDITS: dict[str, Callable[[str], str]] = {
     "more than its noise: accept it again first": lambda text: text.replace("# Acc", "# Our acc"),
     "not as this version writes it": lambda text: text.replace("\n", "\r\n"),
@@ -220,23 +202,27 @@ EDITS: dict[str, Callable[[str], str]] = {
 """What a remark on the file says -> how it was edited."""
 
 
-def test_a_baseline_that_was_edited_stays(home: Home, measured: Measured) -> None:
+def test_a_baseline_that_was_edited_or_is_of_something_else_stays(
+    home: Home, measured: Measured
+) -> None:
     """Calibrating would change more of it than its noise; the others are calibrated."""
     root = home.path / "baselines"
+    odd, *rest = measured(MODEL)[len(EDITS) :]
     accept_by_hand(root, measured(MODEL))
-    edited = {}
+    accept_by_hand(root, [odd], identity={**odd.identity, "generate prompt": "paint this"})
+    path = baseline_path(root, odd.key)
+    edited = {path: path.read_bytes()}
     for measurement, edit in zip(measured(MODEL), EDITS.values(), strict=False):
         path = baseline_path(root, measurement.key)
         path.write_bytes(edit(path.read_text()).encode())
         edited[path] = path.read_bytes()
     ended = calibrate(home, "--seeds=2")
     assert ended.code == 0
-    for sentence in EDITS:
+    for sentence in (*EDITS, "made from something else: generate prompt: baseline paint"):
         assert sentence in " ".join(ended.out.split())
     assert {path: path.read_bytes() for path in edited} == edited
-    assert all(
-        noise_in(root, measurement) is not None for measurement in measured(MODEL)[len(EDITS) :]
-    )
+    assert rest
+    assert all(noise_in(root, measurement) is not None for measurement in rest)
 
 
 def test_a_baseline_of_another_model(home: Home, measured: Measured) -> None:

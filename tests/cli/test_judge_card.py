@@ -270,11 +270,15 @@ def test_a_judge_that_says_always_the_same(panel: Home) -> None:
 
 
 def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) -> None:
-    """With --partial, and the page says how many; without, all of them are counted in a line."""
+    """With --partial, and the page says how many; without, all of them are counted in a line.
+
+    Folders without battles are said: all of a release can be given.
+    """
+    put_answer(panel.path / "Other_output", UIDS[0], [{"text": "x", "image": None}])
     (panel.path / "Wordy_output" / f"{UIDS[0]}.json").unlink()
     (panel.path / "Wordy_output" / f"{UIDS[1]}-o-0.jpg").unlink()
     refused = ask(panel)
-    ended = ask(panel, "--partial")
+    ended = ask(panel, "Other_output", "--partial")
     left_out = card_of(panel)["asked"]["left_out"]
 
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
@@ -283,6 +287,7 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
     assert f"in which an image is missing (first of 'Wordy' to '{UIDS[1]}')" in refused.err
     assert "or leave those battles out with --partial" in refused.err
     assert ended.code == 0
+    assert "Other_output is not used: no battle has the model 'Other'" in ended.err
     assert sum(left_out.values()) + card_of(panel)["card"]["battles"] == 24
     assert sum(left_out.values()) > 1
 
@@ -344,12 +349,3 @@ def test_judges_that_cannot_be_asked(panel: Home, argv: list[str], message: str)
     assert (ended.code in (1, 2), ended.out) == (True, "")
     assert message in ended.err
     assert not (panel.path / "baselines").exists()
-
-
-def test_folders_without_battles_are_said(panel: Home) -> None:
-    """Whose name comes from the folder: all folders of a release can be given."""
-    put_answer(panel.path / "Other_output", UIDS[0], [{"text": "x", "image": None}])
-    ended = ask(panel, "--answers", "Other_output")
-
-    assert ended.code == 0
-    assert "Other_output is not used: no battle has the model 'Other'" in ended.err

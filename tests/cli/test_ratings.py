@@ -86,17 +86,13 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
     ended.refused("both have votes of 'a1'")
 
 
-def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
-    """A line that was cut off is left out and counted."""
+def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
+    """Each model's win rate over all votes, and how sure it is: printed, and as JSON.
+
+    A line of votes that was cut off is left out and counted.
+    """
     with rated.vote_path("a1").open("ab") as file:
         file.write(b'{"v":1,"task":"pair","it')
-    ended = home.command("agree", "models", "ratings/may")
-    assert ended.code == 0, ended.err
-    assert "1 records of votes that cannot be read are left out" in " ".join(ended.out.split())
-
-
-def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
-    """Each model's win rate over all votes, and how sure it is: printed, and as JSON."""
     ended = home.command("agree", "models", "ratings/may")
     rows = {
         line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
@@ -112,7 +108,9 @@ def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
     assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
     shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
     assert rows[RED] == ["answer", "24", "0.792", *shown]
-    assert "the better one is known where the interval leaves out .5" in " ".join(ended.out.split())
+    flat = " ".join(ended.out.split())
+    assert "the better one is known where the interval leaves out .5" in flat
+    assert "1 records of votes that cannot be read are left out" in flat
 
 
 def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
