@@ -9,12 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.models.checkpoints import (
-    Checkpoint,
-    complete_checkpoint,
-    fingerprint,
-    inspect_checkpoint,
-)
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint
+from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.spec import parse_spec
 
 LLAVA = {

@@ -36,7 +36,8 @@ from pytest_cepbench.models.binding import (
     HashFile,
     Resources,
 )
-from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import fingerprint
+from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_parts
 

@@ -36,8 +36,8 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.checkpoints.loaded_checks import take_weights
 from pytest_cepbench.models.checkpoints.loading import loading

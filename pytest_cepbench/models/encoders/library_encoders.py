@@ -24,9 +24,8 @@ from typing import Annotated, Any, ClassVar
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.checkpoints import read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.format_detection import modules_fault
+from pytest_cepbench.models.checkpoints.format_detection import modules_fault, read_json
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
     no_random_weights,

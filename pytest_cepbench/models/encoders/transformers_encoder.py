@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,

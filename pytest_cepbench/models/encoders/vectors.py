@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.loaded_checks import TruncationNotice
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave

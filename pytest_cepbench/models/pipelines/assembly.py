@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
-from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, component_names
-from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes, unwrapped_file
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    component_names,
+    tensor_shapes,
+    unwrapped_file,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 

@@ -19,8 +19,9 @@ import numpy as np
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, unknown_name
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint_files import component_names
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,

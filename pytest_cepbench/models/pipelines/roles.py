@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import adapter
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.pipelines.pipeline import (
     LoadedPipeline,
     PipelineParams,

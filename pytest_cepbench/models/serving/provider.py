@@ -18,13 +18,9 @@ from pytest_cepbench.models.binding import (
     DetectedModel,
     HashFile,
 )
-from pytest_cepbench.models.checkpoints import (
-    Checkpoint,
-    complete_checkpoint,
-    fingerprint,
-    inspect_checkpoint,
-    list_files,
-)
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint
+from pytest_cepbench.models.checkpoints.checkpoint_files import list_files
+from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, ServeParams, ServerPlan, find_program

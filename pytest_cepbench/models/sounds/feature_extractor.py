@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
-from pytest_cepbench.models.checkpoints.checkpoint import PROCESSOR_FILES
+from pytest_cepbench.models.checkpoints.checkpoint import PROCESSOR_FILES, Checkpoint
+from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.torch_runtime import by_kind
 
 Wave = npt.NDArray[np.float32]

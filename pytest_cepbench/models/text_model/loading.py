@@ -16,9 +16,8 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
-from pytest_cepbench.models.checkpoints.checkpoint import has_processor
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, has_processor
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_image_token,

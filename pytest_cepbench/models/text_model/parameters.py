@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.sounds.feature_extractor import check_extractor
 from pytest_cepbench.models.spec import (

@@ -22,7 +22,7 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.loaded_checks import embedded_tokens
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import stored_precision
+from pytest_cepbench.models.checkpoints.checkpoint import stored_precision
 from pytest_cepbench.models.checkpoints.checkpoint_files import readable_files
 from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions

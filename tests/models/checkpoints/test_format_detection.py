@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import Checkpoint, inspect_checkpoint, stored_precision
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, stored_precision
 from pytest_cepbench.models.checkpoints.checkpoint_files import readable_files
+from pytest_cepbench.models.checkpoints.inspection import inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text

@@ -14,7 +14,8 @@ from PIL import Image
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, MissingDependencyError
-from pytest_cepbench.models.checkpoints import Checkpoint, loading
+from pytest_cepbench.models.checkpoints import loading
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import RoleName, VqaQuestion
 from tests.models.binding import bind_text, plain

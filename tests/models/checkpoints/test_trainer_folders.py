@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.checkpoints import Checkpoint, complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.checkpoints.test_pipeline_parts import FORMS
 from tests.models.files import (

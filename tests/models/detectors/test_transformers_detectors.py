@@ -21,7 +21,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.detectors.transformers_detectors import (
     CandidateBoxes,
     asked_classes,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.encoders.transformers_encoder import pool
 from pytest_cepbench.models.encoders.vectors import to_vectors
 from tests.models.encoders.conftest import Folders, Images, bind_encoder, load

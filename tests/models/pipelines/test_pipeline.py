@@ -13,7 +13,7 @@ from diffusers.pipelines.stable_diffusion import StableDiffusionPipelineOutput
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.pipelines.pipeline import PipelineParams
 from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import CountsTokens, Generator
