@@ -107,9 +107,7 @@ SCHEMES: Mapping[str, Scheme] = {
         ),
         Scheme(PRESET, "settings of a suite for a generator", ("generator",)),
         Scheme(
-            REPLAY,
-            "chains that were made elsewhere, in the place of describer and generator",
-            (),
+            REPLAY, "chains that were made elsewhere, in the place of describer and generator", ()
         ),
     )
 }

@@ -194,9 +194,7 @@ def own_memory(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
-def plain_tensors(
-    listed: Iterable[tuple[str, torch.Tensor]],
-) -> Iterator[tuple[str, torch.Tensor]]:
+def plain_tensors(listed: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
     """Names and tensors, with those in the place of one of which it is made.
 
     Quantized weights are whole numbers and their scales, a DTensor is a shard and its mesh.

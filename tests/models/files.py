@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -11,7 +12,18 @@ from typing import Any
 
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
+from tests.tiny import (
+    describers,
+    detectors,
+    encoders,
+    generators,
+    sounds,
+    text_encoders,
+    unified,
+)
+from tests.tiny.weights_files import build_unicom
 
 LLAVA = {
     "architectures": ["LlavaForConditionalGeneration"],
@@ -30,6 +42,24 @@ STABLE_DIFFUSION = {
     "tokenizer": ["transformers", "CLIPTokenizer"],
     "unet": ["diffusers", "UNet2DConditionModel"],
 }
+
+LOADED: dict[str, tuple[RoleName, Callable[[Path], Path], str]] = {
+    "describer": ("describer", describers.build_llava, "multi_modal_projector.linear_1.weight"),
+    "encoder-decoder": ("describer", describers.build_vit_gpt2, ""),
+    "generator": ("generator", generators.build_stable_diffusion, "unet.conv_in.weight"),
+    "unified": ("generator", unified.build_janus, ""),
+    "transformers": ("encoder", encoders.build_clip, "visual_projection.weight"),
+    "open_clip": ("encoder", encoders.build_open_clip, "visual.ln_post.weight"),
+    "timm": ("encoder", encoders.build_timm_vit, "blocks.0.attn.qkv.weight"),
+    "sentences": ("encoder", text_encoders.build_sentence_transformer, "attention.attn.q.weight"),
+    "unicom": ("encoder", build_unicom, ""),
+    "detector": ("detector", detectors.build_yolos, "layernorm.weight"),
+    "owl": ("detector", partial(detectors.build_owl, version=2), "box_head.dense0.weight"),
+    "masks": ("detector", detectors.build_mask2former, "class_predictor.weight"),
+    "hearing": ("encoder", sounds.build_wav2vec2, "encoder.layer_norm.weight"),
+    "speech": ("generator", sounds.build_vits, "text_encoder.project.weight"),
+}
+"""Role, builder of a tiny one and the end of a tensor's name, of each way to load a checkpoint."""
 
 
 def safetensors_bytes(values: bytes = b"\0\0\x80?") -> bytes:

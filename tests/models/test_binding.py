@@ -71,13 +71,7 @@ def test_a_pipeline_forced_into_a_role_is_refused(tmp_path: Path, role: RoleName
         bind_text(str(folder), role, force=True)
 
 
-FUNCTIONS = {
-    "detect": 1,
-    "bind": 3,
-    "check_installed": 1,
-    "weights_bytes": 2,
-    "weights_present": 1,
-}
+FUNCTIONS = {"detect": 1, "bind": 3, "check_installed": 1, "weights_bytes": 2, "weights_present": 1}
 """What a module that provides models may have -> the number of its parameters."""
 
 

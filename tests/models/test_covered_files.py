@@ -10,8 +10,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,9 +25,15 @@ from pytest_cepbench.models.binding import BoundRole, CoveredFiles, HashFile
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
-from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint, write_pipeline
-from tests.tiny import describers, detectors, encoders, generators, text_encoders, unified
-from tests.tiny.weights_files import INCEPTION_NAME, build_unicom
+from tests.models.files import (
+    LLAVA,
+    LOADED,
+    safetensors_bytes,
+    write_checkpoint,
+    write_pipeline,
+)
+from tests.tiny import encoders
+from tests.tiny.weights_files import INCEPTION_NAME
 
 OTHER = safetensors_bytes(b"\0\0\0@")
 """Other weights, of the same size."""
@@ -231,33 +235,6 @@ def test_the_store_does_not_remember_what_was_young_when_its_hashing_began(tmp_p
 # -- loaded models --
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A kind of checkpoint. build: writes one. package: its loader. before: begins the spec."""
-
-    role: RoleName
-    build: Callable[[Path], Path]
-    package: str = "transformers"
-    before: str = ""
-
-
-LOADED = {
-    "describer": Loaded("describer", describers.build_llava),
-    "encoder-decoder": Loaded("describer", describers.build_vit_gpt2),
-    "generator": Loaded("generator", generators.build_stable_diffusion, "diffusers"),
-    "unified": Loaded("generator", unified.build_janus),
-    "encoder": Loaded("encoder", encoders.build_clip),
-    "timm": Loaded("encoder", encoders.build_timm_vit, "timm"),
-    "open_clip": Loaded("encoder", encoders.build_open_clip, "open_clip"),
-    "sentences": Loaded(
-        "encoder", text_encoders.build_sentence_transformer, "sentence_transformers"
-    ),
-    "unicom": Loaded("encoder", build_unicom, "torchvision", "unicom:"),
-    "owl": Loaded("detector", partial(detectors.build_owl, version=2)),
-    "mask2former": Loaded("detector", detectors.build_mask2former),
-}
-
-
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOADED)
@@ -266,14 +243,14 @@ def test_no_file_stays_in_use_after_loading(name: str, tmp_path: Path) -> None:
 
     Numbers of tensors are compared, so that the test does not rest on what the system lists alone.
     """
-    kind = LOADED[name]
-    pytest.importorskip(kind.package)
+    pytest.importorskip("torch")
     from pytest_cepbench.models.torch_runtime import quiet
 
+    role, build, _ = LOADED[name]
     target = tmp_path / ("unicom.safetensors" if name == "unicom" else name)
     with quiet():
-        built = kind.build(target)
-    model = bind_text(f"{kind.before}{built}", kind.role).load()
+        built = build(target)
+    model = bind_text(f"{'unicom:' * (name == 'unicom')}{built}", role).load()
     assert model  # it lives until the end
 
     before = _sums()

@@ -127,18 +127,14 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
     ("judge", "blip"): {"device=cpu": "cannot be the judge: .* no chat template"},
     ("vqa", "blip"): {"device=cpu": "cannot be the VQA model: .* no chat template"},
     # -- encoders and detectors --------------------------------------------------------------------
-    ("encoder", "vit"): {
-        "pooling=max": "pooling must be auto, cls, pooler, mean, got 'max'",
-    },
+    ("encoder", "vit"): {"pooling=max": "pooling must be auto, cls, pooler, mean, got 'max'"},
     ("encoder", "timm"): {
         "pooling=cls": "unknown parameter for the encoder timm vit_tiny_patch16_224",
         "crop_pct=0": "crop_pct must be a number, above 0 and at most 1, got 0.0",
         "crop_pct=nan": "crop_pct must be a number, .* got nan",
         "interpolation=nearest": "interpolation must be bilinear or bicubic, got 'nearest'",
     },
-    ("encoder", "unicom"): {
-        "dtype=half": "dtype must be auto",
-    },
+    ("encoder", "unicom"): {"dtype=half": "dtype must be auto"},
     ("encoder", "cleanfid"): {"mode=clean": "unknown parameter for the encoder clean-fid"},
     ("detector", "owl"): {
         "threshold=1.1": "threshold must be a number, at least 0 and at most 1, got 1.1",

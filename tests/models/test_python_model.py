@@ -217,10 +217,7 @@ def test_faults_are_explained(target: str, match: str) -> None:
         bind_text(target, "describer")
 
 
-LEAVING = {
-    "sys.exit('no GPU')": "SystemExit: no GPU",
-    "pytest.skip('no GPU')": "Skipped: no GPU",
-}
+LEAVING = {"sys.exit('no GPU')": "SystemExit: no GPU", "pytest.skip('no GPU')": "Skipped: no GPU"}
 
 IN_THE = {
     "module": "import pytest, sys\n{leave}\n",

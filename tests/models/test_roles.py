@@ -22,13 +22,7 @@ from pytest_cepbench.models.protocols import (
     RoleName,
     SoundEncoder,
 )
-from pytest_cepbench.models.roles import (
-    METHODS,
-    ROLES,
-    check_detections,
-    check_text,
-    check_vectors,
-)
+from pytest_cepbench.models.roles import METHODS, ROLES, check_detections, check_text, check_vectors
 
 # Protocols of abilities that not every model of a role has, and the method of each.
 ABILITIES = (AnswerScorer, JsonDescriber, JsonWriter, SoundEncoder)

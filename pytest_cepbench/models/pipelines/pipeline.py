@@ -29,11 +29,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
-from pytest_cepbench.models.checkpoints.parameters import (
-    COMPONENTS,
-    OF_CHECKPOINTS,
-    Placement,
-)
+from pytest_cepbench.models.checkpoints.parameters import COMPONENTS, OF_CHECKPOINTS, Placement
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.pipelines.assembly import apply_loras, assemble
 from pytest_cepbench.models.protocols import ImageLike

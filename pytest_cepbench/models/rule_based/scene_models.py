@@ -31,11 +31,7 @@ from pytest_cepbench.datasets.shapes import (
 )
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import answer_question
-from pytest_cepbench.datasets.shapes.samples import (
-    PATTERN_NAMES,
-    PATTERN_SENTENCES,
-    scene_patterns,
-)
+from pytest_cepbench.datasets.shapes.samples import PATTERN_NAMES, PATTERN_SENTENCES, scene_patterns
 from pytest_cepbench.datasets.shapes.scene import SHAPES, SIDE
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.protocols import FloatArray, ImageLike, Piece, Question, VqaQuestion

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,8 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     media_tokens,
     take_weights,
 )
-from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
-from tests.tiny import describers, detectors, encoders, generators, sounds, text_encoders
+from tests.models.files import LOADED
 
 torch = pytest.importorskip("torch", reason="loaded weights need the [models] extra")
 
@@ -67,22 +64,7 @@ def test_a_matrix_of_zeros_is_told_and_loads() -> None:
         take_weights(CHECKPOINT, {"": module(weight=torch.zeros(4, 4))})
 
 
-ADAPTERS: dict[str, tuple[RoleName, Callable[[Path], Path], str]] = {
-    "describer": ("describer", describers.build_llava, "multi_modal_projector.linear_1.weight"),
-    "generator": ("generator", generators.build_stable_diffusion, "unet.conv_in.weight"),
-    "transformers": ("encoder", encoders.build_clip, "visual_projection.weight"),
-    "open_clip": ("encoder", encoders.build_open_clip, "visual.ln_post.weight"),
-    "timm": ("encoder", encoders.build_timm_vit, "blocks.0.attn.qkv.weight"),
-    "sentences": ("encoder", text_encoders.build_sentence_transformer, "attention.attn.q.weight"),
-    "detector": ("detector", detectors.build_yolos, "layernorm.weight"),
-    "owl": ("detector", partial(detectors.build_owl, version=2), "box_head.dense0.weight"),
-    "masks": ("detector", detectors.build_mask2former, "class_predictor.weight"),
-    "hearing": ("encoder", sounds.build_wav2vec2, "encoder.layer_norm.weight"),
-    "speech": ("generator", sounds.build_vits, "text_encoder.project.weight"),
-}
-
-
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("name", [name for name, kind in LOADED.items() if kind[2]])
 def test_every_adapter_refuses_a_tensor_of_nan_and_one_that_is_missing(
     name: str, tmp_path: Path
 ) -> None:
@@ -94,7 +76,7 @@ def test_every_adapter_refuses_a_tensor_of_nan_and_one_that_is_missing(
 
     from pytest_cepbench.models.torch_runtime import quiet
 
-    role, build, tensor = ADAPTERS[name]
+    role, build, tensor = LOADED[name]
     with quiet():
         folder = build(tmp_path / name)
     part, _, inner = tensor.partition(".") if name == "generator" else (".", "", tensor)

@@ -162,11 +162,7 @@ def rename(weights: Path, file: Path, before: str, after: str) -> Path:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (
-            "down_blocks.1.",
-            "down_blocks.7.",
-            r"unet\.down_blocks\.7\..* layer that is not there",
-        ),
+        ("down_blocks.1.", "down_blocks.7.", r"unet\.down_blocks\.7\..* layer that is not there"),
         ("unet.", "transformer.", "is for a 'transformer', and a StableDiffusionPipeline takes"),
         ("unet.", "text_encoder_2.", "is for a 'text_encoder_2'"),
         ("unet.down", "down", "is for a 'down_blocks'"),
