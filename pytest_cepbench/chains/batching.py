@@ -36,7 +36,6 @@ from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model, Reply, Usage
 from pytest_cepbench.models.torch_runtime import (
     DeviceMemory,
-    device_memory,
     device_name,
     is_out_of_memory,
     release_memory,
@@ -145,7 +144,8 @@ class BatchCaller:
         size = asked if throughput is None else throughput.batch_size
         if not grows:
             size = min(size, asked)
-        return cls(bound, tally, size, device_memory(bound.device) if grows else None)
+        grows = grows and bound.device.startswith("cuda")  # where memory can be asked for
+        return cls(bound, tally, size, DeviceMemory(bound.device) if grows else None)
 
     def save(self, store: Store) -> None:
         """Keep size and pace for later runs: at once where the size changed, else now and then."""

@@ -156,7 +156,7 @@ def release_memory() -> None:
 
 
 class DeviceMemory:
-    """The memory of an accelerator, as torch uses it: whether a larger batch would fit."""
+    """The memory of a CUDA device where a model is: whether a larger batch would fit."""
 
     _SPARE = 0.9  # of what torch can get: fragments and other libraries take the rest
 
@@ -179,11 +179,6 @@ class DeviceMemory:
         free, _ = torch.cuda.mem_get_info(self._device)
         reachable = free + torch.cuda.memory_reserved(self._device)
         return bool(peak + (peak - self._before) <= self._SPARE * reachable)
-
-
-def device_memory(device: str) -> DeviceMemory | None:
-    """The memory of a device; None where it does not tell. A model must be loaded there."""
-    return DeviceMemory(device) if device.startswith("cuda") else None
 
 
 def own_memory(tensor: torch.Tensor) -> torch.Tensor:

@@ -28,8 +28,8 @@ from pytest_cepbench.models.devices import (
 )
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import (
+    DeviceMemory,
     check_device,
-    device_memory,
     device_name,
     has,
     is_out_of_memory,
@@ -342,8 +342,7 @@ def test_a_batch_may_double_where_nine_tenths_hold_it(
 ) -> None:
     """The model's memory counts once, the batch's twice, against what torch has and can get."""
     gpu.update(batch=batch, free=free, reserved=reserved)
-    memory = device_memory("cuda:0")
-    assert memory is not None
+    memory = DeviceMemory("cuda:0")
     memory.watch()
     assert memory.fits_twice() is fits
 

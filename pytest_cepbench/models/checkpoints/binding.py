@@ -200,22 +200,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`."""
     checkpoint = inspect_checkpoint(spec)
     roles = checkpoint.roles
-    # A model that describes images can judge and answer questions too, where it is named for that.
-    sees = "image" in checkpoint.reads
-    played = "describer" if role in ("judge", "vqa") and sees else role
-    if played not in roles and not context.force:
-        is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
-        if not roles:
-            raise RoleError(
-                f"{is_what}, so no role could be told from its configuration, and not that of the "
-                f"{role}. To try it all the same, name the role: --{role}, or --model with "
-                f"--cep-role={role}"
-            )
-        *others, last = roles
-        able = f"{', '.join(others)} or {last}" if others else last
-        raise RoleError(
-            f"{is_what}, so it can be the {able}, not the {role}. Give it as --{roles[0]}"
-        )
+    if not context.force:
+        check_role(spec, role, checkpoint)
     complete_checkpoint(checkpoint)
     with_one_load = role in (*UNIFIED_ROLES, "writer", "interleaver") and is_unified(roles)
     if with_one_load or (role == "generator" and "describer" in roles):
@@ -232,6 +218,24 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         place = _ADAPTERS.get((role, model_type), _ADAPTERS[role, checkpoint.kind])
     bind_role: Bind = resolve_name(f"pytest_cepbench.models.{place}")
     return bind_role(role, spec, checkpoint, context)
+
+
+def check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> None:
+    """Raise RoleError where nothing says that a spec's checkpoint can play a role."""
+    roles = checkpoint.roles
+    # A model that describes images can judge and answer questions too, where it is named for that.
+    asks = role in ("judge", "vqa") and "image" in checkpoint.reads
+    if ("describer" if asks else role) in roles:
+        return
+    is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
+    if not roles:
+        raise RoleError(
+            f"{is_what}, so nothing says that it can be the {role}. To try it all the same, name "
+            f"the role: --{role}, or --model with --cep-role={role}"
+        )
+    *others, last = roles
+    able = f"{', '.join(others)} or {last}" if others else last
+    raise RoleError(f"{is_what}, so it can be the {able}, not the {role}. Give it as --{roles[0]}")
 
 
 def check_installed(_: ModelSpec) -> None:

@@ -207,7 +207,7 @@ def check_weights(
             continue
         own = (path for path in map(PurePosixPath, readable) if str(path.parent) == holder)
         if not any(path.suffix in WEIGHT_SUFFIXES for path in own):
-            names = sorted(path.name for path in inside.iterdir() if path.is_file())
+            names = [path.name for path in inside.iterdir() if path.is_file()]
             variants = {v for n in names if ".safetensors" in n and (v := _variant_of(n))}
             hint = f"Add variant={min(variants)} to the model's spec" if variants else ""
             if any(_PICKLED.fullmatch(name) for name in names):
@@ -215,7 +215,7 @@ def check_weights(
                     "Unpickling can run code: save them as safetensors, or add allow_pickle=true "
                     "to the model's spec if you trust where they come from"
                 )
-            found = ", ".join(names) or "no files"
+            found = few_of(names, 12) or "no files"
             raise CheckpointError(
                 f"{inside}: no weights. Expected safetensors, found {found}. {hint}".rstrip()
             )

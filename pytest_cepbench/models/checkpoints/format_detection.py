@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from pytest_cepbench.artifacts import Modality
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import parse_json, read_text
 from pytest_cepbench.models.protocols import READS, UNIFIED_ROLES, RoleName
 
@@ -347,11 +347,10 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
         inner = [name for name in names if holds_model(folder / name)]
         # The hub's cache of a repository.
         inner = inner or [str(path.relative_to(folder)) for path in folder.glob("snapshots/*/")]
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
         raise CheckpointError(
             f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
-            f"{shown or 'nothing'}.{hint}"
+            f"{few_of(names, 12) or 'nothing'}.{hint}"
         )
     if index is not None:
         config = read_json(folder / index)
@@ -363,10 +362,10 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
         elif "model_type" not in config and {"architecture", "pretrained_cfg"} <= config.keys():
             kind = "timm"
         elif "model_type" not in config and "architectures" not in config:
-            entries = ", ".join(sorted(config)[:8]) or "nothing"
             raise CheckpointError(
-                f"{folder / index}: neither model_type nor architecture is given (found {entries})."
-                " If this is one component of a pipeline, give the pipeline's folder"
+                f"{folder / index}: neither model_type nor architecture is given (found "
+                f"{few_of(config, 8) or 'nothing'}). If this is one component of a pipeline, give "
+                "the pipeline's folder"
             )
         # Dual encoders that also carry modules.json read images only the other way.
         if not listed or detect_roles(kind, config)[1]:

@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, did_you_mean
-from pytest_cepbench.escapes import mask_secrets
+from pytest_cepbench.errors import CheckpointError, did_you_mean, error_line
 from pytest_cepbench.files import names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import (
     PROCESSOR_FILES,
@@ -105,12 +104,10 @@ def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> 
         offline = (
             " HF_HUB_OFFLINE is set, so the hub was not asked." if constants.HF_HUB_OFFLINE else ""
         )
-        lines = [line.strip() for line in mask_secrets(str(error)).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__
         raise CheckpointError(
             f"{repository!r}{at}: there is no folder of this name under {Path.cwd()}, and as a hub "
             f"id it is neither cached in {constants.HF_HUB_CACHE} nor could be fetched "
-            f"({reason}).{offline} Check the spelling, or give the path of a folder."
+            f"({error_line(error)}).{offline} Check the spelling, or give the path of a folder."
             f"{did_you_mean(Path(repository).name, names_beside(Path(repository), folders=True))}"
         ) from error
 
@@ -285,12 +282,10 @@ def _base_of(
             f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
             "base=FOLDER to the model's spec"
         )
-    if options.base is None:
-        # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
-        near = (path for path in (Path(name).expanduser(), folder / name) if path.is_dir())
-        here = next(near, None)
-    else:
-        here = Path(name).expanduser() if Path(name).expanduser().is_dir() else None
+    # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
+    near = [Path(name).expanduser()] + [folder / name] * (options.base is None)
+    here = next(filter(Path.is_dir, near), None)
+    if options.base is not None:
         revision = revision if name == trained_on else None
         if trained_on and Path(trained_on).name != Path(name).name:
             remarks = [f"the adapter was trained on {trained_on!r}, and is applied to {name}"]

@@ -74,7 +74,7 @@ def check_adapter(folder: Path, *, allow_pickle: bool) -> None:
     if (folder / ADAPTER_WEIGHTS).is_file():
         check_safetensors(folder / ADAPTER_WEIGHTS)
     elif not (folder / PICKLED_ADAPTER).is_file():
-        names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())[:12])
+        names = few_of((path.name for path in folder.iterdir() if path.is_file()), 12)
         raise CheckpointError(
             f"{folder}: a PEFT adapter without weights: expected {ADAPTER_WEIGHTS}, found {names}. "
             "Was it written completely?"

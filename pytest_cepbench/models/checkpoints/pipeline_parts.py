@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from pytest_cepbench.errors import CheckpointError, unknown_name
+from pytest_cepbench.errors import CheckpointError, few_of, unknown_name
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
@@ -330,7 +330,7 @@ def _lora_part(place: str, fetch: Fetch) -> CheckpointPart:
     if path.is_dir():
         file = find_lora_file(path)
         if file is None:
-            names = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
+            names = few_of(entry.name for entry in path.iterdir()) or "nothing"
             raise CheckpointError(
                 f"{path}: no LoRA weights ({LORA_FILE}); the folder holds {names}"
             )

@@ -92,7 +92,7 @@ def check_loose_weights(part: CheckpointPart) -> None:
     empty = [path.name for path in weights if not path.stat().st_size]
     if empty:
         raise CheckpointError(
-            f"{part.path}: empty shards ({', '.join(empty[:5])}): was it written completely?"
+            f"{part.path}: empty shards ({few_of(empty)}): was it written completely?"
         )
     if (part.path / _DCP_METADATA).is_file():
         return

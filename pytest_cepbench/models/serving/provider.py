@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -18,6 +19,7 @@ from pytest_cepbench.models.binding import (
     DetectedModel,
     HashFile,
 )
+from pytest_cepbench.models.checkpoints.binding import check_role
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint
 from pytest_cepbench.models.checkpoints.checkpoint_files import list_files
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
@@ -40,8 +42,8 @@ def _engine(spec: ModelSpec) -> str:
     return name
 
 
-def _inspect(spec: ModelSpec) -> tuple[Checkpoint, tuple[RoleName, ...], str]:
-    """The checkpoint, the roles that it can play behind a server, and why, completing "it ...".
+def _inspect(spec: ModelSpec) -> Checkpoint:
+    """The checkpoint, with the roles that it can play behind a server.
 
     Raises SpecError where none is named, and where the spec holds a key.
     """
@@ -61,32 +63,27 @@ def _inspect(spec: ModelSpec) -> tuple[Checkpoint, tuple[RoleName, ...], str]:
         roles, because = (), f"{because}, and a served checkpoint is sent no sounds"
     elif checkpoint.roles and not roles:
         because += ", and a served checkpoint can only describe, write, judge or answer"
-    return checkpoint, roles, because
+    return replace(checkpoint, roles=roles, because=because)
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
     """What the served checkpoint is; raises as `models.binding.detect`."""
     title = ENGINES[_engine(spec)].title
-    checkpoint, roles, because = _inspect(spec)
-    return DetectedModel(f"{checkpoint.what} on {title}", roles, because)
+    checkpoint = _inspect(spec)
+    return DetectedModel(f"{checkpoint.what} on {title}", checkpoint.roles, checkpoint.because)
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`; MissingDependencyError where the engine is not installed."""
     engine = ENGINES[_engine(spec)]
-    checkpoint, roles, because = _inspect(spec)
+    checkpoint = _inspect(spec)
     if role not in _ROLES:
         raise RoleError(
             f"serve:{spec.target}: a served checkpoint can be the {' or '.join(_ROLES)}, not the "
             f"{role}. Without serve: the checkpoint is loaded by the run itself"
         )
-    needed = "describer" if role in ("judge", "vqa") else role
-    if needed not in roles and not context.force:
-        raise RoleError(
-            f"{spec.text!r} is a {checkpoint.what}: it {because}, so it cannot be the "
-            f"{role}. To try it all the same, name the role: --{role}, or --model with "
-            f"--cep-role={role}"
-        )
+    if not context.force:
+        check_role(spec, role, checkpoint)
     api.check_installed(spec)
     serve: ServeParams
     what = f"the {role} served by {engine.title}"

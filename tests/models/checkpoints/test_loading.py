@@ -1,8 +1,9 @@
-"""What goes wrong while a checkpoint is loaded, and models that are divided among places."""
+"""Loaded weights and tokenizers, and what goes wrong in loading: refused, warned of, or ignored."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,185 @@ from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import loading
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.loaded_checks import (
+    TruncationNotice,
+    check_image_token,
+    check_tokens,
+    check_vocabulary,
+    embedded_tokens,
+    media_tokens,
+    take_weights,
+)
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import RoleName, VqaQuestion
 from tests.models.binding import bind_text, plain
-from tests.models.files import LLAVA, write_checkpoint
-from tests.optional import needs
+from tests.models.files import LLAVA, LOADED, write_checkpoint
 from tests.tiny import describers, detectors, encoders, generators, unified
 from tests.tiny.common import JUDGE_WORDS, pictures
 
+torch = pytest.importorskip("torch", reason="loaded weights need the [models] extra")
+
+pytestmark = pytest.mark.models
+
 CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "LlavaModel", (), {})
+
+
+def module(**parameters: Any) -> Any:
+    """A module that holds these tensors as parameters, and one healthy layer."""
+    made = torch.nn.Module()
+    made.layer = torch.nn.Linear(2, 2)
+    for name, tensor in parameters.items():
+        made.register_parameter(name, torch.nn.Parameter(tensor))
+    return made
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_one_number_that_is_none_is_refused_by_name(value: float, dtype: Any) -> None:
+    """One NaN of millions spoils every answer that it reaches."""
+    broken = torch.ones(3, 3, dtype=dtype)
+    broken[1, 2] = value
+    with pytest.raises(CheckpointError, match=r"LlavaModel holds NaN .* unet\.weight \(\w*float"):
+        take_weights(CHECKPOINT, {"vae": module(), "unet": module(weight=broken)})
+
+
+def test_masks_may_hold_infinity_and_no_nan() -> None:
+    """A mask's minus infinity is meant; NaN never is."""
+    masked = module()
+    masked.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    take_weights(CHECKPOINT, {"": masked})
+    masked.register_buffer("mean", torch.tensor([torch.nan]))
+    with pytest.raises(CheckpointError, match=r"in mean \(float32\)"):
+        take_weights(CHECKPOINT, {"": masked})
+
+
+def test_a_matrix_of_zeros_is_told_and_loads() -> None:
+    """Some layers begin with zeros, so it is no error; a reader has to know of it."""
+    with pytest.warns(UserWarning, match=r"^step-8: zero throughout: weight\. A layer may"):
+        take_weights(CHECKPOINT, {"": module(weight=torch.zeros(4, 4))})
+
+
+@pytest.mark.parametrize("name", [name for name, kind in LOADED.items() if kind[2]])
+def test_every_adapter_refuses_a_tensor_of_nan_and_one_that_is_missing(
+    name: str, tmp_path: Path
+) -> None:
+    """Whatever library loads the weights, and in whichever part of a model they are: it would go on
+    with random numbers in the place of the latter, which measure like any other.
+    """
+    import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
+    from safetensors.torch import load_file, save_file
+
+    from pytest_cepbench.models.torch_runtime import quiet
+
+    role, build, tensor = LOADED[name]
+    with quiet():
+        folder = build(tmp_path / name)
+    part, _, inner = tensor.partition(".") if name == "generator" else (".", "", tensor)
+    (file,) = (folder / part).glob("*.safetensors")
+    weights = load_file(file)
+    spoilt = next(key for key in sorted(weights) if key.endswith(inner))
+    weights[spoilt].view(-1)[-1] = torch.nan
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=inner.rpartition(".")[0]):
+        bind_text(str(folder), role).load()
+    generators.drop_tensor(file, spoilt)
+    with pytest.raises(CheckpointError, match=inner.rpartition(".")[0]):
+        bind_text(str(folder), role).load()
+
+
+# -- tokenizers, without a checkpoint --
+
+FOLDER = Path("checkpoints/step-8")
+
+
+def knows(rows: int, added: int = 0) -> Any:
+    """A model whose embedding table has that many rows. added: rows of a table of added tokens."""
+    from transformers import GPT2Config, GPT2Model
+    from transformers.models.idefics.modeling_idefics import IdeficsDecoupledEmbedding
+
+    sizes = {"n_embd": 2, "n_layer": 1, "n_head": 1, "n_positions": 1}
+    tokens = {"bos_token_id": None, "eos_token_id": None}
+    model = GPT2Model(GPT2Config(vocab_size=rows, **sizes, **tokens))
+    if added:
+        model.set_input_embeddings(IdeficsDecoupledEmbedding(rows, added, 2))
+    return model
+
+
+def has(*ids: int, **named: int) -> Any:
+    """A tokenizer with tokens of these ids. named: other tokens, by name."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {f"<{i}>": i for i in ids} | {f"<{name}>": i for name, i in named.items()}
+    words = models.WordLevel(vocabulary, unk_token=min(vocabulary))
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words))
+
+
+def test_tokens_that_the_weights_do_not_know_are_refused() -> None:
+    """The last row is known, the next one is not; the message names the first token beyond."""
+    check_tokens(FOLDER, has(0, 9), knows(10))
+    check_tokens(FOLDER, has(0, 10), knows(10), apart={10})  # as several models' image token
+    assert embedded_tokens(knows(10, added=2)) == 12  # Idefics has a table of added tokens
+    with pytest.raises(CheckpointError, match=r"the token '<10>' at 10, and .* know 10 tokens"):
+        check_tokens(FOLDER, has(0, 9, 10), knows(10))
+    with pytest.raises(CheckpointError, match="'<10>' at 10 and 2 more"):
+        check_tokens(FOLDER, has(12, 11, 10), knows(10))
+    # Networks that do not say may know any token: transformers raises, torch has no such method.
+    from transformers import ConvNextConfig, ConvNextModel
+
+    backbone = ConvNextModel(ConvNextConfig(hidden_sizes=[2], depths=[1], num_stages=1))
+    for network in (backbone, torch.nn.Linear(1, 1)):
+        assert embedded_tokens(network) is None
+        check_tokens(FOLDER, has(10**6), network)
+
+
+def test_a_tokenizer_without_its_files_is_refused(tmp_path: Path) -> None:
+    """Transformers 5 makes one that makes nothing of any text; 4 says what it lacks."""
+    from transformers import AutoTokenizer
+
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    with pytest.raises(CheckpointError, match="no vocabulary for LlamaTokenizer"):
+        check_vocabulary(tmp_path, "LlamaTokenizer")
+    (tmp_path / "vocab.json").write_text("{}")
+    check_vocabulary(tmp_path, "LlamaTokenizer")
+    lacking = r"knows </s>, <s>, <unk> and no other tokens|model_file or model_proto must be"
+    with pytest.raises((CheckpointError, ValueError), match=lacking):
+        check_tokens(FOLDER, AutoTokenizer.from_pretrained(tmp_path), knows(10))
+
+
+def test_cut_texts_are_warned_of_once() -> None:
+    """A text of as many tokens as are read is not cut."""
+    notice = TruncationNotice("CLIPModel")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notice.check([3, 77], 77)
+    with pytest.warns(UserWarning, match=r"CLIPModel reads 77 tokens: 2 longer text\(s\)"):
+        notice.check([78, 77, 90], 77)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notice.check([78], 77)
+
+
+def test_processor_and_model_agree_on_the_images_token() -> None:
+    """Another token leaves the image no place, or that of a word; who names none is not judged."""
+    from transformers import CLIPImageProcessor, LlavaProcessor, PretrainedConfig
+
+    images = CLIPImageProcessor()
+    processor = LlavaProcessor(image_processor=images, tokenizer=has(image=7))
+    check_image_token(FOLDER, images, PretrainedConfig(image_token_id=7))
+    for config in ({"image_token_id": 7}, {}):
+        check_image_token(FOLDER, processor, PretrainedConfig(**config))
+    for name in ("image_token_id", "image_token_index"):
+        with pytest.raises(CheckpointError, match=r"with token 7, and .* says 8"):
+            check_image_token(FOLDER, processor, PretrainedConfig(**{name: 8}))
+    others = {"vision_start_token_id": 6, "video_token_index": 7, "image_size": 336}
+    assert media_tokens(PretrainedConfig(image_token_id=5, audio_token_id=None, **others)) == {
+        5, 6, 7,
+    }  # fmt: skip
+
+
+# -- errors in words, models that are divided ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,10 +279,6 @@ def test_answers_are_read_by_their_names(
     np.testing.assert_array_equal(ask(bind_text(spec, role).load()), expected)
 
 
-needs("torch", "accelerate", reason="device maps need the [models] extra")
-
-pytestmark = pytest.mark.models
-
 IMAGES = [Image.new("RGB", (32, 32), color) for color in ("red", "blue")]
 
 DIVIDED = "device_map=auto&device=cpu"
@@ -119,6 +286,7 @@ DIVIDED = "device_map=auto&device=cpu"
 
 def test_a_map_changes_no_key(tmp_path: Path) -> None:
     """Where the parts of a model lie changes none of its answers."""
+    pytest.importorskip("accelerate")
     folder = write_checkpoint(tmp_path / "m", LLAVA)
     plain = bind_text(f"{folder}?device=cpu", "describer")
     divided = bind_text(f"{folder}?{DIVIDED}", "describer")
@@ -132,8 +300,7 @@ def test_a_divided_model_answers_alike_and_is_loaded_again_where_others_are_move
     """It cannot be moved as a whole. Parts that would lie on disk, which take a night where minutes
     were expected, are refused.
     """
-    import torch
-
+    pytest.importorskip("accelerate")
     from pytest_cepbench.models.torch_runtime import quiet
 
     torch.set_num_threads(2)

@@ -54,7 +54,7 @@ def test_a_role_that_is_not_detected_is_tried_where_it_is_named(
     encoder = write_checkpoint(tmp_path / "vit", VIT)
     spec = stand_in.spec().replace(str(stand_in.checkpoint), str(encoder))
 
-    with pytest.raises(RoleError, match=r"cannot be the describer\. .* --describer, or --model"):
+    with pytest.raises(RoleError, match=r"can be the describer\. .* --describer, or --model"):
         bind_served(spec)
     assert bind_served(spec, force=True).what == "ViTModel on vLLM"
 
