@@ -1,1 +1,1 @@
-"""Tests of `pytest_cepbench.models.generators`."""
+"""Tests of `pytest_cepbench.models.pipelines`."""
