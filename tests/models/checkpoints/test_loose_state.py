@@ -303,9 +303,10 @@ def encode_texts(folder: Path) -> Any:
     return model.encode_texts(["a red circle", "a small square"])
 
 
-def draw(folder: Path, query: str = "") -> Any:
+def draw(folder: Path, *parts: str) -> Any:
     """The pixels of a generator."""
-    model: Any = bind_text(f"{folder}?num_inference_steps=1&{query}", "generator").load()
+    query = "&".join(("num_inference_steps=1", *parts))
+    model: Any = bind_text(f"{folder}?{query}", "generator").load()
     return np.stack([np.asarray(image) for image in model.generate(["a red circle"], [0])])
 
 
