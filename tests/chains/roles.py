@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_text
-from pytest_cepbench.chains import ChainModels, ChainPlan, RoleRunner, Trace
+from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner, Trace
 from pytest_cepbench.chains.features import trace
 from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.chains.steps import Step, key_of
@@ -186,13 +186,20 @@ class RunnerSet:
     encoder: RoleRunner
     store: Store
 
+    @property
+    def asked(self) -> list[int]:
+        """Inputs that describer, generator and encoder answered."""
+        return [own.tally.inputs for own in (self.describer, self.generator, self.encoder)]
+
+    def models(self, stand_ins: Mapping[tuple[Modality, int], RoleRunner] = {}) -> ChainModels:
+        """Those that grow chains, with others at some hops."""
+        return ChainModels(self.describer, self.generator, self.store, stand_ins)
+
 
 def grow_and_trace(plan: ChainPlan, samples: Sequence[Sample], runners: RunnerSet) -> list[Trace]:
     """Grow the chain of every sample and trace it over the generations of its start's modality."""
     generations = range(2, plan.generations + 1, 2)
-    group = ChainGroup(
-        plan, samples, ChainModels(runners.describer, runners.generator, runners.store)
-    )
+    group = ChainGroup(plan, samples, runners.models())
     return group.read(lambda chains: trace(chains, generations, runners.encoder, runners.store))
 
 

@@ -350,12 +350,9 @@ def test_memory_for_not_even_one_input_is_an_error(
     store: Store, error: Callable[[], BaseException]
 ) -> None:
     """Nothing can be said of such a model: the error names it and what may help."""
-    with pytest.raises(
-        ModelError, match="python:tests:generator runs out of memory on a single input"
-    ):
-        grow_and_trace(
-            PLAN, samples(4), make_runners(store, generator=SmallGenerator(batch=holds(0, error)))
-        )
+    runners = make_runners(store, generator=SmallGenerator(batch=holds(0, error)))
+    with pytest.raises(ModelError, match="python:tests:generator runs out of memory on a single "):
+        grow_and_trace(PLAN, samples(4), runners)
 
 
 def test_an_ordinary_error_does_not_shrink_the_batch(store: Store) -> None:

@@ -15,7 +15,14 @@ from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
-from tests.chains.roles import PLAN, SmallDescriber, SmallGenerator, bound, samples
+from tests.chains.roles import (
+    PLAN,
+    SmallDescriber,
+    SmallGenerator,
+    bound,
+    make_runners,
+    samples,
+)
 
 
 @dataclass
@@ -99,16 +106,9 @@ def test_models_stay_together_or_take_turns(tmp_path: Path, *, swap: bool) -> No
     with Store(tmp_path) as store:
         runners = models_on(device, store, swap=swap)
         chains = ChainGroup(PLAN, samples(5), runners).chains
-        assert [
-            runner.tally.loads for runner in (runners.describer, runners.generator) if runner
-        ] == [1, 1]
+        assert [own.tally.loads for own in (runners.describer, runners.generator) if own] == [1, 1]
     with Store(tmp_path / "other") as store:
-        plain = ChainModels(
-            RoleRunner(bound("describer", SmallDescriber()), store),
-            RoleRunner(bound("generator", SmallGenerator()), store),
-            store,
-        )
-        expected = ChainGroup(PLAN, samples(5), plain).chains
+        expected = ChainGroup(PLAN, samples(5), make_runners(store).models()).chains
         assert _artifacts(chains) == _artifacts(expected)
     assert device.most == (1 if swap else 2)
     assert len(device.moves) == (7 if swap else 2)
@@ -203,10 +203,7 @@ def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> Non
         chains = ChainGroup(PLAN, samples(3), runners).chains
     assert all(chain.failure is None for chain in chains)
     assert device.moves == ["+describer"]
-    assert (
-        total(runner.tally for runner in (runners.describer, runners.generator) if runner).loads
-        == 1
-    )
+    assert total(own.tally for own in (runners.describer, runners.generator) if own).loads == 1
 
 
 def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:

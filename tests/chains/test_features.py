@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner, load_link
+from pytest_cepbench.chains import Chain, ChainPlan, RoleRunner, load_link
 from pytest_cepbench.chains.chain import Link
 from pytest_cepbench.chains.features import boxes, store_vectors, trace, vectors
 from pytest_cepbench.chains.growth import ChainGroup
@@ -33,10 +33,7 @@ from tests.chains.roles import (
 def _grow(
     store: Store, plan: ChainPlan = PLAN, count: int = 3, describer: SmallDescriber | None = None
 ) -> ChainGroup:
-    runners = make_runners(store, describer)
-    return ChainGroup(
-        plan, samples(count), ChainModels(runners.describer, runners.generator, store)
-    )
+    return ChainGroup(plan, samples(count), make_runners(store, describer).models())
 
 
 def _encoder(store: Store, encoder: SmallEncoder | None = None, **changes: Any) -> RoleRunner:

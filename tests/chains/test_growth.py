@@ -35,7 +35,6 @@ from tests.chains.roles import (
     TEXT_PLAN,
     RunnerSet,
     SmallDescriber,
-    SmallEncoder,
     SmallGenerator,
     bound,
     describe_image,
@@ -132,13 +131,11 @@ def test_unusable_seeds_are_all_named_before_any_model_is_asked(
         Sample("bad/gone.png", ("c",), image=FileImage(tmp_path / "gone.png")),
         Sample("bad/none", ("c",), text="only a text"),
     ]
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    runners = make_runners(store)
     with pytest.raises(DatasetError, match="3 of 5 samples cannot be used") as caught:
-        grow_and_trace(
-            PLAN, [*samples(2), *bad], make_runners(store, describer, generator, encoder)
-        )
+        grow_and_trace(PLAN, [*samples(2), *bad], runners)
     assert all(sample.id in str(caught.value) for sample in bad)
-    assert describer.calls == generator.calls == encoder.calls == []
+    assert runners.asked == [0, 0, 0]
 
 
 def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
@@ -172,8 +169,7 @@ def test_images_inside_a_file_have_digests_of_their_own(store: Store, tmp_path: 
 
 
 def _group(store: Store, describer: SmallDescriber, generator: SmallGenerator) -> ChainGroup:
-    runners = make_runners(store, describer, generator)
-    return ChainGroup(PLAN, samples(3), ChainModels(runners.describer, runners.generator, store))
+    return ChainGroup(PLAN, samples(3), make_runners(store, describer, generator).models())
 
 
 def test_no_model_is_asked_before_the_chains_are_needed(store: Store) -> None:
@@ -243,12 +239,7 @@ def _runners(store: Store, name: str) -> tuple[RunnerSet, SmallDescriber]:
 
 def _grow(runners: RunnerSet, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
     places = {(PLAN.start, generation): runner for generation, runner in stand_ins.items()}
-    group = ChainGroup(
-        PLAN,
-        samples(COUNT),
-        ChainModels(runners.describer, runners.generator, runners.store, places),
-    )
-    return group.chains
+    return ChainGroup(PLAN, samples(COUNT), runners.models(places)).chains
 
 
 def _link_names(

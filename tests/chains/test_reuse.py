@@ -21,11 +21,8 @@ from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
     SmallDescriber,
-    SmallEncoder,
-    SmallGenerator,
     describe_image,
     grow_and_trace,
-    inputs_of,
     make_runners,
     outcomes,
     samples,
@@ -37,11 +34,9 @@ def test_nothing_is_computed_twice(plan: ChainPlan, tmp_path: Path) -> None:
     """A second run asks no model and loads none, in another process on the same store."""
     with Store(tmp_path) as store:
         first = outcomes(grow_and_trace(plan, samples(5), make_runners(store)))
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
     with Store(tmp_path) as store:
-        runners = make_runners(store, describer, generator, encoder)
+        runners = make_runners(store)
         assert outcomes(grow_and_trace(plan, samples(5), runners)) == first
-    assert inputs_of(describer, generator, encoder) == 0
     assert runners.describer.tally == CallCounts(hits=10)
     assert runners.generator.tally == CallCounts(hits=10)
     assert runners.encoder.tally == CallCounts(hits=15)
@@ -50,12 +45,9 @@ def test_nothing_is_computed_twice(plan: ChainPlan, tmp_path: Path) -> None:
 def test_a_longer_run_computes_only_what_is_new(store: Store) -> None:
     """More samples and more iterations go on from what is there."""
     grow_and_trace(PLAN, samples(3), make_runners(store))
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
-    grow_and_trace(
-        replace(PLAN, generations=6), samples(5), make_runners(store, describer, generator, encoder)
-    )
-    assert inputs_of(describer) == inputs_of(generator) == 3 * 1 + 2 * 3
-    assert inputs_of(encoder) == 3 * 1 + 2 * 4
+    runners = make_runners(store)
+    grow_and_trace(replace(PLAN, generations=6), samples(5), runners)
+    assert runners.asked == [3 * 1 + 2 * 3, 3 * 1 + 2 * 3, 3 * 1 + 2 * 4]
 
 
 def test_another_checkpoint_shares_what_the_fixed_roles_saw(store: Store) -> None:
@@ -66,14 +58,10 @@ def test_another_checkpoint_shares_what_the_fixed_roles_saw(store: Store) -> Non
         def tell(*seen: Any, suffix: str = suffix) -> str:
             return f"{describe_image(*seen)}{suffix}"
 
-        describer, generator, encoder = SmallDescriber(tell), SmallGenerator(), SmallEncoder()
         weights = {"fingerprint": fingerprint}
-        grow_and_trace(
-            PLAN,
-            samples(3),
-            make_runners(store, describer, generator, encoder, only={"describer": weights}),
-        )
-        assert [inputs_of(model) for model in (describer, generator, encoder)] == asked
+        runners = make_runners(store, SmallDescriber(tell), only={"describer": weights})
+        grow_and_trace(PLAN, samples(3), runners)
+        assert runners.asked == asked
 
 
 TWINS = [
@@ -84,11 +72,9 @@ TWINS = [
 
 def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) -> None:
     """The same image, the same question, no seed: one answer, though their chains part later."""
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
-    traces = grow_and_trace(
-        replace(PLAN, generations=2), TWINS, make_runners(store, describer, generator, encoder)
-    )
-    assert [inputs_of(describer), inputs_of(generator), inputs_of(encoder)] == [1, 3, 1 + 3]
+    runners = make_runners(store)
+    traces = grow_and_trace(replace(PLAN, generations=2), TWINS, runners)
+    assert runners.asked == [1, 3, 1 + 3]
     links = [[link.digest for link in trace.chain.links] for trace in traces]
     assert len({(start, text) for start, text, _ in links}) == 1
     assert len({image for *_, image in links}) == 3
@@ -112,26 +98,12 @@ def test_another_model_is_never_served_these_answers(
     """Other weights, another adapter or another parameter: every answer is asked for anew."""
     params = {role: {"params": {"max_new_tokens": 8}}}
     grow_and_trace(PLAN, samples(2), make_runners(store, only=params))
-    models: dict[str, Any] = {
-        "describer": SmallDescriber(),
-        "generator": SmallGenerator(),
-        "encoder": SmallEncoder(),
-    }
-    grow_and_trace(
-        PLAN, samples(2), make_runners(store, **models, only={role: params[role] | change})
-    )
-    assert inputs_of(models[role]) == (6 if role == "encoder" else 4)
-    again = {
-        "describer": SmallDescriber(),
-        "generator": SmallGenerator(),
-        "encoder": SmallEncoder(),
-    }
-    grow_and_trace(
-        PLAN,
-        samples(2),
-        make_runners(store, **again, only=params),  # type: ignore[arg-type] # by role
-    )
-    assert inputs_of(*again.values()) == 0  # type: ignore[arg-type] # as above
+    other = make_runners(store, only={role: params[role] | change})
+    grow_and_trace(PLAN, samples(2), other)
+    assert getattr(other, role).tally.inputs == (6 if role == "encoder" else 4)
+    again = make_runners(store, only=params)
+    grow_and_trace(PLAN, samples(2), again)
+    assert again.asked == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -148,12 +120,9 @@ def test_another_question_is_never_served_these_answers(
 ) -> None:
     """Another prompt or another run seed: the role that it concerns is asked anew."""
     grow_and_trace(PLAN, samples(2), make_runners(store, SmallDescriber(seeded=True)))
-    models: dict[str, Any] = {
-        "describer": SmallDescriber(seeded=True),
-        "generator": SmallGenerator(),
-    }
-    grow_and_trace(plan, samples(2), make_runners(store, **models))
-    assert inputs_of(models[asked]) == 4
+    runners = make_runners(store, SmallDescriber(seeded=True))
+    grow_and_trace(plan, samples(2), runners)
+    assert getattr(runners, asked).tally.inputs == 4
 
 
 @pytest.mark.parametrize(
@@ -169,16 +138,9 @@ def test_another_question_is_never_served_these_answers(
 def test_what_does_not_decide_is_no_part_of_the_key(store: Store, change: dict[str, Any]) -> None:
     """Batch shape, device, path and name: the first result stored is the one that counts."""
     first = outcomes(grow_and_trace(PLAN, samples(3), make_runners(store)))
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
-    assert (
-        outcomes(
-            grow_and_trace(
-                PLAN, samples(3), make_runners(store, describer, generator, encoder, every=change)
-            )
-        )
-        == first
-    )
-    assert inputs_of(describer, generator, encoder) == 0
+    runners = make_runners(store, every=change)
+    assert outcomes(grow_and_trace(PLAN, samples(3), runners)) == first
+    assert runners.asked == [0, 0, 0]
 
 
 def test_how_a_result_came_about_is_kept(store: Store) -> None:
@@ -216,14 +178,9 @@ def test_an_image_that_no_step_needs_is_not_missed(store: Store) -> None:
     """Texts and vectors are there: a second run gives the same without any image."""
     first = outcomes(grow_and_trace(PLAN, samples(3), make_runners(store)))
     shutil.rmtree(store.root / "images")
-    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
-    assert (
-        outcomes(
-            grow_and_trace(PLAN, samples(3), make_runners(store, describer, generator, encoder))
-        )
-        == first
-    )
-    assert inputs_of(describer, generator, encoder) == 0
+    runners = make_runners(store)
+    assert outcomes(grow_and_trace(PLAN, samples(3), runners)) == first
+    assert runners.asked == [0, 0, 0]
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "text"])
@@ -236,14 +193,9 @@ def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> 
             grow_and_trace(PLAN, samples(3), make_runners(untouched, only=OTHER_ENCODER))
         )
     spoil(store.artifact_path(traces[1].chain.links[generation].digest), how)
-    describer, generator = SmallDescriber(), SmallGenerator()
-    actual = outcomes(
-        grow_and_trace(
-            PLAN, samples(3), make_runners(store, describer, generator, only=OTHER_ENCODER)
-        )
-    )
-    assert actual == expected
-    assert (inputs_of(describer), inputs_of(generator)) == (0, 1)
+    runners = make_runners(store, only=OTHER_ENCODER)
+    assert outcomes(grow_and_trace(PLAN, samples(3), runners)) == expected
+    assert runners.asked[:2] == [0, 1]
     assert any("damaged or gone" in note for note in store.damage)
 
 
@@ -269,7 +221,6 @@ def test_all_images_are_made_again(store: Store, iterations: int) -> None:
         )
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
-    generator = SmallGenerator()
-    runners = make_runners(store, generator=generator, every=small, only=OTHER_ENCODER)
+    runners = make_runners(store, every=small, only=OTHER_ENCODER)
     assert outcomes(grow_and_trace(plan, samples(5), runners)) == expected
-    assert inputs_of(generator) == 5 * iterations
+    assert runners.asked[1] == 5 * iterations

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections
-from pytest_cepbench.chains import ChainModels, RoleRunner, Step
+from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.chains.growth import grow_generation, start_chains
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import IdentityError, ImageError, ModelError
@@ -266,5 +266,5 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
     store.artifact_cache.clear()
     path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
     with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
-        grow_generation(PLAN, 1, chains, ChainModels(runners.describer, runners.generator, store))
+        grow_generation(PLAN, 1, chains, runners.models())
     assert len(store) == 0
