@@ -58,72 +58,30 @@ class FeatureRows:
     """Features of all artifacts at a generation, in an order that depends on the samples alone.
 
     features: (n, D) float32.
-    units: (n,) which independent sample each belongs to, numbered in the order of their names.
-    blocks: (n,) the block of each.
+    units: (n,) the independent sample that each belongs to.
     failed: sample -> why it has none, where that was the encoder's failure.
     different: how many different artifacts they are of.
     """
 
     features: npt.NDArray[np.float32]
-    units: npt.NDArray[np.intp]
-    blocks: npt.NDArray[np.intp]
+    units: Sequence[str]
     failed: dict[str, Failure]
     different: int
 
+    def numbered(self, places: Mapping[str, int]) -> npt.NDArray[np.intp]:
+        """(n,) the number that each row's unit has, 0 where it has none."""
+        return np.array([places.get(unit, 0) for unit in self.units], dtype=np.intp)
 
-class ArtifactSets:
-    """Sets of artifacts that some samples' chains have at each generation, as an encoder sees them.
 
-    encoder: its role.
-    units: the independent samples, in the order of their names.
-    blocks: unit -> its block, 0 to blocks - 1; a start and all that became of it are left out
-        together. It depends on names alone, not on what became of the chains. Empty where there are
-        too few units.
+def _blocks(samples: Sequence[Sample]) -> tuple[dict[str, int], str]:
+    """The block of each unit, and why there are none.
+
+    A start and all that became of it are left out together. It depends on names alone, not on what
+    became of the chains.
     """
-
-    def __init__(
-        self, plan: ChainPlan, encoder: str, samples: Sequence[Sample], data: ChainData
-    ) -> None:
-        self.plan = plan
-        self.encoder = encoder
-        self.samples = samples
-        self.data = data
-        self.units = sorted({sample.unit for sample in samples})
-        self.blocks = blocks_of(self.units)
-
-    @property
-    def unbounded(self) -> str:
-        """Why there are no blocks; empty where there are."""
-        few = f"{len(self.units)} independent samples make no blocks, at least {FEWEST_UNITS} would"
-        return "" if self.blocks else few
-
-    def refuse(self, count: int, kind: str) -> NoReturn:
-        """Raise MeasurementError: the encoder gives one vector for so many that differ."""
-        raise MeasurementError(one_vector(self.data.runner(self.encoder).bound.spec, count, kind))
-
-    def rows(self, generation: int) -> FeatureRows:
-        """The features of a generation."""
-        features: list[npt.NDArray[np.float32]] = []
-        units: list[str] = []
-        failed: dict[str, Failure] = {}
-        digests: set[str] = set()
-        shards = self.data.features(self.plan.start, self.encoder, generation, self.samples)
-        for shard in shards:
-            able = []
-            for chain, vector in shard:
-                if isinstance(vector, Failure):
-                    failed[chain.sample.id] = vector
-                else:
-                    able.append(vector)
-                    digests.add(chain.links[generation].digest)
-                    units.append(chain.sample.unit)
-            if able:
-                features.append(np.stack(able))
-        rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
-        places = {unit: number for number, unit in enumerate(self.units)}
-        in_units = np.array([places[unit] for unit in units], dtype=np.intp)
-        in_blocks = np.array([self.blocks.get(unit, 0) for unit in units], dtype=np.intp)
-        return FeatureRows(rows, in_units, in_blocks, failed, len(digests))
+    units = {sample.unit for sample in samples}
+    few = f"{len(units)} independent samples make no blocks, at least {FEWEST_UNITS} would"
+    return (blocks, "") if (blocks := blocks_of(units)) else ({}, few)
 
 
 def _pseudo(whole: float, without: Sequence[float]) -> Mapping[str, float]:
@@ -175,8 +133,34 @@ class SetsMeasure(Measure):
     span = None
 
     @abstractmethod
-    def _measure_category(self, name: str, sets: ArtifactSets) -> CategorySets:
+    def _measure_category(
+        self, name: str, samples: Sequence[Sample], data: ChainData
+    ) -> CategorySets:
         """Raises MeasurementError for an encoder that cannot see."""
+
+    def _refuse(self, count: int, kind: str, data: ChainData) -> NoReturn:
+        """Raise MeasurementError: the encoder gives one vector for so many that differ."""
+        raise MeasurementError(one_vector(data.runner(self.encoder).bound.spec, count, kind))
+
+    def _rows(self, samples: Sequence[Sample], generation: int, data: ChainData) -> FeatureRows:
+        """The features of the samples' artifacts at a generation."""
+        features: list[npt.NDArray[np.float32]] = []
+        units: list[str] = []
+        failed: dict[str, Failure] = {}
+        digests: set[str] = set()
+        for shard in data.features(self.plan.start, self.encoder, generation, samples):
+            able = []
+            for chain, vector in shard:
+                if isinstance(vector, Failure):
+                    failed[chain.sample.id] = vector
+                else:
+                    able.append(vector)
+                    digests.add(chain.links[generation].digest)
+                    units.append(chain.sample.unit)
+            if able:
+                features.append(np.stack(able))
+        rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
+        return FeatureRows(rows, units, failed, len(digests))
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the artifacts of the iterations that count."""
@@ -195,8 +179,7 @@ class SetsMeasure(Measure):
         found: dict[str, CategorySets] = {}
         outcomes: list[CaseScores] = []
         for name, samples in parts.items():
-            sets = ArtifactSets(self.plan, self.encoder, samples, data)
-            own = found[name] = self._measure_category(name, sets)
+            own = found[name] = self._measure_category(name, samples, data)
             ended = [
                 outcome_of_chain(chain, self.plan)
                 if chain.failure is not None or sample not in own.failed
@@ -299,18 +282,19 @@ class DistanceMeasure(SetsMeasure):
         made = JACKKNIFE if kind == "kid" else INFLUENCE
         self.identity = f"{kind}/2 at {at}, over {self.pool}, {made}"
 
-    def _measure_category(self, name: str, sets: ArtifactSets) -> CategorySets:
+    def _measure_category(
+        self, name: str, samples: Sequence[Sample], data: ChainData
+    ) -> CategorySets:
         # Of the starts against one generation every metric of the suite needs the same.
-        kernel, samples = self.kind == "kid", [[sample.id, sample.unit] for sample in sets.samples]
-        digest = digest_json(samples)
+        kernel, digest = self.kind == "kid", digest_json([[own.id, own.unit] for own in samples])
         starts: list[FeatureRows] = []  # read once, and only where a step is not known
 
         def step(generation: int) -> SetStep:
-            starts.extend([] if starts else [sets.rows(0)])
-            return self._step(starts[0], generation, sets)
+            starts.extend([] if starts else [self._rows(samples, 0, data)])
+            return self._step(starts[0], generation, samples, data)
 
         steps = [
-            sets.data.cached(
+            data.cached(
                 (kernel, self.plan.start, self.encoder, generation),
                 digest,
                 partial(step, generation),
@@ -337,8 +321,10 @@ class DistanceMeasure(SetsMeasure):
         """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-    def _step(self, starts: FeatureRows, generation: int, sets: ArtifactSets) -> SetStep:
-        images = sets.rows(generation)
+    def _step(
+        self, starts: FeatureRows, generation: int, samples: Sequence[Sample], data: ChainData
+    ) -> SetStep:
+        images = self._rows(samples, generation, data)
         sizes = (len(starts.features), len(images.features))
         failed, width = starts.failed | images.failed, starts.features.shape[1]
         if min(sizes) < FEWEST:
@@ -346,38 +332,39 @@ class DistanceMeasure(SetsMeasure):
         if starts.different >= FEWEST and spread_of_vectors(starts.features) <= SAME_VECTORS:
             both = np.concatenate([starts.features[:1], images.features])
             if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
-                sets.refuse(max(starts.different, images.different), "image")
+                self._refuse(max(starts.different, images.different), "image", data)
         distance = _kernel if self.kind == "kid" else _frechet
-        why = sets.unbounded
+        blocks, why = _blocks(samples)
         try:
-            whole, parts = distance(starts, images, [] if why else sets.units)
+            whole, parts = distance(starts, images, blocks)
         except TooFewError as error:
             why = str(error)
-            whole, parts = distance(starts, images, [])
+            whole, parts = distance(starts, images, {})
         return SetStep(sizes, width, whole, parts, why, failed)
 
 
 def _frechet(
-    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
+    starts: FeatureRows, images: FeatureRows, blocks: Mapping[str, int]
 ) -> tuple[float, Mapping[str, float]]:
-    """The distance, and its parts of units; no parts where no units are named."""
+    """The distance, and its parts of units, by name; no parts where there are no blocks."""
     result = frechet_influences(starts.features, images.features)
-    if not units:
+    if not blocks:
         return result.distance, {}
+    units = sorted(blocks)
+    places = {unit: number for number, unit in enumerate(units)}
     added = np.zeros(len(units))
     for rows, influences in ((starts, result.x), (images, result.y)):
-        added += np.bincount(rows.units, influences / len(influences), len(units))
+        added += np.bincount(rows.numbered(places), influences / len(influences), len(units))
     return result.distance, dict(zip(units, (len(units) * added).tolist(), strict=True))
 
 
 def _kernel(
-    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
+    starts: FeatureRows, images: FeatureRows, blocks: Mapping[str, int]
 ) -> tuple[float, Mapping[str, float]]:
     """The same, of blocks. Raises TooFewError where nothing is left without one."""
-    count = 1 + int(max(starts.blocks.max(), images.blocks.max())) if units else 0
-    whole, without = kernel_distances(
-        starts.features, images.features, starts.blocks, images.blocks, count
-    )
+    of_starts, of_images = starts.numbered(blocks), images.numbered(blocks)
+    count = 1 + int(max(of_starts.max(), of_images.max())) if blocks else 0
+    whole, without = kernel_distances(starts.features, images.features, of_starts, of_images, count)
     return whole, {str(block): distance for block, distance in enumerate(without)}
 
 
@@ -398,14 +385,16 @@ class DiversityMeasure(SetsMeasure):
         self.label = with_encoder(f"Vendi({at})", table.encoder)
         self.identity = f"diversity/1 vendi at {at}, over {self.pool}, {JACKKNIFE}"
 
-    def _measure_category(self, name: str, sets: ArtifactSets) -> CategorySets:
+    def _measure_category(
+        self, name: str, samples: Sequence[Sample], data: ChainData
+    ) -> CategorySets:
         values: list[float] = []
         sizes: list[int] = []
         without: list[float] = []
-        why = sets.unbounded
+        blocks, why = _blocks(samples)
         failed: dict[str, Failure] = {}
         for generation in self.generations:
-            rows = sets.rows(generation)
+            rows = self._rows(samples, generation, data)
             failed.update(rows.failed)
             sizes.append(len(rows.features))
             if sizes[-1] < FEWEST:
@@ -416,14 +405,14 @@ class DiversityMeasure(SetsMeasure):
                 and rows.different >= FEWEST
                 and spread_of_directions(rows.features) <= SAME_VECTORS
             ):
-                sets.refuse(rows.different, self.plan.start)
-            last = generation == self.generations[-1]
-            count = max(sets.blocks.values(), default=-1) + 1 if last else 0
+                self._refuse(rows.different, self.plan.start, data)
+            last, in_blocks = generation == self.generations[-1], rows.numbered(blocks)
+            count = max(blocks.values(), default=-1) + 1 if last else 0
             try:
-                value, without = vendi_scores(rows.features, rows.blocks, count)
+                value, without = vendi_scores(rows.features, in_blocks, count)
             except TooFewError as error:
                 why = str(error)
-                value, without = vendi_scores(rows.features, rows.blocks, 0)
+                value, without = vendi_scores(rows.features, in_blocks, 0)
             values.append(value)
         later = ", ".join(map(str, sizes[1:]))
         shown = f"{sizes[0]}, then {later} (D = {rows.features.shape[1]})"
