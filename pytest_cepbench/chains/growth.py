@@ -328,19 +328,14 @@ class ChainGroup:
         """The chains, one per sample, grown now if they have not been."""
         return self.read(list)
 
-    def read(self, use: Callable[[Sequence[Chain]], T]) -> T:
+    def read(self, use: Callable[[Sequence[Chain]], T], generation: int | None = None) -> T:
         """Call `use` with the chains; where it meets damaged images they are made again.
 
+        generation: to which they are grown; the last one where left out.
         Raises DatasetError, ModelError, CheckpointError, and StoreError when images keep getting
         lost.
         """
-        return self._read(self.plan.generations, use)
-
-    def grow(self, generation: int) -> None:
-        """Grow the chains to a generation. Raises as `read`."""
-        self._read(generation, lambda _: None)
-
-    def _read(self, generation: int, use: Callable[[Sequence[Chain]], T]) -> T:
+        generation = self.plan.generations if generation is None else generation
         store = self._models.store
         for _ in range(self.plan.generations + _SPARE_REPAIRS):
             try:
@@ -373,7 +368,7 @@ def grow_together(groups: Sequence[ChainGroup]) -> None:
     """
     for generation in range(1, max((group.plan.generations for group in groups), default=0) + 1):
         for group in groups:
-            group.grow(generation)
+            group.read(len, generation)
 
 
 # -- steps that are pending ----------------------------------------------------------------------

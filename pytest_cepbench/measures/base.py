@@ -333,27 +333,24 @@ def by_part(
     return {name: {s.id: scores[s.id] for s in samples} for name, samples in parts.items()}
 
 
-def by_category(case: Case, data: SampleData) -> dict[str, tuple[Sample, ...]]:
-    """A case's samples as its scores are pooled: by category, or all once under its own name."""
-    return _pooled(case, data.dataset)
-
-
 def parts_of(
     case: Case, data: SampleData
 ) -> tuple[dict[str, tuple[Sample, ...]], tuple[Sample, ...]]:
-    """A case's samples as `by_category`, and every one of them once."""
+    """A case's samples as its scores are pooled, by category or all once under its own name; and
+    every one of them once.
+    """
     parts = _pooled(case, data.dataset)
-    return parts, everyone(parts)
+    return parts, _everyone(parts)
 
 
 def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
     """All samples that a case is about, also those that are not looked at now."""
-    return everyone(_pooled(case, data.population))
+    return _everyone(_pooled(case, data.population))
 
 
 def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
     parts = {name: dataset.in_category(name) for name in case.categories}
-    return parts if case.pool == "categories" else {case.key.part: everyone(parts)}
+    return parts if case.pool == "categories" else {case.key.part: _everyone(parts)}
 
 
 def strata(case: Case, data: SampleData) -> dict[str, tuple[str, ...]]:
@@ -370,7 +367,7 @@ def strata(case: Case, data: SampleData) -> dict[str, tuple[str, ...]]:
     return {name: tuple(ids) for name, ids in homes.items()}
 
 
-def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
+def _everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
     """Every sample of the parts once, by id."""
     by_id = {sample.id: sample for part in parts.values() for sample in part}
     return tuple(by_id[name] for name in sorted(by_id))

@@ -33,7 +33,7 @@ def floor_by_exchange(
 ) -> float | None:
     """The value of a case if every sample's outputs were those of another sample of its category.
 
-    parts: the samples as the case's scores are pooled, as from `by_category`.
+    parts: the samples as the case's scores are pooled, as from `parts_of`.
     known: ids of the samples that have a part in it.
     chance: of ids and the category within which each is exchanged, what others' outputs score on
     average; None where all start alike. The category is the part's, or, where a case pools the

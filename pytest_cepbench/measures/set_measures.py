@@ -25,9 +25,8 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     RequiredFeatures,
     SuiteContext,
-    by_category,
-    everyone,
     outcome_of_chain,
+    parts_of,
 )
 from pytest_cepbench.measures.blindness import one_vector
 from pytest_cepbench.measures.cases import Case
@@ -175,7 +174,7 @@ class SetsMeasure(Measure):
 
         Raises MeasurementError for too few artifacts, and for an encoder that cannot see.
         """
-        parts = by_category(case, data)
+        parts, every_sample = parts_of(case, data)
         found: dict[str, CategorySets] = {}
         outcomes: list[CaseScores] = []
         for name, samples in parts.items():
@@ -196,7 +195,7 @@ class SetsMeasure(Measure):
             outcomes += ended
         return Measured(
             scores={name: {f"all {self.what}": own.value} for name, own in found.items()},
-            samples=everyone(parts),
+            samples=every_sample,
             outcomes=outcomes,
             curve=tuple(np.mean([own.curve for own in found.values()], axis=0).tolist()),
             sizes={name: own.sizes[0] for name, own in found.items()},

@@ -24,8 +24,7 @@ from pytest_cepbench.measures.base import (
     CaseScores,
     MeasureBase,
     Measured,
-    by_category,
-    everyone,
+    parts_of,
     population,
     strata,
 )
@@ -248,7 +247,7 @@ class SuiteRun(ABC):
 
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
-        return everyone(by_category(case, self.look(most)))
+        return parts_of(case, self.look(most))[1]
 
     def measure(self, case: Case, most: int | None = None) -> CaseMeasurement:
         """The value of a case, making what it reads where that is missing.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from base64 import b64encode
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -311,7 +310,7 @@ def test_steps_in_the_store_are_found_to_the_last_generation(
     plan: ChainPlan, grown: int, store: Store
 ) -> None:
     """Neither more nor fewer, wherever the run before stopped; their runners are their roles'."""
-    ChainGroup(replace(plan, generations=grown), samples(COUNT), _models(store)).grow(grown)
+    ChainGroup(plan, samples(COUNT), _models(store)).read(len, grown)
     models = _models(store, load=_refuse)
 
     pending = look_ahead(plan, samples(COUNT), models, None)

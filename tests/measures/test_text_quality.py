@@ -87,31 +87,26 @@ def staged(folder: Path, store: Store, describer: str, metrics: str = METRICS) -
     return stage(folder / describer, text, store)
 
 
-def test_a_loop_is_repetition(tmp_path: Path, store: Store) -> None:
-    """The score of a sample is that of its last description."""
-    suite = staged(tmp_path, store, "looping")
-    measured = suite.measure("overall-repetition")
+@pytest.mark.parametrize(
+    ("describer", "metric", "score", "least"),
+    [
+        ("looping", "repetition", lambda _, last: repeated_share(last), 0.8),
+        ("chinese", "length", kept_length, 0.0),
+    ],
+)
+def test_the_score_of_a_sample_is_that_of_its_last_description(
+    tmp_path: Path, store: Store, describer: str, metric: str, score: Any, least: float
+) -> None:
+    """A loop is repetition; a length, also of texts without spaces, is compared with the first."""
+    suite = staged(tmp_path, store, describer)
+    measured = suite.measure(f"overall-{metric}")
     chains = suite.run.chain_data.chains("image", suite.run.dataset.samples)
+    expected = {n: score(c.links[1].text, c.links[3].text) for n, c in chains.items()}
     for scores in measured.scores.values():
-        for name, score in scores.items():
-            assert score == pytest.approx(
-                repeated_share(chains[name].links[3].text or ""), abs=1e-6
-            )
-    assert measured.value > 0.8
+        own = {name: expected[name] for name in scores}
+        assert scores == pytest.approx(own, abs=1e-6)
+    assert measured.value > least
     assert measured.shares
-
-
-def test_the_length_of_texts_without_spaces_is_counted(tmp_path: Path, store: Store) -> None:
-    """The score of a sample is its last description's against its first one's."""
-    suite = staged(tmp_path, store, "chinese")
-    chains = suite.run.chain_data.chains("image", suite.run.dataset.samples)
-    expected = [
-        kept_length(chain.links[1].text or "", chain.links[3].text or "")
-        for chain in chains.values()
-    ]
-    assert suite.measure("overall-length").value == pytest.approx(
-        sum(expected) / len(expected), abs=1e-6
-    )
 
 
 def test_a_text_that_is_not_there_has_the_worst_score(tmp_path: Path, store: Store) -> None:

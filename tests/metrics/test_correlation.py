@@ -84,18 +84,17 @@ def test_a_constant_column_has_no_correlation(method: Method, column: list[float
     assert correlation(np.arange(4.0), np.array(column), method) is None
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_perfect_correlation_has_no_interval(method: Method, sign: float) -> None:
-    """Seven models in the same order are not certain to stay so: no interval of width zero."""
-    x = np.array([0.1, 0.2, 0.3, 0.7, 0.8, 1.1, 1.3])
-    result = correlation(x, sign * (0.3 * x + 0.1), method)
-    assert result == Correlation(method, 7, sign, None, None)
-
-
 @pytest.mark.parametrize(("method", "fewest"), [("pearson", 4), ("spearman", 4), ("kendall", 5)])
-def test_too_few_models_have_no_interval(method: Method, fewest: int) -> None:
-    """The standard error is defined from four models on, Kendall's from five."""
+def test_too_few_models_and_a_perfect_correlation_have_no_interval(
+    method: Method, fewest: int
+) -> None:
+    """The standard error is defined from four models on, Kendall's from five; seven models in the
+    same order are not certain to stay so, as an interval of width zero would say.
+    """
+    seven = np.array([0.1, 0.2, 0.3, 0.7, 0.8, 1.1, 1.3])
+    for sign in (1.0, -1.0):
+        perfect = correlation(seven, sign * (0.3 * seven + 0.1), method)
+        assert perfect == Correlation(method, 7, sign, None, None)
     x, y = np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([2.0, 1.0, 3.0, 5.0, 4.0])
     without = correlation(x[: fewest - 1], y[: fewest - 1], method)
     with_interval = correlation(x[:fewest], y[:fewest], method)

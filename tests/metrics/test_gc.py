@@ -115,9 +115,9 @@ def _pair_by_pair(
     return np.array(rows)
 
 
-@given(st.integers(2, 9), st.integers(1, 3), st.integers(0, 2**32 - 1))
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
-    """With groups of any size, equal starts, steps that failed and vectors of any length."""
+    """With groups of any size, one too, equal starts, failed steps and vectors of any length."""
     rng = np.random.default_rng(seed)
     start, later = rng.normal(size=(n, 5)), rng.normal(size=(n, steps, 5)) * 100
     starts = [str(rng.integers(n)) for _ in range(n)]
@@ -129,16 +129,6 @@ def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
         assert chance is None
     else:
         assert chance == pytest.approx(_pair_by_pair(start, later, starts, groups), abs=1e-12)
-
-
-def test_who_is_alone_is_exchanged_with_all_others() -> None:
-    """A category of one sample has a floor in a case of several, and none by itself."""
-    start = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    chance = chance_similarities(start, start[:, None], ["x", "y", "z"], ["a", "a", "b"])
-    assert chance is not None
-    assert chance[:, 0] == pytest.approx([0.0, 0.0, np.sqrt(0.5)])
-    assert chance_similarities(start[:1], start[:1, None], ["x"], ["a"]) is None
-    assert chance_similarities(start, start[:, None], ["x"] * 3, ["a"] * 3) is None
 
 
 SIMILARITY = st.floats(-1, 1)

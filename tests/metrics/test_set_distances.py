@@ -142,7 +142,9 @@ def along(x: Array, y: Array, side: str, row: int, step: float) -> float:
 def test_they_are_the_derivative_along_each_weight(
     seed: int, sizes: tuple[int, int, int], side: str
 ) -> None:
-    """The slope of the distance as one row gains weight, by two-sided differences."""
+    """The slope of the distance as one row gains weight, by two-sided differences; more weight for
+    all rows is no change.
+    """
     x, y = pair(*sizes, seed)
     result = frechet_influences(x, y)
     step = 1e-5
@@ -150,17 +152,6 @@ def test_they_are_the_derivative_along_each_weight(
     size = float(np.abs(getattr(result, side)).max()) + result.distance
     # Nearly singular covariances bend the distance: the slope over a step is not quite the tangent.
     assert getattr(result, side)[0] == pytest.approx(slope, abs=2e-3 * size)
-
-
-@SLOW
-@given(seed=SEEDS, sizes=SIZES)
-def test_they_sum_to_nothing_and_come_with_the_distance(
-    seed: int, sizes: tuple[int, int, int]
-) -> None:
-    """More weight for all is no change; the distance is the plain function's."""
-    x, y = pair(*sizes, seed)
-    result = frechet_influences(x, y)
-    assert result.distance == pytest.approx(frechet_distance(x, y), rel=1e-10)
     for influences, rows in ((result.x, x), (result.y, y)):
         assert influences.shape == (len(rows),)
         assert float(influences.sum()) == pytest.approx(0, abs=1e-9 * np.abs(influences).sum())

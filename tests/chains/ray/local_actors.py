@@ -151,12 +151,6 @@ class LocalCluster:
         return ActorPool(cluster, SETUP, allocation, "group")
 
 
-def task_error(text: str) -> Exception:
-    """What Ray raises for an exception that escapes in an actor."""
-    error: Exception = ray.exceptions.RayTaskError("method", text, KeyError("a"))
-    return error
-
-
 def _get(ref: Ref, timeout: float | None = None) -> Any:
     del timeout
     result = ref.peek()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import pickle
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,25 +242,12 @@ def test_ray_is_imported_in_its_folder_alone_and_late() -> None:
         assert not any(name.split(".")[0] == "ray" for name in imports(top))
 
 
-class _Actors:
-    """Replies to every request with what the test says, and keeps the requests."""
-
-    def __init__(self, value: Any = None) -> None:
-        self.answer = ActorAnswer(value)
-        self.requests: list[tuple[str, Sequence[Any]]] = []
-
-    def ask(self, method: str, args: Sequence[Any]) -> ActorAnswer:
-        """As a pool does."""
-        self.requests.append((method, args))
-        return self.answer
-
-
 def test_a_remote_model_has_the_abilities_of_its_methods() -> None:
     """Those of the model and no other: else it would be asked another way than in one process."""
-    able: Any = RemoteModel(ASKED, _Actors().ask)
+    able: Any = RemoteModel(ASKED, lambda _, __: ActorAnswer(None))
     abilities = (JsonDescriber, JsonWriter, AnswerScorer, CountsTokens)
     assert all(isinstance(able, ability) for ability in abilities)
-    plain: Any = RemoteModel(["describe", "write", "judge"], _Actors().ask)
+    plain: Any = RemoteModel(["describe", "write", "judge"], lambda _, __: ActorAnswer(None))
     assert not any(isinstance(plain, ability) for ability in abilities)
     assert methods_of(able) == tuple(ASKED)
     assert set(methods_of(plain)) == {"describe", "write", "judge"}

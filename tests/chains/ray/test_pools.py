@@ -292,18 +292,6 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
 # -- all pools of a run --------------------------------------------------------------------------
 
 
-class _Nodes(Cluster):
-    """A cluster of nodes that the test names."""
-
-    def __init__(self, *nodes: Node) -> None:
-        super().__init__("h:1")
-        self._nodes = list(nodes)
-
-    def nodes(self) -> list[Node]:
-        """As given."""
-        return self._nodes
-
-
 SMALL = Node("1" * 56, "node1", 4.0, 0.0)  # as long as Ray's
 LARGE = Node("2" * 56, "node2", 8.0, 0.0)
 DEVICES = Node("3" * 56, "node3", 2.0, 2.0)
@@ -317,8 +305,7 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
     def bind(node_id: str, setup: ActorSetup) -> Any:
         calls.append((node_id, setup))
         if setup.spec == "shapes:?bad=2":
-            words = "a\n b"
-            return ActorUnavailableError(words, b"x" * 16)
+            return ActorUnavailableError("a\n b", b"x" * 16)
         return SpecError("not understood") if setup.spec == "shapes:?bad=1" else BOUND
 
     local.bind = bind
@@ -329,7 +316,9 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
 
 
 def _manager(*nodes: Node, **requests: dict[str, float]) -> PoolManager:
-    return PoolManager(_Nodes(*nodes), requests, BindContext(str, None))
+    cluster = Cluster("h:1")
+    cluster.nodes = lambda: list(nodes)  # type: ignore[method-assign] # no Ray is asked
+    return PoolManager(cluster, requests, BindContext(str, None))
 
 
 def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None:

@@ -87,15 +87,6 @@ def test_things_of_an_item_are_drawn_together() -> None:
     assert apart.high < together.high
 
 
-def test_what_is_not_defined() -> None:
-    """Nothing of nothing, and no interval of a single item."""
-    single = ratio_estimate(np.array([1.0]), np.array([2.0]))
-    assert (single.value, single.low, single.items) == (0.5, None, 1)
-    assert estimate_by_items(lambda _: None, 5).value is None
-    with pytest.raises(ValueError, match="raters, things"):
-        RatedThings(np.zeros(3))
-
-
 FIRST = [
     JudgedBattle("q1", "a", "b", "A"),
     JudgedBattle("q2", "a", "b", "Tie(A)"),
@@ -161,6 +152,12 @@ def test_verdicts_that_are_all_right_count_once_a_question() -> None:
     assert (four.low, four.high) == (once.low, once.high)
     assert share([True] * 9, ["q"] * 9) == Share(9, 9, 0.0, 1.0)
     assert share([True] * 2, ["q0", "q1"]).low == pytest.approx(2 / (2 + 1.959964**2))
+    # Wilson's interval of eight of ten, by Brown, Cai and DasGupta's formula by hand.
+    z = 1.959963984540054
+    middle = (0.8 + z * z / 20) / (1 + z * z / 10)
+    half = z * np.sqrt(0.8 * 0.2 / 10 + z * z / 400) / (1 + z * z / 10)
+    apart = share([True] * 8 + [False] * 2, [f"q{i}" for i in range(10)])
+    assert (apart.low, apart.high) == pytest.approx((middle - half, middle + half))
 
 
 def test_kappa() -> None:
@@ -192,19 +189,13 @@ def test_harmonic_mean() -> None:
     assert agreement(wrong, "fdt", ["c"]).harmonic_mean == 0
 
 
-def test_wilson_interval() -> None:
-    """Eight of ten; bounds from Brown, Cai and DasGupta's formula by hand."""
-    shared = [(JudgedBattle(f"q{i}", "a", "b", "A"), WINNERS[0 if i < 8 else 3]) for i in range(10)]
-    z = 1.959963984540054
-    middle = (0.8 + z * z / 20) / (1 + z * z / 10)
-    half = z * np.sqrt(0.8 * 0.2 / 10 + z * z / 400) / (1 + z * z / 10)
-    share = agreement(shared, "fdt").overall
-
-    assert (share.low, share.high) == pytest.approx((middle - half, middle + half))
-
-
 def test_no_battles_have_no_agreement() -> None:
-    """No share, no kappa, no harmonic mean; and ratings have a row for each rater."""
+    """No share, no kappa, no harmonic mean; and a single item has no interval."""
+    single = ratio_estimate(np.array([1.0]), np.array([2.0]))
+    assert (single.value, single.low, single.items) == (0.5, None, 1)
+    assert estimate_by_items(lambda _: None, 5).value is None
+    with pytest.raises(ValueError, match="raters, things"):
+        RatedThings(np.zeros(3))
     agreed = agreement([], "fdt")
     assert agreed.overall == Share(0, 0, 0.0, 1.0)
     assert (agreed.overall.value, agreed.kappa, agreed.chance, agreed.harmonic_mean) == (None,) * 4

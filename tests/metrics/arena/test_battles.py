@@ -37,20 +37,10 @@ def test_columns() -> None:
     assert table.grades.tolist() == [0, 2, 3]
     assert table.questions.tolist() == [0, 1, 0]
     assert len(table) == 3
-
-
-def test_both_orders_of_a_battle_weigh_as_one() -> None:
-    """Each verdict counts half; battles of other models or questions are not touched."""
-    table = BattleTable(
-        [
-            JudgedBattle("q1", "a", "b", "A"),
-            JudgedBattle("q1", "b", "a", "A"),
-            JudgedBattle("q1", "a", "c", "A"),
-            JudgedBattle("q2", "a", "b", "A"),
-        ]
-    )
-
-    assert table.weights.tolist() == [0.5, 0.5, 1.0, 1.0]
+    # Of both orders of a battle each verdict counts half.
+    drawn = (("q1", "a", "b"), ("q1", "b", "a"), ("q1", "a", "c"), ("q2", "a", "b"))
+    both = BattleTable([JudgedBattle(*battle, "A") for battle in drawn])
+    assert both.weights.tolist() == [0.5, 0.5, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -157,14 +147,9 @@ def test_policies() -> None:
         "ties_as_zero": 1 / 5,
         "ties_as_half": 2 / 5,
     }
-
-
-def test_a_model_with_ties_alone_has_no_rate_without_them() -> None:
-    """None, not 0: nothing was decided."""
-    record = battle_records(BattleTable([JudgedBattle("q", "a", "b", "Tie(B)")]))["a"]
-
-    assert record.win_rate("without_ties") is None
-    assert [record.win_rate(p) for p in ("fdt", "ties_as_zero", "ties_as_half")] == [0, 0, 0.5]
+    tied = battle_records(BattleTable([JudgedBattle("q", "a", "b", "Tie(B)")]))["a"]
+    # None of a model with ties alone, not 0: nothing was decided.
+    assert [tied.win_rate(policy) for policy in TIE_POLICIES] == [0, None, 0, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -167,23 +167,14 @@ def test_intervals_hold_what_was_simulated() -> None:
     assert 0.89 < covered(60) <= 1
 
 
-def rank_intervals(values: Any, covariance: Any) -> tuple[RankInterval, ...]:
-    """Ranks of normal estimates."""
-    return ranks_of(values, max_t_intervals(covariance))
-
-
 def test_models_that_are_not_told_apart_share_their_ranks() -> None:
-    """The first is surely better than the last alone."""
-    ranks = rank_intervals(np.array([5.0, 2.5, 0.0]), np.eye(3))
-
-    assert ranks == (RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3))
-
-
-def test_critical_values() -> None:
-    """Of 3 models Tukey's studentized range, 3.314, for errors of root 2."""
+    """By Tukey's studentized range of 3 models, 3.314 for errors of root 2, the first is surely
+    better than the last alone.
+    """
     half = max_t_intervals(np.eye(3))
-
     assert half[0, 1] == pytest.approx(3.314, abs=0.05)
+    ranks = ranks_of(np.array([5.0, 2.5, 0.0]), half)
+    assert ranks == (RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3))
 
 
 def test_few_questions_do_not_make_ratings_sure() -> None:
