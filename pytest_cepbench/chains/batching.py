@@ -192,12 +192,7 @@ class BatchCaller:
         return outputs
 
     def _ask(
-        self,
-        model: Model,
-        inputs: Sequence[Any],
-        seeds: Sequence[int],
-        ask: Ask,
-        check: Check,
+        self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask, check: Check
     ) -> list[Any]:
         call = ask(model, inputs, seeds)
         try:

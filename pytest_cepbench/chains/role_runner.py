@@ -13,22 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pytest_cepbench.artifacts import (
-    MODALITIES,
-    Artifact,
-    Failure,
-    canonical_json,
-    digest_json,
-)
+from pytest_cepbench.artifacts import MODALITIES, Artifact, Failure, canonical_json, digest_json
 from pytest_cepbench.artifacts.modality import modality_of
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts, in_batches
-from pytest_cepbench.chains.steps import (
-    Progress,
-    Step,
-    key_of,
-    length_key,
-    losses_key,
-)
+from pytest_cepbench.chains.steps import Progress, Step, key_of, length_key, losses_key
 from pytest_cepbench.errors import (
     CepError,
     DamagedInputsError,

@@ -15,11 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pytest_cepbench.artifacts import (
-    canonical_json,
-    digest_json,
-    digest_text,
-)
+from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.binding import BoundRole

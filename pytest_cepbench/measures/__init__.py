@@ -9,12 +9,7 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     SuiteContext,
 )
-from pytest_cepbench.measures.measure_registry import (
-    KINDS,
-    list_cases,
-    make_measures,
-    read_table,
-)
+from pytest_cepbench.measures.measure_registry import KINDS, list_cases, make_measures, read_table
 
 __all__ = [
     "ENCODER",

@@ -21,12 +21,7 @@ from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import PairOutcome
 from pytest_cepbench.datasets.judged_battles import VERDICT
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.shapes.arena import (
-    TRUTH_VERSION,
-    read_question,
-    score_answer,
-    solve,
-)
+from pytest_cepbench.datasets.shapes.arena import TRUTH_VERSION, read_question, score_answer, solve
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures.answer_data import AnswerData, LoadedStep

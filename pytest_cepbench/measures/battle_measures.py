@@ -14,10 +14,7 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.statistics.constants import MOST_TIES
 from pytest_cepbench.measures.answer_data import AnswerData
-from pytest_cepbench.measures.answer_measures import (
-    AnswerMeasure,
-    outcome_of_answer,
-)
+from pytest_cepbench.measures.answer_measures import AnswerMeasure, outcome_of_answer
 from pytest_cepbench.measures.base import (
     JUDGE,
     AnswerContext,

@@ -40,11 +40,7 @@ from pytest_cepbench.measures.blindness import (
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.metrics.diversity import Gallery
-from pytest_cepbench.metrics.gc import (
-    chance_similarities,
-    gc_at_t,
-    mean_similarity,
-)
+from pytest_cepbench.metrics.gc import chance_similarities, gc_at_t, mean_similarity
 from pytest_cepbench.metrics.semantic_drift import (
     fit_drift_rate,
     mapping_generations,

@@ -46,13 +46,7 @@ from pytest_cepbench.measures.blindness import NO_FLOOR, floor_by_exchange
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import last_iteration
-from pytest_cepbench.metrics.facts import (
-    Fact,
-    FactAnswers,
-    chance_f1,
-    fact_f1,
-    summarize_facts,
-)
+from pytest_cepbench.metrics.facts import Fact, FactAnswers, chance_f1, fact_f1, summarize_facts
 from pytest_cepbench.store import Store, StoredResult
 
 _READER = f"{WORLD_VERSION} {SCENE_FACTS}"

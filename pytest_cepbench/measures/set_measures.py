@@ -31,11 +31,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.blindness import one_vector
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import (
-    SimilarityTable,
-    last_iteration,
-    with_encoder,
-)
+from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration, with_encoder
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors
 from pytest_cepbench.metrics.diversity import vendi_scores
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances

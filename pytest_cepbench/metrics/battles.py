@@ -96,9 +96,7 @@ class BattleTable:
 _DIGITS = 2
 
 
-def mean_of_rounded_means(
-    scores: Mapping[str, Sequence[float]],
-) -> tuple[float, dict[str, float]]:
+def mean_of_rounded_means(scores: Mapping[str, Sequence[float]]) -> tuple[float, dict[str, float]]:
     """The overall score, and the mean of each criterion, all with two digits.
 
     scores: criterion -> its scores, in [0, 10], at least one each. Criteria need not have equally

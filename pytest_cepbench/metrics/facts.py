@@ -27,17 +27,7 @@ import numpy.typing as npt
 from pytest_cepbench.errors import unknown_name
 from pytest_cepbench.metrics.uncertainty import wilson_interval
 
-KINDS = (
-    "object",
-    "count",
-    "color",
-    "size",
-    "position",
-    "relation",
-    "attribute",
-    "action",
-    "text",
-)
+KINDS = ("object", "count", "color", "size", "position", "relation", "attribute", "action", "text")
 """Known kinds, in the order of tables. object: something is there; count: how many there are;
 color, size, attribute: how it looks; position: where it stands; relation: where it stands to
 another; action: what it does; text: what is written."""

@@ -35,10 +35,7 @@ def cosine_to_start(start: FloatArray, later: FloatArray) -> npt.NDArray[np.floa
 
 
 def chance_similarities(
-    start: FloatArray,
-    later: FloatArray,
-    starts: Sequence[Hashable],
-    groups: Sequence[Hashable],
+    start: FloatArray, later: FloatArray, starts: Sequence[Hashable], groups: Sequence[Hashable]
 ) -> npt.NDArray[np.float64] | None:
     """Mean similarity of each start to what became of other samples of its group.
 

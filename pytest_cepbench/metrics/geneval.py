@@ -30,18 +30,7 @@ from pytest_cepbench.metrics.geneval_prompts import (
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
-COLORS = (
-    "red",
-    "orange",
-    "yellow",
-    "green",
-    "blue",
-    "purple",
-    "pink",
-    "brown",
-    "black",
-    "white",
-)
+COLORS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
 """The ten colors, in the order of the released evaluator."""
 
 TEMPLATES = (
@@ -229,11 +218,7 @@ def _what_is_wrong(
 
 
 def relations(
-    subject: Box,
-    target: Box,
-    *,
-    position_threshold: float = 0.1,
-    min_offset: float = 0.5,
+    subject: Box, target: Box, *, position_threshold: float = 0.1, min_offset: float = 0.5
 ) -> frozenset[Relation]:
     """The relations of a box to another: none, one, or two on a diagonal.
 

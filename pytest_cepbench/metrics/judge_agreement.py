@@ -9,11 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.metrics.battles import (
-    FloatArray,
-    IntArray,
-    JudgedBattle,
-)
+from pytest_cepbench.metrics.battles import FloatArray, IntArray, JudgedBattle
 from pytest_cepbench.metrics.uncertainty import (
     Estimate,
     estimate_by_items,

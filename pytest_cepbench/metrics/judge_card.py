@@ -153,10 +153,7 @@ class JudgeCard:
 
 
 def judge_card(
-    judge: Sequence[JudgedBattle],
-    people: Sequence[JudgedBattle],
-    *,
-    unseen: Collection[str] = (),
+    judge: Sequence[JudgedBattle], people: Sequence[JudgedBattle], *, unseen: Collection[str] = ()
 ) -> JudgeCard:
     """Measure a judge on the battles that people judged too.
 

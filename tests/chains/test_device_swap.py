@@ -15,14 +15,7 @@ from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
-from tests.chains.roles import (
-    PLAN,
-    SmallDescriber,
-    SmallGenerator,
-    bound,
-    make_runners,
-    samples,
-)
+from tests.chains.roles import PLAN, SmallDescriber, SmallGenerator, bound, make_runners, samples
 
 
 @dataclass

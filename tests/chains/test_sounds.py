@@ -161,11 +161,7 @@ def test_what_is_no_sound_fails_its_chain(store: Store, value: Any, kind: str) -
 @pytest.mark.parametrize(
     ("makes", "value", "words"),
     [
-        (
-            "sound",
-            np.full((8, 8, 3), 9, np.uint8),
-            "make sounds, and returned a ImageArtifact",
-        ),
+        ("sound", np.full((8, 8, 3), 9, np.uint8), "make sounds, and returned a ImageArtifact"),
         ("image", (np.ones(9) / 2, RATE), "make drawings, and returned a Sound"),
     ],
 )

@@ -210,8 +210,7 @@ of = "all"
 """
 
 PIPELINE = TEXT.replace(
-    f'interleaver = "{MODULE}:Faulty"',
-    f'writer = "{MODULE}:Lister"\ngenerator = "{MODULE}:Fickle"',
+    f'interleaver = "{MODULE}:Faulty"', f'writer = "{MODULE}:Lister"\ngenerator = "{MODULE}:Fickle"'
 )
 
 

@@ -57,8 +57,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
 
 
 @pytest.mark.parametrize(
-    ("metric", "weights"),
-    [("gc", (1 / 3, 2 / 3)), ("gc1", (1, 0)), ("s", (0, 1)), ("sim", (1, 0))],
+    ("metric", "weights"), [("gc", (1 / 3, 2 / 3)), ("gc1", (1, 0)), ("s", (0, 1)), ("sim", (1, 0))]
 )
 def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float, ...]) -> None:
     """GC weighs iterations by number, s is the last, SIM the first; some chains have drifted."""
@@ -138,8 +137,7 @@ def test_texts_that_were_cut_for_the_encoder_are_noted(tmp_path: Path, store: St
     """How many of all that were compared, and by whom; nothing where none was, nor for images."""
     text = SUITE.replace('"image"', '"text"')
     text = text.replace(
-        'encoder = "shapes:"',
-        'encoder = "python:tests.measures.test_chain_similarity:Short"',
+        'encoder = "shapes:"', 'encoder = "python:tests.measures.test_chain_similarity:Short"'
     )
     staged = stage(tmp_path / "suite", text + "[metrics.gc]\n", store)
     measured = staged.measure("overall-gc")

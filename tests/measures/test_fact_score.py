@@ -126,20 +126,13 @@ class Coded:
     seeded = False
 
     def describe(
-        self,
-        images: Sequence[Image.Image],
-        prompt: str,
-        seeds: Sequence[int],
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str]:
         """The caption with every color's name replaced by the next one's."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [caption(_shifted(scene, 1)) for scene in scenes]
 
-    def generate(
-        self,
-        texts: Sequence[str],
-        seeds: Sequence[int],
-    ) -> list[npt.NDArray[np.uint8]]:
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
         """The picture of what the code means, always with the same jitter."""
         return [render(_shifted(parse_caption(text), -1), 0).pixels for text in texts]
 

@@ -51,10 +51,7 @@ class Speaker:
         self._say = say
 
     def describe(
-        self,
-        images: Sequence[Image.Image],
-        prompt: str,
-        seeds: Sequence[int],
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[str]:
         """What it says of each caption."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)

@@ -151,8 +151,7 @@ def test_a_rate_reads_as_a_sentence() -> None:
     noise = 0.001 * np.cos(np.arange(len(EVEN)))
     fit = fit_drift_rate(EVEN.tolist(), (curve(EVEN, 0.4, 0.2, 0.4) + noise).tolist())
     assert re.fullmatch(
-        r"b = 0\.\d+ per generation \(95%: 0\.1\d* to 0\.2\d*\), a = 0\.\d+, c = 0\.\d+",
-        str(fit),
+        r"b = 0\.\d+ per generation \(95%: 0\.1\d* to 0\.2\d*\), a = 0\.\d+, c = 0\.\d+", str(fit)
     )
     assert str(DriftRate(reason="too short")) == "no rate, too short"
 

@@ -25,13 +25,7 @@ from pytest_cepbench.metrics.geneval import (
     relations,
     zero_shot_color,
 )
-from pytest_cepbench.metrics.geneval_prompts import (
-    TASKS,
-    Clause,
-    Position,
-    Prompt,
-    Relation,
-)
+from pytest_cepbench.metrics.geneval_prompts import TASKS, Clause, Position, Prompt, Relation
 from tests.metrics.geneval_scenes import (
     DOG,
     DOG_AND_CAT,

@@ -40,10 +40,7 @@ def test_the_margin_is_exact_on_printed_scores(first: int, second: int) -> None:
             predicted_choice(*numbers)
 
 
-ITEMS = st.lists(
-    st.tuples(CHOICES, st.lists(CHOICES, min_size=1, max_size=9)),
-    max_size=8,
-)
+ITEMS = st.lists(st.tuples(CHOICES, st.lists(CHOICES, min_size=1, max_size=9)), max_size=8)
 
 
 @given(ITEMS)

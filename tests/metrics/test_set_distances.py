@@ -109,12 +109,7 @@ SIZES = st.sampled_from(
 """n of x, n of y, D: fewer samples than dimensions, as many, more, and different numbers."""
 
 
-def weighted_distance(
-    x: Array,
-    y: Array,
-    w: Array,
-    v: Array,
-) -> float:
+def weighted_distance(x: Array, y: Array, w: Array, v: Array) -> float:
     """The distance of weighted sets, from the definition; equal weights give the plain one."""
     roots = []
     means = []
@@ -263,12 +258,7 @@ def test_features_that_do_not_fit_are_refused() -> None:
 
 
 @KERNEL
-@given(
-    seed=SEEDS,
-    n_x=st.integers(8, 30),
-    n_y=st.integers(8, 30),
-    count=st.sampled_from([2, 3, 4]),
-)
+@given(seed=SEEDS, n_x=st.integers(8, 30), n_y=st.integers(8, 30), count=st.sampled_from([2, 3, 4]))
 def test_within_one_block_it_is_the_distance_of_what_is_left(
     seed: int, n_x: int, n_y: int, count: int
 ) -> None:

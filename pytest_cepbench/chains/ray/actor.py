@@ -28,13 +28,7 @@ from pytest_cepbench.errors import CepError, ModelError, OtherModelError, is_exi
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind
-from pytest_cepbench.models.protocols import (
-    AnsweredQuestion,
-    AnswerStep,
-    Battle,
-    Reply,
-    RoleName,
-)
+from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerStep, Battle, Reply, RoleName
 from pytest_cepbench.models.roles import METHODS, check_drawn
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory

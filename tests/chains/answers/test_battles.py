@@ -10,16 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import (
-    CRITERIA,
-    WINNERS,
-    CriteriaScores,
-)
-from pytest_cepbench.chains.answers.answer_plan import (
-    BattleRules,
-    OrderName,
-    refer_to_question,
-)
+from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, CriteriaScores
+from pytest_cepbench.chains.answers.answer_plan import BattleRules, OrderName, refer_to_question
 from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     OrderedVerdict,

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains.ray import cluster as module
-from pytest_cepbench.chains.ray.cluster import (
-    Allocation,
-    Cluster,
-    Node,
-    allocate,
-    reserve,
-)
+from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node, allocate, reserve
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.devices import usable_cores
 

@@ -50,10 +50,7 @@ CALLS: dict[RoleName, tuple[list[Any], tuple[str, ...]]] = {
     "generator": (["gray", "nan", "raise"], ("generate",)),
     "encoder": (["one", "two words", "and more than three"], ("encode_texts",)),
     "detector": ([(WIDE, ("a", "b")), (BLACK, ("a",))], ("detect",)),
-    "judge": (
-        [Battle(["q", WIDE], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])],
-        ("judge",),
-    ),
+    "judge": ([Battle(["q", WIDE], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])], ("judge",)),
     "writer": ([["what", WIDE], ["what"]], ("write", "say")),
     "editor": ([(WIDE, "turn"), (NARROW, "turn")], ("edit",)),
     "interleaver": (

@@ -12,11 +12,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-    RayError,
-)
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorSetup
@@ -31,13 +27,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.binding import BindContext, IdleParts
 from pytest_cepbench.models.spec import parse_spec
-from tests.chains.ray.local_actors import (
-    BOUND,
-    NOT_YET,
-    READY,
-    LocalCluster,
-    local,
-)
+from tests.chains.ray.local_actors import BOUND, NOT_YET, READY, LocalCluster, local
 
 __all__ = ["local"]
 
@@ -329,10 +319,7 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
         bound = manager.bound("describer", parse_spec("shapes:"), _never)
     manager.bound("encoder", parse_spec("shapes:?miss=0"), _never)
 
-    assert [(node, setup.gpus) for node, setup in bound_on] == [
-        (DEVICES.id, 1.0),
-        (LARGE.id, 0.0),
-    ]
+    assert [(node, setup.gpus) for node, setup in bound_on] == [(DEVICES.id, 1.0), (LARGE.id, 0.0)]
     assert bound.provenance["engine"] == "ray"
     assert bound.resources.build == " on a cluster of Ray"
     assert (bound.resources.grows, bound.resources.lasting) == (False, True)

@@ -11,12 +11,7 @@ from hypothesis import given
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.judge_agreement import Share
-from pytest_cepbench.metrics.judge_card import (
-    judge_card,
-    match_battles,
-    mirror,
-    shown_win_rate,
-)
+from pytest_cepbench.metrics.judge_card import judge_card, match_battles, mirror, shown_win_rate
 from tests.metrics.arena.panels import SWAPPED, panels, simulate, swap
 
 TRUTH = np.array([1.5, 0.5, -0.5, -1.5])
@@ -79,11 +74,7 @@ def test_symmetric_errors_shrink_what_is_seen() -> None:
 
 @pytest.mark.parametrize(
     ("pairs", "slope"),
-    [
-        (["ab", "ab"], None),
-        (["ab", "bc", "ca"], None),
-        (["ab", "bc", "ac"], 1),
-    ],
+    [(["ab", "ab"], None), (["ab", "bc", "ca"], None), (["ab", "bc", "ac"], 1)],
     ids=["two models", "models that are equal", "three models"],
 )
 def test_a_slope_takes_three_models_that_differ(pairs: list[str], slope: float | None) -> None:

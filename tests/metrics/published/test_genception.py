@@ -244,11 +244,7 @@ def test_human_gaps_of_table_5() -> None:
             TABLE_5.rows[(f"{group} Mean",)][8],
         )
         for group, rows in GROUPS.items()
-    } == {
-        "Visual": (9.7107, 9.7107),
-        "Textual": (23.0875, 23.0875),
-        "Overall": (13.5326, 13.5327),
-    }
+    } == {"Visual": (9.7107, 9.7107), "Textual": (23.0875, 23.0875), "Overall": (13.5326, 13.5327)}
     of_means = {
         group: 100 * (row[7] / row[:7].max() - 1)
         for group in GROUPS

@@ -54,7 +54,7 @@ def test_every_model_has_the_same_400_images() -> None:
     """52, 72, 68, 76, 80 and 52 by task."""
     sizes = {key: int(counts.sum()) for key, counts in VOTES.rows.items()}
     assert [sizes[(model, task)] for model in MAJORITIES for task in TASKS] == [
-        *(52, 72, 68, 76, 80, 52),
+        *(52, 72, 68, 76, 80, 52)
     ] * 3
 
 
