@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.floating[Any]]
+from pytest_cepbench.metrics.gc import FloatArray
 
 SAME_VECTORS = 1e-4
 """Vectors that lie no farther from the first than this share of its length are one vector: every

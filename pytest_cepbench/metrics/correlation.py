@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import atanh, isfinite, sqrt, tanh
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.floating[Any]]
+from pytest_cepbench.metrics.gc import FloatArray
 
 Method = Literal["pearson", "spearman", "kendall"]
 

@@ -20,10 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.errors import TooFewError
-from pytest_cepbench.metrics.gc import directed, unit_vectors
+from pytest_cepbench.metrics.gc import Array, FloatArray, directed, unit_vectors
 
-FloatArray = npt.NDArray[np.floating[Any]]
-Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
 
 _ROWS = 512  # rows widened to float64 at once

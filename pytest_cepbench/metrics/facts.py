@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.metrics.gc import Array, FloatArray
 from pytest_cepbench.metrics.uncertainty import wilson_interval
 
 KINDS = ("object", "count", "color", "size", "position", "relation", "attribute", "action", "text")
@@ -61,10 +61,6 @@ def order_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
     """Each kind once, in the order of `KINDS`."""
     present = set(kinds)
     return tuple(kind for kind in KINDS if kind in present)
-
-
-FloatArray = npt.NDArray[np.floating[Any]]
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -343,7 +339,7 @@ FEW = 10
 """Control questions too few for a share of them to tell much."""
 
 
-def soft_tifa(probabilities: npt.ArrayLike, mean: MeanName = "geometric") -> float:
+def soft_tifa(probabilities: Sequence[float], mean: MeanName = "geometric") -> float:
     """The score of one picture or text.
 
     probabilities: (atoms,) of the right answers, in [0, 1], at least one.

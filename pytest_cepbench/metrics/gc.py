@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]
 
 _BLOCK = 256  # chains at once: float64 copies of larger blocks leave the CPU's cache
 
 
-def cosine_to_start(start: FloatArray, later: FloatArray) -> npt.NDArray[np.float64]:
+def cosine_to_start(start: FloatArray, later: FloatArray) -> Array:
     """Similarity of each chain's later artifacts to its start.
 
     start: (n_chains, dimension); later: (n_chains, T, dimension); any float type, any length.
@@ -36,7 +37,7 @@ def cosine_to_start(start: FloatArray, later: FloatArray) -> npt.NDArray[np.floa
 
 def chance_similarities(
     start: FloatArray, later: FloatArray, starts: Sequence[Hashable], groups: Sequence[Hashable]
-) -> npt.NDArray[np.float64] | None:
+) -> Array | None:
     """Mean similarity of each start to what became of other samples of its group.
 
     start: (n, d); later: (n, T, d), any float type, any length. A row of zeros stands for what
@@ -80,14 +81,14 @@ def _codes(names: Sequence[Hashable]) -> npt.NDArray[np.intp]:
     return np.array([numbers[name] for name in names], dtype=np.intp)
 
 
-def unit_vectors(vectors: FloatArray) -> npt.NDArray[np.float64]:
+def unit_vectors(vectors: FloatArray) -> Array:
     """(..., d) float64 of length 1, or of length 0 where they were."""
     wide = vectors.astype(np.float64)
     # Scaled by the largest entry first, so that squares neither overflow nor vanish.
     largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
     wide /= np.where(largest > 0.0, largest, 1.0)
     length = np.linalg.norm(wide, axis=-1, keepdims=True)
-    unit: npt.NDArray[np.float64] = wide / np.where(length > 0.0, length, 1.0)
+    unit: Array = wide / np.where(length > 0.0, length, 1.0)
     return unit
 
 
@@ -99,7 +100,7 @@ def directed(vectors: FloatArray) -> FloatArray:
     return vectors
 
 
-def gc_at_t(similarities: FloatArray) -> npt.NDArray[np.float64]:
+def gc_at_t(similarities: FloatArray) -> Array:
     """GenCeption score of each chain.
 
     similarities: (n_chains, T) cosine similarities to the start, iteration 1 first, in [-1, 1].
@@ -110,11 +111,11 @@ def gc_at_t(similarities: FloatArray) -> npt.NDArray[np.float64]:
     """
     values = two_dimensional(similarities)
     weights = np.arange(1, values.shape[1] + 1, dtype=np.float64)
-    score: npt.NDArray[np.float64] = values @ weights / weights.sum()
+    score: Array = values @ weights / weights.sum()
     return score
 
 
-def mean_similarity(similarities: FloatArray) -> npt.NDArray[np.float64]:
+def mean_similarity(similarities: FloatArray) -> Array:
     """The curve s(t): mean over chains of the similarity at each iteration.
 
     similarities: (n_chains, T), n_chains at least 1.
@@ -125,7 +126,7 @@ def mean_similarity(similarities: FloatArray) -> npt.NDArray[np.float64]:
     values = two_dimensional(similarities)
     if not len(values):
         raise ValueError("s(t) of no chains is not defined")
-    curve: npt.NDArray[np.float64] = values.mean(axis=0)
+    curve: Array = values.mean(axis=0)
     return curve
 
 
@@ -143,7 +144,7 @@ def mean_of_categories(scores: Mapping[str, FloatArray]) -> float:
     return fsum(fsum(values.tolist()) / len(values) for values in scores.values()) / len(scores)
 
 
-def two_dimensional(similarities: FloatArray) -> npt.NDArray[np.float64]:
+def two_dimensional(similarities: FloatArray) -> Array:
     """Similarities as float64. Raises ValueError where T is 0 or they are no (n_chains, T)."""
     values = np.asarray(similarities, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] == 0:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection
-from pytest_cepbench.metrics.gc import directed, mean_of_categories, unit_vectors
+from pytest_cepbench.metrics.gc import FloatArray, directed, mean_of_categories, unit_vectors
 from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     Box,
@@ -27,8 +26,6 @@ from pytest_cepbench.metrics.geneval_prompts import (
     SelectionSettings,
     keep_objects,
 )
-
-FloatArray = npt.NDArray[np.floating[Any]]
 
 COLORS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
 """The ten colors, in the order of the released evaluator."""

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from pytest_cepbench.metrics.battles import FloatArray
 from pytest_cepbench.metrics.judge_agreement import ratio_estimate
 from pytest_cepbench.metrics.uncertainty import Estimate, estimate_by_items
 
@@ -107,9 +107,6 @@ def alignment(predictions: Sequence[Choice], votes: Sequence[Sequence[Choice]]) 
         without_majority=len(votes) - len(decided),
     )
 
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 Grade = Literal["poor", "medium", "good"]
 """What people call one output. Source: SDP, section 3.3."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Modality
-from pytest_cepbench.metrics.gc import two_dimensional
+from pytest_cepbench.metrics.gc import Array, FloatArray, two_dimensional
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
-
-FloatArray = npt.NDArray[np.floating[Any]]
 
 
 def mapping_generations(start: Modality, compares: Modality, generations: int) -> tuple[int, ...]:
@@ -31,7 +27,7 @@ def mapping_generations(start: Modality, compares: Modality, generations: int) -
     return tuple(range(2 if start == compares else 1, generations + 1, 2))
 
 
-def mcd_of_mapping(similarities: FloatArray) -> npt.NDArray[np.float64]:
+def mcd_of_mapping(similarities: FloatArray) -> Array:
     """MCD_delta of each sample: the mean similarity over the generations that the mapping scores.
 
     similarities: (n, k) cosine similarities to the start, in [-1, 1], one column for each of the
@@ -44,11 +40,11 @@ def mcd_of_mapping(similarities: FloatArray) -> npt.NDArray[np.float64]:
     the mapping's own k generations.
     Raises ValueError when k is 0 or the array is not two-dimensional.
     """
-    means: npt.NDArray[np.float64] = two_dimensional(similarities).mean(axis=1)
+    means: Array = two_dimensional(similarities).mean(axis=1)
     return means
 
 
-def mcd_average(mappings: Mapping[str, FloatArray]) -> npt.NDArray[np.float64]:
+def mcd_average(mappings: Mapping[str, FloatArray]) -> Array:
     """MCD_avg of each sample: the unweighted mean of its mappings.
 
     mappings: name -> (n,) `mcd_of_mapping`, the same samples in the same order in each.
@@ -64,13 +60,11 @@ def mcd_average(mappings: Mapping[str, FloatArray]) -> npt.NDArray[np.float64]:
         raise ValueError(
             f"expected scores of the same samples, (n,), for at least one mapping, got {shapes}"
         )
-    average: npt.NDArray[np.float64] = np.mean(
+    average: Array = np.mean(
         [np.asarray(scores, dtype=np.float64) for scores in mappings.values()], axis=0
     )
     return average
 
-
-Array = npt.NDArray[np.float64]
 
 FEWEST_POINTS = 4  # one more than the curve has parameters: with three, any curve fits
 LARGEST_RATIO = 10.0  # of the ends of the interval of b; beyond that the rate is not known

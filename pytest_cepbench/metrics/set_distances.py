@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.errors import TooFewError
+from pytest_cepbench.metrics.gc import Array, FloatArray
 
-Array = npt.NDArray[np.float64]
-FloatArray = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 
 _LARGEST = 1e140  # sums of squares of larger values leave the range of float64

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum, sqrt
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.metrics.gc import Array, FloatArray
 
 
 @lru_cache(maxsize=4096)
@@ -29,10 +28,6 @@ def t_upper_quantile(alpha: float, degrees: int) -> float:
     from scipy.special import stdtrit
 
     return -float(stdtrit(degrees, alpha)) if alpha < 0.5 else 0.0
-
-
-FloatArray = npt.NDArray[np.floating[Any]]
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -87,9 +82,7 @@ FEWEST_UNITS = 4
 """Least units that make blocks: two blocks of two."""
 
 
-def pseudo_values(
-    whole: float, without: Sequence[float] | npt.NDArray[np.floating[Any]]
-) -> npt.NDArray[np.float64]:
+def pseudo_values(whole: float, without: Sequence[float] | FloatArray) -> Array:
     """Jackknife pseudo-value of each block: B * whole - (B - 1) * without_j.
 
     whole: the statistic of all samples.
@@ -107,7 +100,7 @@ def pseudo_values(
             f"out, got {whole} and {left.tolist()}"
         )
     count = len(left)
-    values: npt.NDArray[np.float64] = count * float(whole) - (count - 1) * left
+    values: Array = count * float(whole) - (count - 1) * left
     return values
 
 

@@ -24,7 +24,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.gate.build import replace
-from tests.metrics.feature_sets import frechet_distance, kernel_distance
+from tests.metrics.test_set_distances import frechet_distance, kernel_distance
 from tests.suites.world import LOSSY, SETS, SUITE, Staged, stage, vector
 
 METRICS = f"""\

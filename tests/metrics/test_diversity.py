@@ -16,7 +16,6 @@ from pytest_cepbench.metrics.diversity import (
     vendi_scores,
     words_of,
 )
-from tests.metrics.feature_sets import vendi_score
 
 Array = npt.NDArray[np.float64]
 
@@ -34,6 +33,11 @@ def drawn(n: int, dimension: int, seed: int) -> Array:
 def cosine(a: Array, b: Array) -> float:
     """By its definition."""
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def vendi_score(vectors: Array) -> float:
+    """The score of all vectors."""
+    return vendi_scores(vectors, np.empty(0, dtype=np.intp), 0)[0]
 
 
 def vendi_by_definition(vectors: Array) -> float:

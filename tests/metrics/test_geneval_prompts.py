@@ -30,7 +30,7 @@ from pytest_cepbench.metrics.geneval_prompts import (
     prompt_metadata,
     queries,
 )
-from tests.metrics.geneval_scenes import DOG, counting, many, right, seen
+from tests.metrics.test_geneval import DOG, counting, many, right, seen
 
 
 @pytest.mark.parametrize(("score", "expected"), [(0.3, False), (0.3000001, True), (0.0, False)])

@@ -15,9 +15,32 @@ from hypothesis import strategies as st
 from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.gc import gc_at_t
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
-from tests.metrics.feature_sets import frechet_distance, kernel_distance, pair
+
+Array = npt.NDArray[np.float64]
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def pair(n_x: int, n_y: int, dimension: int, seed: int = 0) -> tuple[Array, Array]:
+    """Two sets of correlated features with different laws."""
+    random = np.random.default_rng(seed)
+    mix = random.standard_normal((2, dimension, dimension))
+    x = random.standard_normal((n_x, dimension)) @ mix[0]
+    y = random.standard_normal((n_y, dimension)) @ mix[1] + 0.5
+    return x, y
+
+
+NO_PARTS = np.empty(0, dtype=np.intp)
+
+
+def frechet_distance(x: Any, y: Any) -> float:
+    """The distance without influences."""
+    return frechet_influences(x, y).distance
+
+
+def kernel_distance(x: Any, y: Any, block: int = 1000) -> float:
+    """The distance of all samples."""
+    return kernel_distances(x, y, NO_PARTS, NO_PARTS, 0, block=block)[0]
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=12))
@@ -35,9 +58,6 @@ def test_gc_fid_of_no_finite_distances_is_refused(distances: Any) -> None:
     """An iteration that could not be measured is never averaged away."""
     with pytest.raises(ValueError, match=r"expected finite distances \(T,\)"):
         gc_fid_at_t(np.array(distances))
-
-
-Array = npt.NDArray[np.float64]
 
 
 def by_definition(x: Array, y: Array) -> float:
