@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from pytest_cepbench.artifacts import MODALITIES, Failure, Modality
 from pytest_cepbench.artifacts.modality import as_given, modality_of
 from pytest_cepbench.datasets.sample import Sample, Seed
 from pytest_cepbench.errors import ArtifactError, DamagedChainsError, DamagedInputsError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.rows import packed, unpacked
 
 PLACEHOLDER = "{description}"
 
@@ -91,6 +90,10 @@ class ChainPlan:
         """Whether this generation (counted from 1) is a description rather than a drawing."""
         return (generation % 2 == 1) == (self.start != "text")
 
+    def role(self, generation: int) -> Literal["describer", "generator"]:
+        """The role whose step a generation is."""
+        return "describer" if self.describes(generation) else "generator"
+
     def drawing_prompt(self, description: str) -> str:
         """The generator's prompt for a description."""
         return self.generate.replace(PLACEHOLDER, self.caption_rules.apply(description))
@@ -108,49 +111,27 @@ def derive_seed(run_seed: int, sample_id: str, generation: int) -> int:
     return int.from_bytes(sha256(name).digest()[:8], "big") % _SEEDS
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class Link:
-    """One artifact of a chain; a run holds as many as it has steps, so digests are kept as bytes.
+    """One artifact of a chain.
 
     kind: its modality.
+    digest: of its content; empty where it was not recorded.
     text: the text itself, None for what is kept as a file.
+    key: of the step that made it, None for the start and for what another tool made.
     source: of an artifact that lies outside the store.
     """
 
     kind: Modality
-    text: str | None
-    source: Seed | None
-    _digest: bytes | str
-    _key: bytes | str | None
-
-    def __init__(
-        self,
-        kind: Modality,
-        digest: str,
-        text: str | None = None,
-        key: str | None = None,
-        source: Seed | None = None,
-    ) -> None:
-        self.kind = kind
-        self.text = text
-        self.source = source
-        self._digest = packed(digest)
-        self._key = None if key is None else packed(key)
-
-    @property
-    def digest(self) -> str:
-        """Of its content; empty where it was not recorded."""
-        return unpacked(self._digest)
-
-    @property
-    def key(self) -> str | None:
-        """Of the step that made it, None for the start and for what another tool made."""
-        return None if self._key is None else unpacked(self._key)
+    digest: str
+    text: str | None = None
+    key: str | None = None
+    source: Seed | None = None
 
     @property
     def recorded(self) -> bool:
         """Whether the artifact is known; some layouts of other tools leave out the texts."""
-        return bool(self._digest)
+        return bool(self.digest)
 
 
 @dataclass(slots=True)

@@ -175,8 +175,8 @@ def grow_generation(
     alive = [chain for chain in chains if chain.failure is None]
     able, steps = _steps(plan, generation, alive, models)
     if runner.progress is not None:
-        role = "describer" if plan.describes(generation) else "generator"
-        runner.progress.step = f"generation {generation} of {plan.generations}, {role}"
+        of_all = f"generation {generation} of {plan.generations}"
+        runner.progress.step = f"{of_all}, {plan.role(generation)}"
     with naming_damage(able, generation - 1):
         if plan.describes(generation):
             results = runner.ask("describe", steps, plan.describe)

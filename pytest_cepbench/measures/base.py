@@ -318,12 +318,7 @@ def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:
     """The role whose step stopped a chain that was grown."""
     if chain.failure is None or chain.failed_at is None:
         return CaseScores(chain.sample.id)
-    return CaseScores(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
-
-
-def grower(plan: ChainPlan, generation: int) -> str:
-    """The role whose step a generation is."""
-    return "describer" if plan.describes(generation) else "generator"
+    return CaseScores(chain.sample.id, chain.failure, plan.role(chain.failed_at))
 
 
 def by_part(

@@ -153,7 +153,6 @@ class FactsMeasure(Measure):
             ),
         )
         facts = [[s.id, *map(str, facts_of_scene(s))] for s in population(case, data)]
-        describes = [self.plan.describes(generation) for generation in self.generations]
         return Measured(
             scores=by_part(parts, {name: float(c.f1.mean()) for name, c in checked.items()}),
             samples=samples,
@@ -166,7 +165,7 @@ class FactsMeasure(Measure):
                 [chain.answers for chain in own],
                 [sample.unit for sample in samples],
                 self.generations,
-                ["describer" if own else "generator" for own in describes],
+                [self.plan.role(generation) for generation in self.generations],
             ),
         )
 

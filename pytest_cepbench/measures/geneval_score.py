@@ -71,8 +71,6 @@ _FEWEST_CUTS = 8
 
 DETECTOR = "detector"
 
-LABELS = {"geneval": "GenEval", "mgg": "MGG"}
-
 
 class GenevalTable(MetricTable, frozen=True, kw_only=True):
     """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
@@ -156,7 +154,7 @@ class GenevalMeasure(Measure):
             )
         last = 1 if kind == "geneval" else self.plan.generations
         self.generations = tuple(range(1, last + 1, 2))
-        self.label = LABELS[kind]
+        self.label = "GenEval" if kind == "geneval" else "MGG"
         rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
         self.identity = (
             f"{kind}/1 {rules} variant=geneval, colors by {self.colors}, over {self.pool}"

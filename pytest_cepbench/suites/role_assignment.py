@@ -26,7 +26,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.files import shown_path
 from pytest_cepbench.measures import SuiteContext, make_measures
-from pytest_cepbench.measures.base import JUDGE, grower, readers_of
+from pytest_cepbench.measures.base import JUDGE, readers_of
 from pytest_cepbench.measures.measure_registry import make_answer_measures, tests_judges
 from pytest_cepbench.models.binding import DetectedModel, detect
 from pytest_cepbench.models.binding import check_installed as check_libraries
@@ -307,7 +307,7 @@ def _measures(
     specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
     measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     growers = {
-        grower(plan, generation)
+        plan.role(generation)
         for plan in suite.plans.values()
         for generation in range(1, plan.generations + 1)
     }

@@ -11,7 +11,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, CepError, MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import Scores, mean_of_scores
 from pytest_cepbench.measures import ChainExcerpt, Measure
-from pytest_cepbench.measures.base import grower, plans_read, readers_of
+from pytest_cepbench.measures.base import plans_read, readers_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
@@ -259,10 +259,10 @@ def _attribute(
     measure = run.measures[case.key.metric]
     plans = plans_read(measure.required_features(case))
     places = [
-        (start, grower(plan, generation), generation)
+        (start, plan.role(generation), generation)
         for start, plan in plans.items()
         for generation in range(1, plan.generations + 1)
-        if grower(plan, generation) in baseline_models
+        if plan.role(generation) in baseline_models
     ]
 
     def hybrid(swapped: int, own: Sequence[Sample]) -> ChainData:
