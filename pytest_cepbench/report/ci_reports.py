@@ -9,6 +9,10 @@ from pathlib import Path
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import (
+    LINES,
+    PROBLEMS,
+    ROWS,
+    SAMPLES,
     undecided,
     without_pooled,
     worst_first,
@@ -137,10 +141,6 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|---:|"
-_MOST_CASES = 10  # of the table that is not folded away
-_MOST_SAMPLES = 3
-_MOST_LINES = 3  # of one kind
-_MOST_PROBLEMS = 5
 _LONGEST_TEXT = 300
 _LONGEST_HEADLINE = 1000
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", '"': "&quot;"}
@@ -157,11 +157,11 @@ def markdown_summary(run: RunOutcome) -> str:
     results = run.results
     loud = without_pooled([result for result in results if not result.settled])
     loud = [*worst_first(loud), *(result for result in loud if result.passes)]
-    shown = loud[:_MOST_CASES]
+    shown = loud[:ROWS]
     rest = [result for result in results if not any(result is other for other in shown)]
     opening = run.headline or f"cepbench: {run.verdict}"
     lines = [f"## {escaped(opening, _LONGEST_HEADLINE)}", ""]
-    lines += _some("**incomplete:** ", run.problems, 500, _MOST_PROBLEMS)
+    lines += _some("**incomplete:** ", run.problems, 500, PROBLEMS)
     lines += _some("**infrastructure:** ", run.infrastructure, 500)
     lines += _some("", cause_lines(results), 700)
     lines += _some("**refused:** ", refusal_lines(results), 700)
@@ -172,7 +172,7 @@ def markdown_summary(run: RunOutcome) -> str:
     if len(loud) > len(shown):
         lines += ["", f"and {len(loud) - len(shown)} more, in the table of the other cases below"]
     regressed = [result for result in worst_first(results) if result.verdict == Verdict.REGRESSED]
-    samples = worst_samples(regressed, _MOST_SAMPLES)
+    samples = worst_samples(regressed, SAMPLES)
     lines += ["", "**Samples that lost most:**", ""] if samples else []
     for sample in samples:
         words = f"{scores_of_sample(sample)} ({name_of(sample.result)})"
@@ -194,7 +194,7 @@ def markdown_summary(run: RunOutcome) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _some(before: str, lines: Sequence[str], longest: int, most: int = _MOST_LINES) -> list[str]:
+def _some(before: str, lines: Sequence[str], longest: int, most: int = LINES) -> list[str]:
     """The first lines as a list, and how many there are besides."""
     more = [f"- and {len(lines) - most} more"] if len(lines) > most else []
     return [*(f"- {before}{escaped(line, longest)}" for line in lines[:most]), *more]

@@ -189,6 +189,10 @@ def _shortage(cases: Sequence[CaseResult]) -> str:
 MOST_SAMPLES = 5
 """Samples that a page shows before everything else."""
 
+ROWS, SAMPLES, LINES, PROBLEMS = 10, 3, 3, 5
+"""What a terminal and a comment show of failing cases, samples in words, lines of one kind, and
+reasons of an incomplete run, so that all of them fit on a screen."""
+
 
 def in_tolerances(difference: float | None, tolerance: float) -> float:
     """A difference in tolerances, by which cases of metrics in different units are ordered.

@@ -63,11 +63,17 @@ def explain(result: CaseResult) -> str:
     """
     coverage = [f"  failed: {failures_of(result)}"] if result.failures else []
     coverage += [f"  {looks_of(result)}"] if looks_of(result) else []
+    sentences = printable(result.shown.attribution, 2000)
+    lost = textwrap.wrap(sentences, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    if hops := list(hops_of(result)):
+        width = max(len(hop.label) for hop in hops)
+        lost.append(f"  {'hop':{width}} {'cost':>10} {'share':>8}")
+        lost += [f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}" for hop in hops]
     blocks = (
         _numbers(result),
         _worst_samples(result),
         coverage,
-        _attribution(result),
+        lost,
         wrap(f"  next: {result.presentation.next_step}", _WIDTH, indent=" " * 6),
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
@@ -124,18 +130,6 @@ def _worst_samples(result: CaseResult) -> Iterator[str]:
                 first, *more = wrap(text, _WIDTH - 22, indent="")
                 yield f"    {part:17} {first}"
                 yield from (" " * 22 + line for line in more)
-
-
-def _attribution(result: CaseResult) -> Iterator[str]:
-    """Attribution of the drop, in words and hop by hop."""
-    sentences = printable(result.shown.attribution, 2000)
-    yield from textwrap.wrap(sentences, _WIDTH, initial_indent="  ", subsequent_indent="  ")
-    hops = list(hops_of(result))
-    if hops:
-        width = max(len(hop.label) for hop in hops)
-        yield f"  {'hop':{width}} {'cost':>10} {'share':>8}"
-        for hop in hops:
-            yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
 
 
 def scores_of_sample(sample: WorstSample) -> str:

@@ -97,7 +97,6 @@ SLOWLY_BOTH = pytest.mark.parametrize(
 
 REGRESSED = "--model=shapes:?miss=0.3"
 
-
 _INSTALLED = (f"{Path(pytest_cepbench.__file__).parent}/", f"{sys.prefix}/", f"{sys.base_prefix}/")
 
 

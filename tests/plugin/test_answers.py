@@ -13,9 +13,7 @@ from tests.suites.answers import ANSWERS, HEAD, WORSE
 
 REGRESSED = f"--model={WORSE}"
 
-
 PRIMARY = '[gate]\nprimary = ["overall/win_rate", "failures", "judge_failures"]\n'
-
 
 SUITE = ANSWERS + PRIMARY
 
@@ -108,7 +106,6 @@ SCORES = HEAD + (
     '[metrics.judge_failures]\ngate = "threshold"\ntolerance = 0.0\n'
     '[gate]\nprimary = ["correctness", "judge_failures"]\n'
 )
-
 
 JUDGE = """\
 from pytest_cepbench import CriterionScore

@@ -34,7 +34,6 @@ from tests.plugin.project import PHOTOS, SHAPES, Project, contents
 # process, which forgets what it imported, they would be of classes that the client does not know.
 pytest.importorskip("httpx2").AsyncClient()
 
-
 KEY = "0123456789/abcdef"
 
 ECHOES = (KEY, quote(KEY, safe=""))

@@ -12,7 +12,6 @@ from tests.tiny.common import skip_before
 
 RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
 
-
 SNAPSHOTS = """\
 def test_kept(snapshot):
     assert {"a": 1} == snapshot

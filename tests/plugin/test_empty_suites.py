@@ -214,9 +214,7 @@ SELECTED_OUT = [
     ("test_toy.py::test_drift[crowded-gc]",),
 ]
 
-
 EMPTYING = "def pytest_collection_modifyitems(items): items.clear()\n"
-
 
 ASKED_FOR = [("-m", "slow"), ("other",), (), ("-k", "crowded"), ("-m", "cep")]
 

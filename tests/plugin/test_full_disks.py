@@ -16,7 +16,6 @@ from tests.plugin.scored_project import ACCEPT, ScoredProject, model, scored_sui
 
 pytestmark = pytest.mark.slow
 
-
 CATEGORIES = ("one", "two", "three", "four")
 
 WORSE = model(drop=0.2)

@@ -23,24 +23,20 @@ TABLES = {
     "suite": "[metrics.gc]\n[gate]\ngate = 'noninferiority'\ntolerance = 0.11\nalpha = 0.3\n",
 }
 
-
 TABLES["metric"] = TABLES["suite"].replace(
     "[metrics.gc]\n", "[metrics.gc]\ngate = 'regression'\ntolerance = 0.12\n"
 )
-
 
 TABLES["case"] = (
     TABLES["metric"]
     + "[cases.'overall/gc']\ngate = 'noninferiority'\ntolerance = 0.13\nalpha = 0.2\n"
 )
 
-
 MODULES = {
     "mark": f"import pytest\n\n@pytest.mark.cep(tolerance=0.14)\n{TEST_MODULE}",
     "call": "import pytest\n\n@pytest.mark.cep(tolerance=0.14)\n"
     "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.15)\n",
 }
-
 
 SAID = {
     "silent": ("regression", 0.01, {}),
@@ -101,9 +97,7 @@ def test_the_nearer_to_the_case_has_the_word(levels: ScoredProject) -> None:
 
 IN_INI = "cepbench_gate = noninferiority\ncepbench_tolerance = 0.16\ncepbench_alpha = 0.06\n"
 
-
 ENV = {"CEPBENCH_GATE": "regression", "CEPBENCH_TOLERANCE": "0.17", "CEPBENCH_ALPHA": "0.12"}
-
 
 FLAGS = ("--cep-gate=threshold", "--cep-tolerance=0.18", "--cep-alpha=0.18")
 
@@ -133,11 +127,9 @@ COLORS: dict[str, Color] = {
     f"{name}.png": (200, 20 * place, 10) for place, name in enumerate("abcdefgh")
 }
 
-
 SUITE = PHOTOS.replace('gate = "threshold"', 'gate = "regression"\nprimary = ["gc"]').replace(
     "[metrics.gc]", "[metrics.gc]\n[metrics.fid]"
 )
-
 
 COMMON = "--cep-pairing=common"
 

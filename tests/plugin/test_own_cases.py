@@ -8,7 +8,6 @@ from tests.plugin.project import MODES, REGRESSED, SLOWLY_BOTH, Project
 
 CROWDED = ("-k", "crowded or color")
 
-
 OTHERS = """\
 CASES = []
 
@@ -16,7 +15,6 @@ def test_drift(cep_case, cep_gate, request):
     CASES.append(cep_case)
     cep_gate({gated})
 """
-
 
 IN_A_FIXTURE = """\
 import pytest
@@ -29,15 +27,11 @@ def test_drift(gated, cep_case):
     {body}
 """
 
-
 BEFORE = "cep_gate(cep_case)"
-
 
 AFTER = "yield\n    cep_gate(cep_case)"
 
-
 SKIP_AFTER = "try:\n        cep_gate(cep_case)\n    finally:\n        pytest.skip('enough')"
-
 
 SWALLOWED_AFTER = (
     "yield\n    try:\n        cep_gate(cep_case)\n    except BaseException:\n        pass"

@@ -29,7 +29,6 @@ colors = "detector"
 tolerance = 0.0
 """
 
-
 BLIND = """\
 from pytest_cepbench.artifacts import Detections
 

@@ -14,7 +14,6 @@ import sys
 def exits(): sys.exit(0)
 """
 
-
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "unknown-knob": (
         ["--model=shapes:?mis=0.1"],
@@ -145,7 +144,6 @@ def test_a_run_of_nothing_says_what_mends_it(
 
 RED = (200, 0, 0)
 
-
 PRESET = "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n"
 
 
@@ -191,15 +189,11 @@ def test_a_key_that_a_suite_file_does_not_have(project: Project, workers: tuple[
 
 PROBABILITY = "a probability over 0 and at most 0.5 is expected, such as 0.05"
 
-
 TOLERANCE = "a number of at least 0 is expected"
-
 
 BUDGET = "a number of samples, of seconds, or both are expected, such as 800, 3600s or 800,3600s"
 
-
 COUNT = "a number of at least 1 is expected"
-
 
 OF_THE_GATE = {
     "alpha": (["0", "0.51", "nan", "5%"], PROBABILITY),

@@ -152,7 +152,6 @@ def test_play(cep_describer, cep_generator, cep_encoder):
 
 CATEGORIES = ("aside", "better", "same", "unclear", "worse")
 
-
 SUITE = scored_suite(
     n=30,
     categories=CATEGORIES,
@@ -166,9 +165,7 @@ primary = ["better/gc", "same/gc", "unclear/gc", "worse/gc", "failures"]
 """,
 )
 
-
 CANDIDATE = model(drop="0.045,-0.05,0,0.005,0.047", spread="0.01,0.01,0.004,0.03,0.01")
-
 
 FOUND = {
     "aside-gc": "regressed",
@@ -179,7 +176,6 @@ FOUND = {
     "overall-gc": "inconclusive",
     "overall-failures": "held",
 }
-
 
 WORDS = {"aside-gc": "regressed", "overall-gc": "inconclusive"}
 """Of what cannot fail the run, in lower case; the others in upper case."""

@@ -16,6 +16,19 @@ from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import shown_path
 from pytest_cepbench.plugin.ledger import NO_CHANGE
 from pytest_cepbench.plugin.records import GATED, SUITES
+from pytest_cepbench.report import text, totals
+from pytest_cepbench.report.case_table import fact_lines
+from pytest_cepbench.report.headline import (
+    LINES,
+    PROBLEMS,
+    ROWS,
+    SAMPLES,
+    undecided,
+    worst_case,
+    worst_first,
+    worst_samples,
+)
+from pytest_cepbench.report.number_format import counted, name_of, number, printable
 from pytest_cepbench.report.tables import (
     Line,
     Span,
@@ -24,17 +37,6 @@ from pytest_cepbench.report.tables import (
     wrap,
 )
 from pytest_cepbench.report.writers import RunOutcome
-
-MOST_CASES = 10
-"""Rows of the table of cases that do not pass."""
-
-MOST_SAMPLES = 3
-"""Samples that are shown in words."""
-
-_MOST_LINES = 3
-"""Lines of one kind: a cause, a warning, a case that cannot tell."""
-
-_MOST_PROBLEMS = 5
 
 _LONGEST_REASON = 400
 
@@ -99,13 +101,8 @@ def write_summary(
     unjudged: cases of a run that only plans or lists them.
     reporter: pytest's terminal reporter.
     """
-    from pytest_cepbench.report.headline import undecided, worst_case
-    from pytest_cepbench.report.text import cause_lines, next_step
-
     output = SummaryOutput(reporter)
     if unjudged:
-        from pytest_cepbench.report.number_format import counted
-
         plan = f"{settings.sources.get('plan')} asks for a plan"
         asked = plan if settings.plan else "only listed"
         cases = counted(unjudged, "case")
@@ -122,7 +119,7 @@ def write_summary(
     output.write_sentences([(outcome.headline, style)])
     if reporter.verbosity < 0:
         output.write(_failing_rows(outcome, output))
-        causes = at_most(cause_lines(outcome.results), _MOST_LINES)
+        causes = at_most(text.cause_lines(outcome.results), LINES)
         output.write_sentences((line, "red") for line in causes)
         output.write_sentences(_files(outcome, brief=True))
         return
@@ -134,13 +131,11 @@ def write_summary(
         output.write(summary_table(outcome.results, output.table_columns))
     output.write_sentences(_results(outcome, verbose=verbose))
     output.write_sentences(_acceptance(outcome, settings.baselines, verbose=verbose))
-    worst, step = worst_case(outcome.results), next_step(outcome.results)
+    worst, step = worst_case(outcome.results), text.next_step(outcome.results)
     if step and (worst is None or worst.verdict != "no-baseline"):  # which is said already
         output.write_sentences([(f"next: {step}", "")])
     if settings.show:  # samples that no report shows
-        from pytest_cepbench.report.totals import unshown_lines
-
-        unshown = unshown_lines(outcome.results, settings.show)
+        unshown = totals.unshown_lines(outcome.results, settings.show)
         output.write_sentences((line, "yellow") for line in unshown)
     output.write_sentences(_files(outcome, brief=False))
 
@@ -175,43 +170,33 @@ def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[s
 
 def _failing_rows(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Line]:
     """The cases that were compared and do not pass, worst first; each row names its suite."""
-    from pytest_cepbench.report.headline import worst_first
-
     failing = [
         result
         for result in worst_first(outcome.results)
         if result.judgement.difference is not None and not result.is_pooled
     ]
     if failing:
-        shown = failing[:MOST_CASES]
+        shown = failing[:ROWS]
         yield from summary_table(shown, output.table_columns, grouped=False)
-    if len(failing) > MOST_CASES:
-        yield (Span(f"and {len(failing) - MOST_CASES} more (all with -v)"),)
+    if len(failing) > ROWS:
+        yield (Span(f"and {len(failing) - ROWS} more (all with -v)"),)
 
 
 def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
     """The samples that lost most, in words, and where the worst case lost its score."""
-    from pytest_cepbench.report.headline import worst_first, worst_samples
-    from pytest_cepbench.report.number_format import name_of
-    from pytest_cepbench.report.text import sample_words, scores_of_sample, worst_loss
-
     regressed = [r for r in worst_first(outcome.results) if r.verdict == "regressed"]
     if not regressed:
         return
     width = output.columns - 4
-    for sample in worst_samples(regressed, MOST_SAMPLES):
-        yield f"lost most: {scores_of_sample(sample)} ({name_of(sample.result)})", ""
-        yield from ((f"    {line}", "") for line in sample_words(sample, width))
-    if lost := worst_loss(outcome.results):
+    for sample in worst_samples(regressed, SAMPLES):
+        yield f"lost most: {text.scores_of_sample(sample)} ({name_of(sample.result)})", ""
+        yield from ((f"    {line}", "") for line in text.sample_words(sample, width))
+    if lost := text.worst_loss(outcome.results):
         yield f"where: {lost}", ""
 
 
 def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     """What is said of the cases, then of the run: of each kind the first lines."""
-    from pytest_cepbench.report import text, totals
-    from pytest_cepbench.report.case_table import fact_lines
-    from pytest_cepbench.report.headline import worst_case
-    from pytest_cepbench.report.number_format import printable
 
     def some(
         lines: Iterable[str], most: int = 1, style: str = "", begin: str = ""
@@ -224,9 +209,9 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
 
     results = outcome.results
     if results:
-        yield from some(text.cause_lines(results), _MOST_LINES, "red")
-        yield from some(text.refusal_lines(results), _MOST_LINES, "red", "refused: ")
-        most = 1 if worst_case(results) else _MOST_LINES
+        yield from some(text.cause_lines(results), LINES, "red")
+        yield from some(text.refusal_lines(results), LINES, "red", "refused: ")
+        most = 1 if worst_case(results) else LINES
         yield from some(text.shortage_lines(results), most, "yellow")
         counts = list(totals.verdict_lines(results))
         if len(counts) == 2 and not verbose:
@@ -237,26 +222,24 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
         yield from some(totals.judge_lines(results))
         yield from some(f if verbose else f.partition("; ")[0] for f in fact_lines(results))
         yield from ((line, "") for line in totals.improvement_lines(results))
-        yield from some(text.warning_lines(results), _MOST_LINES, "yellow", "warning: ")
-        yield from some(unmeasured_lines(results), _MOST_LINES, "yellow", "informational: ")
+        yield from some(text.warning_lines(results), LINES, "yellow", "warning: ")
+        yield from some(unmeasured_lines(results), LINES, "yellow", "informational: ")
         yield totals.effort_line([*(result.effort for result in results), *outcome.usage]), ""
     damage = sorted({note for result in results for note in result.damage})
     again = (f"{printable(note)}: computed again" for note in damage)
-    yield from some(again, _MOST_LINES, "yellow", "store: ")
-    yield from some(long(outcome.skipped.values()), _MOST_LINES, "yellow", "skipped: ")
+    yield from some(again, LINES, "yellow", "store: ")
+    yield from some(long(outcome.skipped.values()), LINES, "yellow", "skipped: ")
     own = "infrastructure: "
     lines = [line.removeprefix(own) for line in outcome.infrastructure]
-    yield from some(lines, _MOST_LINES, "yellow", own)
-    yield from some(long(outcome.remarks), _MOST_LINES, "yellow", "note: ")
-    yield from some(outcome.problems, _MOST_PROBLEMS, "red", "INCOMPLETE: ")
+    yield from some(lines, LINES, "yellow", own)
+    yield from some(long(outcome.remarks), LINES, "yellow", "note: ")
+    yield from some(outcome.problems, PROBLEMS, "red", "INCOMPLETE: ")
     if nothing_compared(results, outcome.skipped):
         yield "no case was judged: nothing is known of the model", "red"
 
 
 def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Iterator[Sentence]:
     """Every baseline that was replaced, before and after; of new ones how many there are."""
-    from pytest_cepbench.report.number_format import counted, number, printable
-
     new = sum(change.before is None for change in outcome.changes)
     changes = [f"{new} new {'case' if new == 1 else 'cases'}"] if new else []
     anchors = {"frozen": ", the one before is its anchor", "moved": ", its anchor moves"}
@@ -273,7 +256,7 @@ def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Itera
                 )
             other += anchors.get(change.anchor, "")
             changes.append(f"changed {printable(str(change.key))}: {what}{other}")
-    yield from ((line, "") for line in at_most(changes, MOST_CASES, verbose=verbose))
+    yield from ((line, "") for line in at_most(changes, ROWS, verbose=verbose))
     verdicts = [result.verdict for result in outcome.results if not result.is_pooled]
     errors = "error" in verdicts
     if outcome.acceptance == "written":
@@ -306,7 +289,6 @@ def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
             yield f"report: {shown_path(path)}", ""
     if page is None or brief:
         return
-    from pytest_cepbench.report.headline import worst_samples
     from pytest_cepbench.report.view import sample_anchor
 
     # The address of its pictures, which terminals open by a click.

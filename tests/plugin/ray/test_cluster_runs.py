@@ -29,7 +29,6 @@ from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-
 MODEL = "--model=python:cluster_models:{}"
 
 Arguments = tuple[str, ...]

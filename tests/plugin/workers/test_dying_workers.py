@@ -22,12 +22,10 @@ from tests.plugin.workers.test_scheduler import Run, received
 
 DEATHS = {"exit": "os._exit(7)", "killed": "os.kill(os.getpid(), signal.SIGKILL)"}
 
-
 CAUSES = {
     "exit": "it exited with code 7",
     "killed": "killed by signal 9, as the kernel does when memory runs out",
 }
-
 
 FIXTURE = """\
 import os, pathlib, signal, pytest
@@ -40,7 +38,6 @@ def die():
             mark.write("x")
         {death}
 """
-
 
 BEFORE = """
 @pytest.fixture(autouse=True)

@@ -41,7 +41,6 @@ class Slow:
         return [caption(parse_image(ImageArtifact.from_pil(image))) for image in images]
 """
 
-
 STOPPING = """\
 import time, pytest
 
@@ -52,7 +51,6 @@ def ending(request):
     time.sleep(1.5)
     pytest.fail("too late")
 """
-
 
 CHOSEN = """\
 import os
@@ -138,7 +136,6 @@ def test_long_work_is_dealt_first() -> None:
 
 
 A, B = ("describer a",), ("describer b",)
-
 
 NOTING = """\
 received = []
