@@ -14,11 +14,10 @@ from pytest_cepbench.evaluation.case_runner import judge_case
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import read_settings
-from pytest_cepbench.gate import CaseKey, FreshMeasurement, Policy, judge, load_baseline
+from pytest_cepbench.gate import CaseKey, Policy, judge, load_baseline
 from pytest_cepbench.measures.cases import Case, PooledCase
 from pytest_cepbench.suites.gate_config import Overrides
 from tests.evaluation.projects import GatedProject, verdicts
-from tests.gate.build import replace
 
 POOLED = "scored/suite/verdict"
 
@@ -117,7 +116,7 @@ def test_plain_rules_count_as_the_cases_do(accepted: GatedProject) -> None:
 def test_its_cases_are_entered_once_in_their_series(accepted: GatedProject, tmp_path: Path) -> None:
     """By the verdict of the suite where it comes first, and not again by the tests of the cases."""
     project = accepted.copy(tmp_path / "series")
-    evaluator = _evaluator(project, "0.08&spread=0.01", series=["run"])
+    evaluator = _evaluator(project, "?drop=0.08&spread=0.01", series=["run"])
     path = project.path / "suite.toml"
     try:
         pooled = evaluator.suites.cases(path, pooled=True)[-1]
@@ -141,9 +140,9 @@ def _entered(project: GatedProject) -> list[str]:
     return [line["case"] for line in map(json.loads, file.read_text().splitlines()[1:])]
 
 
-def _evaluator(project: GatedProject, drop: str = "0.02", **options: list[str]) -> Evaluator:
-    """Of a checkpoint that lost in every case."""
-    options["model"] = [f"python:tests.plugin.scored:Describer?drop={drop}"]
+def _evaluator(project: GatedProject, knobs: str = "?drop=0.02", **options: list[str]) -> Evaluator:
+    """Of a checkpoint that lost in every case, or has other knobs."""
+    options["model"] = [f"python:tests.plugin.scored:Describer{knobs}"]
     return Evaluator(
         RunContext(read_settings(options, dict.fromkeys(options, "here"), project.path))
     )
@@ -188,9 +187,7 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
 @pytest.fixture
 def evaluator(weighted: GatedProject) -> Iterator[Evaluator]:
     """A process that judges the collected cases `one/gc` and `two/gc`."""
-    texts = {"model": ["python:tests.plugin.scored:Describer"]}
-    settings = read_settings(texts, {"model": "here"}, weighted.path)
-    evaluator = Evaluator(RunContext(settings))
+    evaluator = _evaluator(weighted, "")
     path = weighted.path / "suite.toml"
     cases = _cases(evaluator, path)
     evaluator.assign({name: (path, cases[name], Overrides()) for name in ("one-gc", "two-gc")})
@@ -289,22 +286,12 @@ def _judged_alone(
     project: GatedProject, case: CaseResult, share: float
 ) -> list[float | str | None]:
     """Verdict and bounds of what a run measured, by `judge` at a share of the case's alpha."""
-    measured = case.measurement
-    assert measured is not None
+    assert case.measurement is not None
     assert case.alpha is not None
-    key = CaseKey("scored", "overall", "gc")
-    measurement = FreshMeasurement.of(
-        key=key,
-        label=measured.metric,
-        higher_is_better=True,
-        scores=measured.scores,
-        identity=measured.identity,
-        model=measured.model,
-    )
     file = project.baseline("overall-gc")
-    baseline = load_baseline(file.read_text(), key, file.name)
-    level = replace(Policy(alpha=case.alpha), alpha=case.alpha * share)
-    judged = judge(measurement, baseline, level, partial=case.partial)
+    baseline = load_baseline(file.read_text(), CaseKey.parse(GC), file.name)
+    policy = Policy(alpha=case.alpha * share)
+    judged = judge(case.measurement.fresh, baseline, policy, partial=case.partial)
     return [judged.verdict.value, judged.difference, judged.low, judged.high]
 
 
