@@ -195,7 +195,7 @@ class Store:
                 self.note_all({remote_artifact_note(i): source.named for _, i in shared if i})
                 self.index.add([dated(row) for row, _ in shared])
                 stored.update(row[0] for row, _ in shared)
-        return self._own(stored)
+        return self._own(stored) if stored else {}
 
     def _write_uses(self) -> None:
         """Write the rows that were used, and the day; the day on which they were stored counts too.
