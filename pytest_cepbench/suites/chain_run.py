@@ -187,7 +187,7 @@ class ChainRun(SuiteRun):
             cut[self.chain_data.cut_prompts(plan, measured.samples)] = None
             same |= dict.fromkeys(same_answers(plan, chains))
             links = (link for chain in chains for link in chain.links[: plan.generations + 1])
-            keys += [link.key for link in links if link.text is not None and link.key is not None]
+            keys += [key for link in links if link.text is not None and (key := link.key)]
         notes, warnings = [note for note in cut if note], list(same)
         if keys:
             describer = self.runner("describer")
