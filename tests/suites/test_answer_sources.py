@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import DatasetError, SpecError, SuiteNotApplicableError
-from pytest_cepbench.gate import Judgement, Verdict, judge, record_of
-from pytest_cepbench.gate.baseline import baseline_path, read_baseline
+from pytest_cepbench.gate import Judgement, Verdict, record_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_items
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
-from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
+from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.judge_cards import card_path, identify_judge, read_card, remark_on_judge
 from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.ratings.voted import cast, side_vote, vote_all, write_rated
 from tests.reference.shipped import copy_suite, gate
-from tests.suites.answers import WORSE, prepare
+from tests.suites.answers import WORSE, MeasuredSuite, prepare
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,18 +36,11 @@ def judged(store: Store, spec: str, *names: str) -> dict[str, Judgement]:
     """The verdicts on some cases of the shipped suite with a judge under test."""
     choices = RoleChoices(roles={"judge": spec})
     prepared = load_prepared_suite(ROOT / "suites" / "judge" / "suite.toml", choices, {})
-    run = prepared.run(ModelPool(store))
-    claims = {c.key: claim_of(run.suite, c.key, Overrides()) for c in prepared.cases}
-    policies = settle(claims)
-    return {
-        case.id: judge(
-            run.measure(case),
-            read_baseline(baseline_path(ROOT / "baselines", case.key), case.key),
-            policies[case.key],
-        )
-        for case in prepared.cases
-        if case.id in names
-    }
+    pool = ModelPool(store)
+    run, cases = prepared.run(pool), {case.id: case for case in prepared.cases}
+    assert isinstance(run, AnswerRun)
+    suite = MeasuredSuite(run, cases, pool, ROOT / "baselines")
+    return {name: suite.judge(name) for name in names}
 
 
 def test_a_judge_that_errs_more_often_regresses(store: Store) -> None:
