@@ -110,10 +110,7 @@ def by_definition(starts: Array, outputs: Array) -> list[float]:
 @given(seed=SEEDS, n=st.integers(2, 40), dimension=st.integers(2, 9))
 def test_it_is_the_nearest_neighbour_by_cosine(seed: int, n: int, dimension: int) -> None:
     """Whatever the lengths; no ties in vectors from a continuous law."""
-    starts, outputs = (
-        centred(n, dimension, seed),
-        centred(n, dimension, seed + 1),
-    )
+    starts, outputs = (centred(n, dimension, seed), centred(n, dimension, seed + 1))
     names = [f"s{i}" for i in range(n)]
     assert Gallery.of(starts, names).top_1(outputs, names).tolist() == by_definition(
         starts, outputs
