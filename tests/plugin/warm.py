@@ -28,7 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-_SECONDS = 120.0
+_SECONDS = 600.0  # a whole suite on a busy machine takes minutes
 
 # Each start of pytest reads the metadata of all installed packages: a sixth of a small run.
 _PACKAGES = tuple(metadata.distributions())
