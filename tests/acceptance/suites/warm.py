@@ -25,6 +25,9 @@ LIBRARIES = (
     "transformers.models.llava.modeling_llava",
 )
 
+QUIET = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
+"""Options of a run whose warnings are errors: a plugin of this environment is among the imports."""
+
 
 def run_pytest(folder: Path, arguments: Sequence[str], printed: Path) -> int:
     """Run pytest in a folder; what it prints goes to a file. Returns the exit code."""
