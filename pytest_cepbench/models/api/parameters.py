@@ -112,6 +112,10 @@ class ChatParams:
         return decisive
 
 
+Stripped = Annotated[str, Bounds(choices=("strip",))]
+"""Of roles whose verdict or answer never counts inside reasoning."""
+
+
 @dataclass(frozen=True)
 class JudgeParams(ChatParams):
     """Parameters of a judge's request.
@@ -121,10 +125,8 @@ class JudgeParams(ChatParams):
     Raises ValueError for a value outside its range.
     """
 
+    reasoning: Stripped = "strip"
     prompt: Annotated[str, Bounds(choices=tuple(JUDGE_PROMPTS))] = DEFAULT_PROMPT
-
-    def __post_init__(self) -> None:
-        _refuse_reasoning(self)
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -143,22 +145,15 @@ class VqaParams(ChatParams):
     """
 
     max_tokens: Positive | None = 16
+    reasoning: Stripped = "strip"
     logprobs: bool = True
 
     def __post_init__(self) -> None:
-        _refuse_reasoning(self)
         if self.sampled:
             raise ValueError(
                 "temperature of a VQA model must be 0, since its answers have no seed, got "
                 f"{self.temperature}"
             )
-
-
-def _refuse_reasoning(params: ChatParams) -> None:
-    if params.reasoning != "strip":
-        raise ValueError(
-            "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
-        )
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ def test_the_parameter_of_reasoning_is_in_the_key_where_it_is_not_the_default() 
         assert default.identity == bind_text(spec, role).identity
         assert default.hides_reasoning
         if role in ("judge", "vqa"):
-            with pytest.raises(SpecError, match="never counts"):
+            with pytest.raises(SpecError, match="reasoning must be strip"):
                 bind_text(f"{spec}&reasoning=keep", role)
         else:
             kept = bind_text(f"{spec}&reasoning=keep", role)
