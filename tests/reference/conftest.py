@@ -45,7 +45,7 @@ class Bench:
         code = run_pytest(
             self.folder,
             [
-                *(TEST, f"--model={model}", "--cep-samples=4", *options),
+                *(TEST, f"--model={model}", "--cep-samples=2", *options),
                 *("-c", "pytest.ini", "-p", "no:cacheprovider", "-p", "no:xdist"),
             ],
             printed,
