@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.suites.warm import QUIET, run_pytest
 from tests.plugin.project import SHAPES, Project
 from tests.tiny.describers import build_llava
 from tests.tiny.encoders import build_clip
@@ -16,7 +17,7 @@ from tests.tiny.generators import DRAW, build_stable_diffusion
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 SECONDS = 900.0
-"""Each actor imports torch for itself, and here there are as many as models on every core."""
+"""Each actor imports torch for itself."""
 
 
 @pytest.fixture
@@ -52,20 +53,22 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_two_cores")
 def test_numbers_are_those_of_one_process(project: Project, assignments: tuple[str, ...]) -> None:
     """LLaVA, Stable Diffusion and CLIP, asked one by one: what they make is the same to the bit."""
-
-    def run(*args: str) -> pytest.RunResult:
-        # Untrained weights score as chance does.
-        arguments = (*assignments, "--cep-accept-insensitive", *args)
-        return project.pytester.runpytest_subprocess(*arguments, timeout=SECONDS)
-
+    # Untrained weights score as chance does.
+    arguments = [*assignments, "--cep-accept-insensitive"]
     project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 1"))
-    assert run("--snapshot-update").ret == pytest.ExitCode.OK
-    assert run().ret == pytest.ExitCode.OK
+    printed = project.path / "printed.txt"
+    for more in (["--snapshot-update"], []):
+        code = run_pytest(project.path, [*arguments, *more, *QUIET], printed)
+        assert code == pytest.ExitCode.OK, printed.read_text()
     near = project.numbers()
     failures = {case["part"]: case["value"] for case in near if case["metric"] == "failures"}
     assert failures["overall"] < 0.5, "there are no chains to compare"
 
-    result = run("--cep-engine=ray", "--cep-store=far")
+    # A describer on each core; one actor of each other role, for all import the libraries.
+    pools = (f"--cep-ray-pool={role}:actors=1" for role in ("generator", "encoder"))
+    result = project.pytester.runpytest_subprocess(
+        *arguments, "--cep-engine=ray", "--cep-store=far", *pools, timeout=SECONDS
+    )
 
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["cepbench: Ray cluster started for this run, 1 node: *"])
