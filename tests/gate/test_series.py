@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pytest_cepbench.errors import SeriesError, WriteError
-from pytest_cepbench.gate.series import Entry, Place, SeriesFile
+from pytest_cepbench.gate.policy import Place
+from pytest_cepbench.gate.series import Entry, SeriesFile
 from pytest_cepbench.gate.statistics.constants import LEAST_SHARE
 from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 
