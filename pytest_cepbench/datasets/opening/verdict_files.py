@@ -1,8 +1,8 @@
 """Files of battles and verdicts, in OpenING's format.
 
-A list of `{"data_id", "model_A": {"id", "name"}, "model_B": {"id", "name"}, "winner"}`; a list of
-arranged battles is the same without `winner`. Verdicts of people may have `errors` beside it, two
-lists of the kinds that the first and the second answer have.
+A list of `{"data_id", "model_A": {"id", "name"}, "model_B": {"id", "name"}, "winner"}`, or one such
+object a line; a list of arranged battles is the same without `winner`. Verdicts of people may have
+`errors` beside it, two lists of the kinds that the first and the second answer have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.artifacts.outcome import WINNERS, AnswerError
-from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.files import replace_small
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
@@ -61,9 +61,13 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     places: dict[tuple[str, str, str], str] = {}
     verdicts = []
     names = names or ModelNames()
-    objects = convert_record(f"file {str(path)!r}", read_json(path), list[Any])
-    for number, value in enumerate(objects, 1):
-        place = f"{path}, record {number}"
+    objects: Iterable[tuple[str, Any]]
+    if path.suffix == ".jsonl":
+        objects = read_json_lines(path)
+    else:
+        every = convert_record(f"file {str(path)!r}", read_json(path), list[Any])
+        objects = ((f"{path}, record {number}", own) for number, own in enumerate(every, 1))
+    for place, value in objects:
         record = convert_record(place, value, _Verdict)
         first, second = names(record.first.name), names(record.second.name)
         if first == second:
@@ -88,6 +92,7 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
 def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None:
     """Write verdicts, or battles to be judged, in order, as the authors' scripts read them.
 
+    path: a list where it ends in `.json`, which the scripts want; one record a line in `.jsonl`.
     The ids follow from the names alone, so that they are the same in every file: the scripts take
     battles of equal ids for one. They count every verdict whole, and `battle_records` those of a
     battle that was judged in both orders half: win rates are the same where all battles were judged
@@ -114,7 +119,10 @@ def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None
                 records[key]["errors"] = battle.errors
     if not records:
         raise DatasetError(f"there is no verdict to write to {str(path)!r}")
-    text = json.dumps(list(records.values()), indent=4)
+    if path.suffix == ".jsonl":
+        text = "".join(f"{json.dumps(record)}\n" for record in records.values())
+    else:
+        text = json.dumps(list(records.values()), indent=4)
     try:
         replace_small(path, text.encode("ascii"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files of verdicts: one spelling of a model, and what is refused with its place."""
+"""Files of verdicts: both forms, one spelling of a model, and what is refused with its place."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ def record(
     } | more
 
 
-def write(folder: Path, content: Any) -> Path:
+def write(folder: Path, content: Any, name: str = "verdicts.json") -> Path:
     """A file of records."""
-    path = folder / "verdicts.json"
-    path.write_text(json.dumps(content), "utf-8")
+    path = folder / name
+    if name.endswith(".jsonl"):
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in content), "utf-8")
+    else:
+        path.write_text(json.dumps(content), "utf-8")
     return path
 
 
@@ -91,19 +94,20 @@ def test_released_verdicts_survive_a_round_trip(tmp_path: Path) -> None:
     assert without_ids[: len(written)] == without_ids[len(written) :]
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    """In the order given; a second file takes the place of the first."""
+@pytest.mark.parametrize("name", ["verdicts.json", "verdicts.jsonl"])
+def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
+    """In both forms, in the order given; a second file takes the place of the first."""
     battles = [
         JudgedBattle("1", "b", "a", "Tie(B)"),
         JudgedBattle("1", "a", "b", "A"),
         JudgedBattle("2", "ä\n", "a", "B"),
     ]
-    path = tmp_path / "verdicts.json"
+    path = tmp_path / name
     write_battles(path, battles[::-1])
     write_battles(path, battles)
 
     assert read_verdicts(path) == battles
-    assert [file.name for file in tmp_path.iterdir()] == ["verdicts.json"]
+    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize(
