@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp
 
 import numpy as np
 
@@ -71,7 +71,7 @@ LARGEST_RATIO = 10.0  # of the ends of the interval of b; beyond that the rate i
 
 _SLOWEST = 0.01  # b times the last generation
 _FASTEST = 10.0  # b times the first generation or smallest step, whichever is larger
-_GRID = 300  # rates tried; between the best one's neighbours SciPy goes on
+_GRID, _ZOOM, _ZOOMS = 300, 65, 7  # rates tried, then tried again between neighbours, how often
 _ROUNDING = 1e-12  # similarities are not told apart below this
 
 
@@ -142,28 +142,13 @@ def fit_drift_rate(generations: Sequence[int], curve: Sequence[float]) -> DriftR
         return DriftRate(reason=reason)
     if np.ptp(s) < _ROUNDING:
         return DriftRate(reason="the curve is flat")
-    from scipy.optimize import brentq, minimize_scalar
-
-    def squares_at(log_rate: float) -> float:
-        return _fit_decay(x, s, exp(log_rate))[0]
-
-    fastest = _FASTEST / max(x[0], np.diff(x).min())
-    grid = np.linspace(log(_SLOWEST / x[-1]), log(fastest), _GRID)
-    on_grid = np.array([squares_at(at) for at in grid])
-    around = int(on_grid.argmin()) + np.array([-1, 1])
-    bounds = grid[around.clip(0, _GRID - 1)]
-    found = minimize_scalar(squares_at, bounds=bounds, method="bounded", options={"xatol": 1e-9})
-    best = exp(found.x)
-    squares, height, c = _fit_decay(x, s, best)
+    rates = np.geomspace(_SLOWEST / x[-1], _FASTEST / max(x[0], np.diff(x).min()), _GRID)
+    best = _best_rate(x, s, rates)
+    squares, height, c = (float(own[0]) for own in _fit_decays(x, s, np.array([best])))
     a = height * exp(best * x[0])
     free = len(x) - 3
     allowed = max(squares, len(x) * _ROUNDING**2) * (1 + t_upper_quantile(0.025, free) ** 2 / free)
-    # The slowest and the fastest rate of an allowed sum of squares; None for one at a bound.
-    fits, low, high = [found.x, *grid[on_grid <= allowed]], None, None
-    if len(below := grid[grid < min(fits)]):
-        low = exp(brentq(lambda at: squares_at(at) - allowed, below[-1], min(fits)))
-    if len(above := grid[grid > max(fits)]):
-        high = exp(brentq(lambda at: squares_at(at) - allowed, max(fits), above[0]))
+    low, high = _rates_allowed(x, s, rates, best, allowed)
     wide = low is not None and high is not None and high > LARGEST_RATIO * low
     doubts = (
         (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
@@ -179,11 +164,38 @@ def fit_drift_rate(generations: Sequence[int], curve: Sequence[float]) -> DriftR
     return DriftRate(a, best, c, low, high)
 
 
-def _fit_decay(x: Array, s: Array, rate: float) -> tuple[float, float, float]:
-    """Sum of squares at a rate, with the best a (at the first point) and c."""
+def _fit_decays(x: Array, s: Array, rates: Array) -> tuple[Array, Array, Array]:
+    """Sum of squares at each rate, with the best a (at the first point) and c."""
     # Counted from the first point and less 1, so that slow rates do not lose their digits.
-    shape, fall = np.expm1(-rate * (x - x[0])), s - s.mean()
-    centred = shape - shape.mean()
-    height = float(centred @ fall / (centred @ centred))
-    squares = float(((fall - height * centred) ** 2).sum())
-    return squares, height, float(s.mean() - height * (1 + shape.mean()))
+    shape, fall = np.expm1(-rates[:, None] * (x - x[0])), s - s.mean()
+    centred = shape - shape.mean(axis=1, keepdims=True)
+    height = centred @ fall / (centred * centred).sum(axis=1)
+    squares = ((fall - height[:, None] * centred) ** 2).sum(axis=1)
+    return squares, height, s.mean() - height * (1 + shape.mean(axis=1))
+
+
+def _best_rate(x: Array, s: Array, rates: Array) -> float:
+    """The rate of the smallest sum of squares: on the grid, then between its neighbours."""
+    for _ in range(_ZOOMS):
+        i = int(_fit_decays(x, s, rates)[0].argmin())
+        rates = np.geomspace(rates[max(i - 1, 0)], rates[min(i + 1, len(rates) - 1)], _ZOOM)
+    return float(rates[_ZOOM // 2])
+
+
+def _rates_allowed(
+    x: Array, s: Array, rates: Array, best: float, allowed: float
+) -> tuple[float | None, float | None]:
+    """The slowest and the fastest rate of an allowed sum of squares; None for one at a bound."""
+    fits = [best, *rates[_fit_decays(x, s, rates)[0] <= allowed].tolist()]
+    below, above = rates[rates < min(fits)], rates[rates > max(fits)]
+
+    def crossing(inside: float, outside: float) -> float:
+        """The last rate on the way out that is allowed."""
+        for _ in range(_ZOOMS):
+            between = np.geomspace(inside, outside, _ZOOM)
+            i = int((_fit_decays(x, s, between[1:])[0] > allowed).argmax()) + 1
+            inside, outside = between[i - 1], between[i]
+        return float(inside)
+
+    low = crossing(min(fits), below[-1]) if len(below) else None
+    return low, crossing(max(fits), above[0]) if len(above) else None
