@@ -320,7 +320,8 @@ def open_local_table(
     splits_file = path / "dataset_dict.json"
     configs: Mapping[str, Splits] = {}
     if not path.is_dir():
-        found = find_shards(name, _saved(path.parent, listing), configs, path.name, config, split)
+        # Whatever lies beside a file that was named.
+        found = find_shards(name, listing, configs, path.name, config, split)
         return _table(name, path.parent, found)
     if splits_file.is_file():  # as DatasetDict.save_to_disk writes it
         splits = convert_record(str(splits_file), read_json(splits_file, MOST_TEXT), _Splits).splits

@@ -284,11 +284,14 @@ def test_a_list_holds_one_image(tmp_path: Path) -> None:
 def test_saved_data_sets_are_whole(
     tmp_path: Path, table: pa.Table, state: dict[str, Any], words: str
 ) -> None:
-    """Folders of `save_to_disk`: a shard that is gone, and rows that are chosen elsewhere."""
-    write_arrow(tmp_path / "saved" / "t.arrow", table, stream=True)
+    """Folders of `save_to_disk`: a shard that is gone, and rows that are chosen elsewhere. A shard
+    that is named itself is read, whatever lies beside it.
+    """
+    shard = write_arrow(tmp_path / "saved" / "t.arrow", table, stream=True)
     (tmp_path / "saved" / "state.json").write_text(json.dumps(state))
     with pytest.raises(DatasetError, match=words):
         load(tmp_path, tmp_path / "saved")
+    assert len(load(tmp_path, shard).samples) == len(table)
 
 
 def mme_rows(**renamed: str) -> dict[str, list[Any]]:
