@@ -160,7 +160,7 @@ def first_text(path: Path, text: str) -> str:
 
 def replace_small(path: Path, data: bytes) -> None:
     """Write a small file in one step, in the place of an earlier one. Raises OSError."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh = path.with_name(f".{uuid4().hex}")  # processes of containers have equal numbers
     try:
         fresh.write_bytes(data)
         fresh.replace(path)

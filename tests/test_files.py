@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,15 @@ def test_no_part_of_a_small_file_is_left(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
     replace_small(tmp_path / "small", b"text")
     assert (tmp_path / "small").read_text() == "text"
+
+
+def test_writers_of_a_small_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Not even those of one process number: the first processes of two containers have the same."""
+    path, texts = tmp_path / "small", [f"{n}" * 100 for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(replace_small, [path] * 400, [text.encode() for text in texts] * 50))
+    assert path.read_text() in texts
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.fixture
