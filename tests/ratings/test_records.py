@@ -249,6 +249,17 @@ def test_equal_answers_have_equal_marks(task: Task, tmp_path: Path) -> None:
             assert first
 
 
+def test_marks_are_numbers() -> None:
+    """Equal options share the mean of their ranks; a name is ticked or not."""
+    (_, ranked), (names,) = SCALES["grades"], SCALES["verify"]
+    vote = Vote(
+        task="grades", item="i", annotator="a1", ranking=(1, (0, 2), 3), ticked=("red",),
+        unticked=("blue", "green"),
+    )  # fmt: skip
+    assert ranked.read(vote) == {"1": 1.0, "0": 2.5, "2": 2.5, "3": 4.0}
+    assert names.read(vote) == {"red": 1.0, "blue": 0.0, "green": 0.0}
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_hidden_items_are_counted(task: Task, tmp_path: Path) -> None:
     """Ties count for the side they lean to; what was skipped is neither passed nor failed."""
