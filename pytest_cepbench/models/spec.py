@@ -223,7 +223,8 @@ class Bounds:
             known = " or " if len(self.choices) < 3 else ", "
             return "" if value in self.choices else known.join(self.choices)
         low = value <= self.least if self.above else value < self.least
-        if not low and value <= self.most and math.isfinite(value):
+        # Whole numbers have no bound, and one beyond floats would end in an OverflowError.
+        if not low and value <= self.most and (isinstance(value, int) or math.isfinite(value)):
             return ""
         bounds = [f"{'above' if self.above else 'at least'} {self.least:g}"]
         bounds = bounds * math.isfinite(self.least) + [f"at most {self.most:g}"] * (

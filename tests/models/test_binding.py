@@ -20,7 +20,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models.binding import detect, weights_bytes
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
-from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_params, parse_spec
+from pytest_cepbench.models.spec import SCHEMES, Positive, Scheme, parse_params, parse_spec
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline, write_tensors
 
@@ -33,11 +33,21 @@ def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
     assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles
 
 
-@pytest.mark.parametrize("role", ["generator", "encoder"])
-def test_a_wrong_role_is_refused_with_the_right_one(tmp_path: Path, role: RoleName) -> None:
-    """The message must say what the model is, what it can be, and which option to give it to."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-    words = f"can be the describer or writer, not the {role}.*--describer"
+@pytest.mark.parametrize(
+    ("config", "able", "role"),
+    [
+        *((LLAVA, "describer or writer", role) for role in ("generator", "encoder", "interleaver")),
+        *((VIT, "encoder", role) for role in ("judge", "vqa")),
+    ],
+)
+def test_a_wrong_role_is_refused_with_the_right_one(
+    tmp_path: Path, config: dict[str, object], able: str, role: RoleName
+) -> None:
+    """The message must say what the model is, what it can be, and which option to give it to.
+    Judges and VQA models are those that describe, and not all that see.
+    """
+    folder = write_checkpoint(tmp_path / "m", config)
+    words = f"can be the {able}, not the {role}.*--{able.split(maxsplit=1)[0]}"
     with pytest.raises(RoleError, match=words):
         bind_text(str(folder), role)
 
@@ -62,7 +72,7 @@ def test_an_override_binds_what_detection_does_not_know(tmp_path: Path) -> None:
     assert bind_text(str(folder), "describer", force=True).what == "StrangeModel"
 
 
-@pytest.mark.parametrize("role", ["describer", "detector", "encoder"])
+@pytest.mark.parametrize("role", ["describer", "detector", "encoder", "interleaver"])
 def test_a_pipeline_forced_into_a_role_is_refused(tmp_path: Path, role: RoleName) -> None:
     """Force reaches the adapter, which still knows what it cannot load."""
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
@@ -191,7 +201,7 @@ class Knobs:
     scale: float = 1.5
     name: str = "x"
     fast: bool = False
-    limit: int | None = 7
+    limit: Positive | None = 7
 
 
 @pytest.mark.parametrize(
@@ -262,9 +272,11 @@ def test_malformed_specs_are_refused(text: str, match: str) -> None:
 
 
 def test_parameters_are_converted_by_their_annotation() -> None:
-    """Strings must become the kinds that the adapter declared."""
+    """Strings must become the kinds that the adapter declared; whole numbers may be of any size."""
     spec = parse_spec("m?steps=9&scale=2&fast=Yes&limit=none&name=a%20b")
     assert parse_params(spec, Knobs, "a test") == Knobs(9, 2.0, "a b", fast=True, limit=None)
+    large = parse_spec(f"m?limit={10**400}")
+    assert parse_params(large, Knobs, "a test").limit == 10**400
 
 
 @pytest.mark.parametrize(
