@@ -279,9 +279,9 @@ Asked = Mapping[int, tuple[str, ...]]
 
 
 def asked_classes(
-    checkpoint: Checkpoint, labels: Mapping[Any, str], queries: Sequence[str]
-) -> dict[int, tuple[str, ...]]:
-    """The classes of a checkpoint that queries name; case does not matter.
+    checkpoint: Checkpoint, labels: Mapping[Any, str], queries: Sequence[Sequence[str]]
+) -> list[Asked]:
+    """The classes of a checkpoint that the queries of each image name; case does not matter.
 
     labels: `id2label` of its configuration. Raises RoleError naming the classes for a query that is
     the name of none.
@@ -294,16 +294,17 @@ def asked_classes(
         index = next((own[name] for name in names if name in own), None)
         if index is not None:
             known = dict.fromkeys(names, index) | known
-    queries_of: dict[int, tuple[str, ...]] = {}
-    for query in queries:
-        index = known.get(_plain(query))
-        if index is None:
-            raise RoleError(
-                f"{checkpoint.path}: {checkpoint.what} finds its own classes only, asked for by "
-                f"their plain names: {unknown_name('class', query, known)}"
-            )
-        queries_of[index] = (*queries_of.get(index, ()), query)
-    return queries_of
+    asked: list[dict[int, tuple[str, ...]]] = [{} for _ in queries]
+    for queries_of, wanted in zip(asked, queries, strict=True):
+        for query in wanted:
+            index = known.get(_plain(query))
+            if index is None:
+                raise RoleError(
+                    f"{checkpoint.path}: {checkpoint.what} finds its own classes only, asked for "
+                    f"by their plain names: {unknown_name('class', query, known)}"
+                )
+            queries_of[index] = (*queries_of.get(index, ()), query)
+    return [*asked]
 
 
 def _plain(name: str) -> str:
@@ -331,7 +332,7 @@ class ClassesDetector(LoadedDetector):
         params, checkpoint = self.plan.params, self.plan.checkpoint
         rules = {"threshold": params.threshold, "most_per_class": params.max_per_class}
         labels = self.model.config.id2label
-        asked = [asked_classes(checkpoint, labels, wanted) for wanted in queries]
+        asked = asked_classes(checkpoint, labels, queries)
 
         def detect(indices: Sequence[int]) -> list[Detections | Failure]:
             inputs = self.processor(images=[images[i] for i in indices], return_tensors="pt")

@@ -458,7 +458,8 @@ CHECKPOINT = Checkpoint(Path("m"), "transformers", "Mask2Former", ("detector",),
 
 def asked(queries: list[str], *labels: str) -> dict[int, tuple[str, ...]]:
     """What queries ask of a checkpoint with classes in this order."""
-    return asked_classes(CHECKPOINT, dict(enumerate(labels)), queries)
+    (own,) = asked_classes(CHECKPOINT, dict(enumerate(labels)), [queries])
+    return dict(own)
 
 
 def test_classes_are_asked_for_by_name() -> None:
