@@ -49,7 +49,7 @@ class ServerParams(RequestLimits):
         weights. Exactly one of them is the model's identity.
     price_in, price_out: of a million tokens, in the user's currency.
     price_image: of one image.
-    Raises ValueError for a value outside its range.
+    Raises ValueError for another kind of address, and for none or both of weights and revision.
     """
 
     base_url: str | None = None
@@ -86,7 +86,6 @@ class ChatParams:
     reasoning: strip (reasoning is no part of the answer) or keep; of judges and VQA models it never
         is.
     dtype: that the server was started with; it is not sent.
-    Raises ValueError for a value outside its range.
     """
 
     temperature: NotNegative | None = 0.0
@@ -122,7 +121,6 @@ class JudgeParams(ChatParams):
 
     prompt: criteria, letters, opening-gpt or opening-intjudge: what it is shown, and how its
         verdicts are worded.
-    Raises ValueError for a value outside its range.
     """
 
     reasoning: Stripped = "strip"
@@ -141,7 +139,7 @@ class VqaParams(ChatParams):
     max_tokens: longest answer: a word, and room for what some models write before it.
     logprobs: whether the server is asked for the probabilities of tokens; without them an answer is
         right or wrong.
-    Raises ValueError for a value outside its range.
+    Raises ValueError for a temperature that is not 0.
     """
 
     max_tokens: Positive | None = 16
@@ -173,7 +171,7 @@ class ImageParams:
     quality: as in the API.
     num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
     dtype: that the server was started with; it is not sent.
-    Raises ValueError for a value outside its range.
+    Raises ValueError for one of height and width alone.
     """
 
     height: Positive | None = None

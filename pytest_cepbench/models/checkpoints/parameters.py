@@ -121,7 +121,7 @@ class Placement:
     device: auto, cpu, cuda, cuda:N or mps.
     dtype: auto, float32, float16 or bfloat16.
     batch_size: most inputs in one call.
-    Raises ValueError for a value outside these, so that a wrong one fails at binding.
+    Raises ValueError for another device or dtype, so that a wrong one fails at binding.
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = ()

@@ -61,7 +61,7 @@ class PipelineParams(Placement):
     clean_caption: of PixArt, false draws captions as they are; None cleans them where the packages
         bs4 and ftfy happen to be installed.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
-    Raises ValueError for a value outside its range, and for those that contradict one another.
+    Raises ValueError for a lora_scale of other than finite numbers.
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = (

@@ -83,7 +83,7 @@ class EditorParams(PipelineParams):
     max_area: of FLUX Kontext, most pixels of the result.
     height, width: of the result, in pixels; None is the size of the image, or what the pipeline
         makes of it.
-    Raises ValueError for a value outside its range, and for one of height and width alone.
+    Raises ValueError for one of height and width alone.
     """
 
     CALL: ClassVar[tuple[str, ...]] = (

@@ -58,8 +58,8 @@ class ServeParams(RequestLimits):
     tensor_parallel_size: devices that the model is divided among.
     gpu_memory_utilization: part of a device's memory, in (0, 1].
     max_num_seqs: most requests that are worked on at once.
-    Raises ValueError for a value outside its range, and for `engine_args` that set what the spec or
-    the run has to set, or name other files.
+    Raises ValueError for devices of no such names, for a parameter that the engine does not have,
+    and for `engine_args` that set what the spec or the run has to set, or name other files.
     """
 
     engine: str = "vllm"
