@@ -53,6 +53,14 @@ def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
         GoldStep("The end.", None),
         GoldStep("", FileImage(images / "7-o-2.jpg")),
     )
+    assert sample.metadata == {
+        "meta_task_id": "1",
+        "meta_task_name": "Storybook Creation",
+        "subtask_id": "1",
+        "subtask_name": "Story Writting",
+        "data_id": "7",
+        "input": record["conversations"][0]["input"],
+    }
 
 
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
