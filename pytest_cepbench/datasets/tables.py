@@ -158,7 +158,7 @@ class TableReader:
         ids, categories: names of their columns; texts are ids as file names are, numbers in digits.
         category: of all rows where there is no column of categories; without it, both columns have
             to be there. Without ids a row is named by its number.
-        texts: read the column of texts too, as where the suite names one.
+        texts: read the column of texts too.
         name_of: makes an id of the column's and of the category, or raises ValueError; rows of one
             id are one sample then, the first of them.
         """
@@ -177,7 +177,7 @@ class TableReader:
             needed=category is None,
         )
         text_column = None
-        if texts or self.columns.get("text"):
+        if texts:
             text_column = self._column(
                 "text", _TEXTS, lambda _, kind: _holds_texts(kind), "a text, or a list of texts"
             )
@@ -316,7 +316,8 @@ def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset
 
     captions: read the column of texts too, as where the suite names one.
     """
-    return reader.dataset("folder", VERSION, category=ROOT_CATEGORY, texts=captions)
+    texts = captions or bool(reader.columns.get("text"))
+    return reader.dataset("folder", VERSION, category=ROOT_CATEGORY, texts=texts)
 
 
 def load_mme_table(reader: TableReader) -> Dataset:
