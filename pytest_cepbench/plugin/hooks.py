@@ -167,8 +167,9 @@ class Run:
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
         with usage_errors():
             controller.pools = evaluator.plan_pools()
-        processes = evaluator.progress, evaluator.cluster_progress
-        self.show_progress(lambda: [*map(live.progress_line, processes)])
+        self.show_progress(  # what the threads on a cluster do changes from line to line
+            lambda: [*map(live.progress_line, (evaluator.progress, evaluator.cluster_progress))]
+        )
 
     def show_progress(self, lines: Callable[[], Sequence[str]]) -> None:
         """Write lines on the progress until the run ends. lines: gives that of each process."""
