@@ -123,11 +123,11 @@ class Ledger:
         that fails is followed by another, it stays, since the answers in the store are the same.
         """
         nodeid, case = result.nodeid, str(result.key)
-        before = [r for r in self.results if r.nodeid == nodeid and str(r.key) == case]
         latest = self._attempts.setdefault((nodeid, case), attempt)
-        if attempt == latest:  # the test gated its case twice
+        if attempt == latest:  # the first one, or the test gated its case twice
             self.results.append(result)
             return
+        before = [r for r in self.results if r.nodeid == nodeid and str(r.key) == case]
         standing = next((r for r in before if not r.passes and r.verdict != "error"), None)
         if standing is not None:
             if result.passes:
@@ -160,14 +160,14 @@ class Ledger:
         Workers report in any order. The notes leave the run as complete as it is.
         """
         self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
-        tests: dict[str, list[str]] = {}
+        known, tests = set(self.cases.values()), dict[str, list[str]]()
         for result in self.results:
             tests.setdefault(str(result.key), []).append(result.nodeid)
         for place, result in enumerate(self.results):
             case, notes = str(result.key), []
             if len(tests[case]) > 1:
                 notes.append(f"judged more than once: by {', '.join(tests[case])}")
-            if case not in self.cases.values():
+            if case not in known:
                 notes.append(f"judged by {result.nodeid}, and no test was collected for it")
             if result.nodeid in self._contradicted:
                 notes.append(self._contradicted[result.nodeid])
@@ -213,10 +213,10 @@ class Ledger:
             return
         cases: dict[str, list[str]] = {}
         for nodeid, reason in sorted(self.skipped.items()):
-            # The rest is explained by the engineer's own options and data.
-            if self.records[nodeid]["stands_for"] == "suite":
+            stands_for = self.records[nodeid]["stands_for"]
+            if stands_for == "suite":
                 yield f"{reason}. {_ALLOWED}"
-            elif self.records[nodeid]["stands_for"] == "case":
+            elif stands_for != "nothing":  # which the engineer's own options and data explain
                 cases.setdefault(reason, []).append(nodeid)
         for reason, nodeids in cases.items():
             count = "1 case was" if len(nodeids) == 1 else f"{len(nodeids)} cases were"
@@ -228,9 +228,7 @@ class Ledger:
         for result in self.results:
             judged.setdefault(result.nodeid, []).append(str(result.key))
         kinds: dict[str, list[str]] = {}
-        for nodeid in self.cases.keys() & self.reported - self.skipped.keys():
-            if self._judges(nodeid):
-                continue
+        for nodeid in self.cases.keys() & self.reported - self.skipped.keys() - self._judging:
             named = nodeid
             if nodeid in judged:
                 kind = "judged another case than their own"
@@ -243,20 +241,20 @@ class Ledger:
         for kind, nodeids in sorted(kinds.items()):
             yield f"{len(nodeids)} tests {kind}: {few_of(nodeids)}"
 
-    def _judges(self, nodeid: str) -> bool:
-        """Whether a test has judged the case that it was given."""
-        own = self.cases.get(nodeid)
-        return any(
-            result.nodeid == nodeid and own in (None, str(result.key)) for result in self.results
-        )
+    @property
+    def _judging(self) -> set[str]:
+        """Ids of the tests that have judged the case that they were given."""
+        results = ((result.nodeid, str(result.key)) for result in self.results)
+        return {nodeid for nodeid, case in results if self.cases.get(nodeid) in (None, case)}
 
     @property
     def skipped(self) -> dict[str, str]:
         """Node id -> why its case was not judged."""
+        judging = self._judging
         return {
             nodeid: record["skipped"]
             for nodeid, record in self.records.items()
-            if record["skipped"] is not None and not self._judges(nodeid)
+            if record["skipped"] is not None and nodeid not in judging
         }
 
     @property
