@@ -359,7 +359,7 @@ def shown_answers(
     for sample in dict.fromkeys((*_varied(lost, run.dataset)[:MOST_SAMPLES], *requested)):
         scores = scores_of(evaluated, sample)
         if replacing and sample in lost:
-            scores = (EVEN + lost[sample], EVEN)
+            scores = (rounded(EVEN + lost[sample]), EVEN)
         excerpt = run.show(evaluated.case, sample, anchor=anchor)
         if excerpt is None or scores is None:
             continue

@@ -99,8 +99,6 @@ def test_an_anchor_that_cannot_be_read_is_an_error(
 
 CHANCY = model(spread=0.01, chance="seed")
 
-CASE = "overall-gc"
-
 
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:

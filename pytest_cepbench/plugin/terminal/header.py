@@ -67,7 +67,7 @@ def setup_lines(
     elsewhere = [f"{name} from {source}" for name, source in typed if not source.startswith("--")]
     if elsewhere:
         yield HeaderLine(", ".join(elsewhere), "")
-    if (devices := evaluator.devices.devices) and not workers:  # of several, those that were given
+    if not workers and (devices := evaluator.devices.devices):  # of several, those that were given
         full = ", ".join(f"{spec} on {device}" for spec, device in devices.items())
         short = ", ".join(f"{short_name(spec)} on {device}" for spec, device in devices.items())
         yield HeaderLine(f"devices: {full}", f"devices: {short}")
