@@ -30,6 +30,7 @@ from tests.models.encoders.conftest import (
 from tests.optional import needs
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
+from tests.tiny.generators import drop_tensor
 from tests.tiny.text_encoders import DIMENSION, build_mpnet, build_sentence_transformer
 from tests.tiny.text_encoders import TEXT_LENGTH as SENTENCE_LENGTH
 from tests.tiny.weights_files import UNICOM
@@ -79,6 +80,17 @@ def test_texts_share_the_space_of_images_and_ignore_their_neighbours(
     alone = np.concatenate([encoder.encode_texts([text]) for text in TEXTS])
     assert np.abs(vectors - alone).max() < 1e-5
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-4
+
+
+def test_a_missing_tensor_that_the_library_renames_is_an_error(
+    folders: Folders, tmp_path: Path
+) -> None:
+    """As transformers 5 does while it reads a ViT: it reports the new name."""
+    folder = Path(shutil.copytree(folders["vit"], tmp_path / "vit"))
+    name = "encoder.layer.0.attention.attention.query.weight"
+    drop_tensor(folder / "model.safetensors", name)
+    with pytest.raises(CheckpointError, match=r"random numbers: .*(q_proj|query)\.weight"):
+        load(str(folder))
 
 
 def test_binding_imports_no_library(specs: dict[str, str]) -> None:
