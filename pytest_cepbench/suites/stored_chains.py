@@ -90,7 +90,8 @@ class StoredChains:
         wanted = set(sample_ids)
         whole = self._whole.setdefault(start, {})
         found = {name: whole[name] for name in wanted & whole.keys()}
-        missing = [s for s in self._data.dataset.samples if s.id in wanted - whole.keys()]
+        absent = wanted - whole.keys()
+        missing = [sample for sample in self._data.dataset.samples if sample.id in absent]
         for low in range(0, len(missing), _LOOK):
             for pending in self._data.look_ahead(start, missing[low : low + _LOOK]):
                 found[pending.chain.sample.id] = pending.chain
