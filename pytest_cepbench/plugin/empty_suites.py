@@ -58,12 +58,14 @@ class _Wanted(NamedTuple):
 
     tests: functions that take a case of the suite -> names of their marks.
     helpers: of these, fixtures and those that other code of the module names.
+    name: of the suite, where none of the tests in its folder gates it.
     """
 
     module: Path
     suite: Path
     tests: Mapping[str, frozenset[str]] = {}
     helpers: Collection[str] = ()
+    name: str = ""
 
 
 class EmptySuites:
@@ -150,7 +152,9 @@ class EmptySuites:
                 continue
             if wanted.module not in self._skipped and wanted.suite in suites:
                 continue  # another module gates it, and this one may be of helpers
-            if not wanted.tests and wanted.module.parent in in_use:
+            other = wanted.module.parent in in_use or wanted.suite.name != SUITE_FILE
+            beside = not wanted.tests and other
+            if beside and not self._is_accepted(wanted.name):
                 continue  # a draft beside tests of other suites, or a suite for its models alone
             if not self._failed.isdisjoint({wanted.module, *wanted.module.parents}):
                 continue  # an error of collection, which fails the run
@@ -161,9 +165,18 @@ class EmptySuites:
                 why = f"{self._shown(place)} was skipped at collection: {self._skipped[place]}"
             elif wanted.tests:
                 why = f"pytest collected no test of {module} that gates it"
+            elif beside:
+                why = "no test beside it gates its accepted baselines: restore it, or delete them"
             else:
                 why = f"{module} beside it has no test that takes cep_case"
             yield self._stand_in(session, wanted, f"gave no case: {why}")
+
+    def _is_accepted(self, name: str) -> bool:
+        # With --lf, pytest leaves tests out of a module and says nothing.
+        if self.config.getoption("lf", default=False):
+            return False
+        folders = run_of(self.config).evaluator().settings.baselines.glob("*/")
+        return any(folder.name == name and any(folder.glob("*.toml")) for folder in folders)
 
     def _lost(
         self, session: pytest.Session, items: Sequence[pytest.Item], wanted: _Wanted
@@ -261,11 +274,17 @@ class EmptySuites:
                 wanted = [each for module in read for each in _gated_by(module)]
                 yield from wanted
                 tests = [m for m in read if any(fnmatch(m.name, p) for p in patterns)]
-                if SUITE_FILE in names and tests and not wanted:
-                    suite = (folder / SUITE_FILE).resolve()
+                gated = {each.suite for each in wanted}
+                for name in names if tests else ():
+                    suite = (folder / name).resolve()
+                    if suite in gated or not (
+                        name == SUITE_FILE or (gated and suite.suffix == ".toml")
+                    ):
+                        continue
                     with suppress(OSError, ValueError):
-                        if parse_toml(read_regular(suite, MOST_TEXT)).keys() >= _KEYS:
-                            yield _Wanted(tests[0], suite)
+                        keys = parse_toml(read_regular(suite, MOST_TEXT))
+                        if keys.keys() >= _KEYS:
+                            yield _Wanted(tests[0], suite, name=str(keys["name"]))
 
 
 def _suite_of(item: pytest.Item) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -291,6 +292,21 @@ def test_suites_that_marks_name(accepted: Project) -> None:
     assert accepted.run_here("-k", "crowded").ret == INCOMPLETE
     named = [problem.split()[1] for problem in accepted.report()["problems"]]
     assert sorted(named) == ["other/one.toml", "other/three.toml", "other/two.toml"]
+
+
+def test_a_suite_whose_test_was_deleted(accepted: Project) -> None:
+    """It is missed while its baselines are there, beside tests of another suite."""
+    accepted.write("more.toml", OTHER)
+    more = f"@pytest.mark.cep(suite='more.toml')\n{TEST_MODULE.replace('drift', 'more')}"
+    accepted.write("test_toy.py", f"import pytest\n\n{TEST_MODULE}\n{more}")
+    assert accepted.run_here("-k", "crowded", "--snapshot-update").ret == pytest.ExitCode.OK
+    accepted.write("test_toy.py", TEST_MODULE)
+    assert accepted.run_here("-k", "test_drift and crowded").ret == pytest.ExitCode.OK
+    assert accepted.run_here("-k", "crowded", "--lf").ret == pytest.ExitCode.OK
+    assert accepted.run_here("-k", "crowded").ret == INCOMPLETE
+    assert "more.toml gave no case: no test beside it gates its accepted" in problems(accepted)
+    shutil.rmtree(accepted.path / "baselines" / "other")
+    assert accepted.run_here("-k", "crowded").ret == pytest.ExitCode.OK
 
 
 def test_a_module_of_two_that_is_skipped(two: Project) -> None:
