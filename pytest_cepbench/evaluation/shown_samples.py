@@ -360,8 +360,10 @@ def shown_answers(
         scores = scores_of(evaluated, sample)
         if replacing and sample in lost:
             scores = (rounded(EVEN + lost[sample]), EVEN)
+        if scores is None:  # not looked at: showing it would have the model answer
+            continue
         excerpt = run.show(evaluated.case, sample, anchor=anchor)
-        if excerpt is None or scores is None:
+        if excerpt is None:
             continue
         whole = len(answers) < SHOWN_WHOLE or sample in named
         question, steps, opposing = (

@@ -108,6 +108,21 @@ def test_named_samples_are_shown_whole(project: ArenaProject, battles: CaseResul
     assert answer.steps == answer.opposing
 
 
+def test_named_samples_that_were_not_looked_at_are_not_answered(
+    project: ArenaProject, first: dict[str, str], tmp_path: Path
+) -> None:
+    """A budget leaves them out: a report asks no model for them."""
+    asked = []
+    for name, show in (("plain", []), ("named", [*first])):
+        run = project.copy(tmp_path / name).gate(
+            model="shapes:?miss=0.31", inconclusive="more", budget=5, show=show
+        )
+        asked.append(sum(case.effort.inputs for case in run.cases))
+    assert run[WIN_RATE].n < len(first)
+    assert len(run[WIN_RATE].shown.answers) == run[WIN_RATE].n
+    assert asked[0] == asked[1] > 0
+
+
 def test_missing_answers_say_why(project: ArenaProject) -> None:
     """An answer that failed has its failure, no steps and no verdict; the accepted one is there."""
     case = project.gate(model="shapes:?stop=0.5")[WIN_RATE]
