@@ -164,7 +164,9 @@ def shown_chains(
     earlier, missing, curve_then = _reference_chains(run, evaluated, units, curve_now)
 
     def chain(sample: str, *, whole: bool = True) -> ChainShown | None:
-        scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
+        scores = scores_of(evaluated, sample)
+        # Showing a sample that was not looked at would have the models play it.
+        excerpt = None if scores is None else run.show(case, sample)
         if scores is None or excerpt is None:
             return None
         before, differs = earlier(sample, excerpt) if whole else None, None
@@ -360,10 +362,8 @@ def shown_answers(
         scores = scores_of(evaluated, sample)
         if replacing and sample in lost:
             scores = (rounded(EVEN + lost[sample]), EVEN)
-        if scores is None:  # not looked at: showing it would have the model answer
-            continue
-        excerpt = run.show(evaluated.case, sample, anchor=anchor)
-        if excerpt is None:
+        excerpt = None if scores is None else run.show(evaluated.case, sample, anchor=anchor)
+        if scores is None or excerpt is None:
             continue
         whole = len(answers) < SHOWN_WHOLE or sample in named
         question, steps, opposing = (

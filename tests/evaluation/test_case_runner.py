@@ -298,11 +298,17 @@ def _judged_alone(
 def test_a_clear_drop_ends_at_the_first_look(
     large: GatedProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty-five descriptions in place of two hundred; the result says that more were there."""
+    """Twenty-five descriptions in place of two hundred; the result says that more were there.
+
+    Samples that are to be shown and were not looked at are not described for that.
+    """
     calls = tmp_path / "calls"
     monkeypatch.setenv("CALLS", str(calls))
     project = large.copy(tmp_path / "copy")
-    case = project.case(MORE, drop=0.05, spread=0.01)
+    every = [f"one/{number:03}" for number in range(200)]
+    case = project.case(MORE | {"show": every}, drop=0.05, spread=0.01)
+    shown = case.shown.median, *case.shown.chains, *case.shown.requested
+    assert len({chain.sample for chain in shown if chain is not None}) == 25
 
     assert (case.verdict, case.looks, case.n, case.partial) == ("regressed", [25], 25, True)
     assert len(calls.read_text()) == 25
