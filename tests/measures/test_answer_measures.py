@@ -25,6 +25,7 @@ from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, 
 from pytest_cepbench.suites.role_assignment import needed_roles
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.chains.answers.roles import picture, question
+from tests.datasets.opening.files import put_answer, step
 from tests.suites.answers import ANSWERS, MeasuredSuite, prepare
 
 TABLE = """\
@@ -182,6 +183,7 @@ def test_who_is_under_test(tmp_path: Path) -> None:
     assert whole.assignments.gated == ("judge",)
     with pytest.raises(SuiteNotApplicableError, match="no role in suite"):
         load_prepared_suite(path, RoleChoices(model="shapes:", role="describer"), {})
+    put_answer(tmp_path, "0101001", [step("0101001", None, "red")])
     with pytest.raises(SuiteNotApplicableError, match="has judges under test"):
         load_prepared_suite(path, RoleChoices(model=f"replay:{tmp_path}?layout=opening"), {})
 
