@@ -152,8 +152,8 @@ class EmptySuites:
                 continue
             if wanted.module not in self._skipped and wanted.suite in suites:
                 continue  # another module gates it, and this one may be of helpers
-            other = wanted.module.parent in in_use or wanted.suite.name != SUITE_FILE
-            beside = not wanted.tests and other
+            used = wanted.module.parent in in_use or wanted.suite.name != SUITE_FILE
+            beside = not wanted.tests and used
             if beside and not self._is_accepted(wanted.name):
                 continue  # a draft beside tests of other suites, or a suite for its models alone
             if not self._failed.isdisjoint({wanted.module, *wanted.module.parents}):
@@ -254,8 +254,6 @@ class EmptySuites:
 
     def _wanted(self, session: pytest.Session) -> Iterator[_Wanted]:
         """What test modules below the arguments would gate, whether they were collected or not."""
-        from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
-
         narrowed = {
             self.config.invocation_params.dir / argument.partition("::")[0]
             for argument in self.config.args
@@ -274,23 +272,28 @@ class EmptySuites:
                 wanted = [each for module in read for each in _gated_by(module)]
                 yield from wanted
                 tests = [m for m in read if any(fnmatch(m.name, p) for p in patterns)]
-                gated = {each.suite for each in wanted}
                 for name in names if tests else ():
-                    suite = (folder / name).resolve()
-                    if suite in gated or not (
-                        name == SUITE_FILE or (gated and suite.suffix == ".toml")
-                    ):
-                        continue
-                    with suppress(OSError, ValueError):
-                        keys = parse_toml(read_regular(suite, MOST_TEXT))
-                        if keys.keys() >= _KEYS:
-                            yield _Wanted(tests[0], suite, name=str(keys["name"]))
+                    # Marks name files of other names, so there is one where tests gate something.
+                    if name == SUITE_FILE or (wanted and name.endswith(".toml")):
+                        suite = (folder / name).resolve()
+                        if all(each.suite != suite for each in wanted):
+                            yield from _ungated(tests[0], suite)
 
 
 def _suite_of(item: pytest.Item) -> Path:
     from pytest_cepbench.plugin.collection import mark_of
 
     return mark_of(item).suite_file(item.path)
+
+
+def _ungated(module: Path, suite: Path) -> Iterator[_Wanted]:
+    """A TOML file that no test beside it gates, where it is a suite of ours."""
+    from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+
+    with suppress(OSError, ValueError):
+        keys = parse_toml(read_regular(suite, MOST_TEXT))
+        if keys.keys() >= _KEYS:
+            yield _Wanted(module, suite, name=str(keys["name"]))
 
 
 def _gated_by(module: Path) -> Iterator[_Wanted]:
