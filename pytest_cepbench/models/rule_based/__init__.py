@@ -1,86 +1,37 @@
 """The embedded worlds' own models: `shapes:` and `tones:`, perfect, or worse by a known amount.
 
 `shapes:` is exact in every role but the editor, `tones:` as describer, generator and encoder of
-sounds; `shapes:?miss=0.1&recolor=0.05` has its knobs turned. The models of tones are here.
+sounds; `shapes:?miss=0.1&recolor=0.05` has its knobs turned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from pytest_cepbench.artifacts import Modality, Sound, digest_json
-from pytest_cepbench.datasets import tones
-from pytest_cepbench.datasets.shapes import WORLD_VERSION, Degradation, arena
+from pytest_cepbench.artifacts import Modality, digest_json
+from pytest_cepbench.datasets.shapes import WORLD_VERSION, Degradation
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
-from pytest_cepbench.models.protocols import READS, FloatArray, Model, RoleName
-from pytest_cepbench.models.rule_based import arena_models, scene_models
+from pytest_cepbench.models.protocols import READS, Model, RoleName
+from pytest_cepbench.models.rule_based.scene_models import (
+    DescriberKnobs,
+    ShapesDescriber,
+    ShapesDetector,
+    ShapesEncoder,
+    ShapesGenerator,
+    ShapesVqa,
+    VqaKnobs,
+)
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
-
-
-@dataclass(frozen=True)
-class TonesDescriber:
-    """Describes the tune that it hears, degraded by its parameters."""
-
-    knobs: tones.ToneKnobs
-
-    def describe(
-        self,
-        images: Sequence[Sound],
-        prompt: str,  # noqa: ARG002 - the Protocol's; there is one way to describe a tune
-        seeds: Sequence[int],
-    ) -> list[str]:
-        """The text of each sound; the empty text where the answer is blank."""
-        tunes = (
-            tones.degrade_tune(tones.parse_sound(sound), self.knobs, seed)
-            for sound, seed in zip(images, seeds, strict=True)
-        )
-        return ["" if tune is None else tones.tune_text(tune) for tune in tunes]
-
-
-@dataclass(frozen=True)
-class TonesGenerator:
-    """Plays the tune of a text, degraded by its parameters; the seed also decides the jitter."""
-
-    knobs: tones.ToneKnobs
-
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Sound]:
-        """A sound of each text; all zeros where the answer is blank."""
-        return [
-            tones.render(tones.degrade_tune(tones.parse_text(text), self.knobs, seed) or (), seed)
-            for text, seed in zip(texts, seeds, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class TonesEncoder:
-    """Features of the tune that a sound plays or a text tells of, in one space."""
-
-    def encode_sounds(self, sounds: Sequence[Sound]) -> FloatArray:
-        """(n, dimension) float64, non-negative, no row zero."""
-        return np.array([tones.features(tones.parse_sound(sound)) for sound in sounds])
-
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
-        """(n, dimension) float64, non-negative, no row zero."""
-        return np.array([tones.features(tones.parse_text(text)) for text in texts])
-
-    def encode_images(self, _: Sequence[object]) -> FloatArray:
-        """Raises RoleError."""
-        raise RoleError("tones: hears sounds and reads texts; it sees no images")
-
-
-# -- binding ---------------------------------------------------------------------------------------
 
 _BATCH = 64
 
 _HEARS: frozenset[Modality] = frozenset(("text", "sound"))
 """What models of tones can be given."""
+
 
 _ALWAYS_SEEDED = ("generator", "interleaver")
 """Roles whose answers depend on the seed with all knobs at zero, too."""
@@ -88,33 +39,41 @@ _ALWAYS_SEEDED = ("generator", "interleaver")
 _NEVER_SEEDED = ("vqa",)
 """Roles that have no knob which draws at random."""
 
-_ARENA = {"arena": arena.ARENA_VERSION}
 
-_MODELS: Mapping[
-    str, Mapping[RoleName, tuple[type[Knobs], Callable[[Any], Model], Mapping[str, str]]]
-] = {
-    "shapes": {
-        "describer": (scene_models.DescriberKnobs, scene_models.ShapesDescriber, {}),
-        "generator": (Degradation, scene_models.ShapesGenerator, {}),
-        "encoder": (Knobs, lambda _: scene_models.ShapesEncoder(), {}),
-        "detector": (Knobs, lambda _: scene_models.ShapesDetector(), {}),
-        "vqa": (scene_models.VqaKnobs, scene_models.ShapesVqa, {"questions": QUESTIONS_VERSION}),
-        "judge": (
-            arena_models.JudgeKnobs,
-            arena_models.ShapesJudge,
-            {**_ARENA, "truth": arena.TRUTH_VERSION, "margin": str(arena_models.MARGIN)},
-        ),
-        "writer": (arena.WriterDegradation, arena_models.ShapesWriter, _ARENA),
-        "interleaver": (arena.AnswerDegradation, arena_models.ShapesInterleaver, _ARENA),
-    },
-    "tones": {
-        "describer": (tones.ToneKnobs, TonesDescriber, {}),
-        "generator": (tones.ToneKnobs, TonesGenerator, {}),
-        "encoder": (Knobs, lambda _: TonesEncoder(), {}),
-    },
-}
-"""By world and role: the class of the parameters (the base itself, which has none, for encoder and
-detector), what makes the model of them, and what else than the world's version decides answers."""
+def _played(
+    world: str, role: RoleName
+) -> tuple[type[Knobs], Callable[[Any], Model], dict[str, str]]:
+    """How a world's model plays a role; other worlds are not imported.
+
+    Returns the class of its parameters (the base itself, which has none, for encoder and detector),
+    what makes the model of them, and what else than the world's version decides its answers.
+    """
+    if world == "tones":
+        from pytest_cepbench.datasets.tones import ToneKnobs
+        from pytest_cepbench.models.rule_based import tone_models as tones
+
+        if role == "encoder":
+            return Knobs, lambda _: tones.TonesEncoder(), {}
+        return ToneKnobs, tones.TonesDescriber if role == "describer" else tones.TonesGenerator, {}
+    of_chains: dict[RoleName, tuple[type[Knobs], Callable[[Any], Model]]] = {
+        "describer": (DescriberKnobs, ShapesDescriber),
+        "generator": (Degradation, ShapesGenerator),
+        "encoder": (Knobs, lambda _: ShapesEncoder()),
+        "detector": (Knobs, lambda _: ShapesDetector()),
+        "vqa": (VqaKnobs, ShapesVqa),
+    }
+    if role in of_chains:
+        return *of_chains[role], {"questions": QUESTIONS_VERSION} if role == "vqa" else {}
+    from pytest_cepbench.datasets.shapes import arena
+    from pytest_cepbench.models.rule_based import arena_models as models
+
+    versions = {"arena": arena.ARENA_VERSION}
+    if role == "judge":
+        versions |= {"truth": arena.TRUTH_VERSION, "margin": str(models.MARGIN)}
+        return models.JudgeKnobs, models.ShapesJudge, versions
+    if role == "writer":
+        return arena.WriterDegradation, models.ShapesWriter, versions
+    return arena.AnswerDegradation, models.ShapesInterleaver, versions
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
@@ -141,8 +100,9 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             f"nothing but knobs can follow '{world}:', got {spec.target!r}; write {world}: or "
             f"{world}:?miss=0.1"
         )
-    kind, make, versions = _MODELS[world][role]
-    version = WORLD_VERSION if world == "shapes" else tones.TONES_VERSION
+    (kind, make, versions), version = _played(world, role), WORLD_VERSION
+    if world == "tones":
+        from pytest_cepbench.datasets.tones import TONES_VERSION as version  # noqa: N811
     knobs = parse_params(spec, kind, f"the {world} {role}")
     plays = world == "tones" and role == "generator"
     return BoundRole(
