@@ -117,16 +117,12 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
     table = np.zeros((len(labels), len(labels)))
     for mine, theirs, _ in pairs:
         table[labels.index(mine), labels.index(theirs)] += 1
-    # Cohen's kappa: by chance are verdicts that agree where those of both judges are shuffled.
-    count = max(len(pairs), 1)
-    observed = float(np.trace(table)) / count
-    by_chance = float(table.sum(axis=1) @ table.sum(axis=0)) / count**2 if pairs else 1.0
     return Agreement(
         reading=reading,
         overall=of([True] * len(pairs)),
         seen=of([not own for own in new]),
         unseen=of(new),
-        kappa=(observed - by_chance) / (1 - by_chance) if by_chance < 1 else None,
+        kappa=cohen_kappa(table),
         chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
     )
 
@@ -220,6 +216,16 @@ def share(right: Sequence[bool], questions: Sequence[str]) -> Share:
         few = t_upper_quantile(0.025, n - 1) / t_upper_quantile(0.025, answered - 1)
         trials = n / effect * few**2
     return Share(sum(right), n, *wilson_interval(mean, trials))
+
+
+def cohen_kappa(table: FloatArray) -> float | None:
+    """Cohen's kappa of a square table of counts, in [-1, 1]; None where one value alone occurs."""
+    total = float(table.sum())
+    if not total:
+        return None
+    by_chance = float(table.sum(axis=1) @ table.sum(axis=0)) / total**2
+    observed = float(np.trace(table)) / total
+    return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,8 @@ class ComparedCase:
         """As of the gate, or `incomparable` where the samples are not paired."""
         if self.judgement is not None:
             return str(self.judgement.verdict)
-        return str(Verdict.ERROR if self.obstacle == _UNMEASURED else Verdict.INCOMPARABLE)
+        missing = self.first.record is None or self.second.record is None
+        return str(Verdict.ERROR if missing else Verdict.INCOMPARABLE)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from itertools import product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -320,9 +320,18 @@ class FinishedStudy(SetUp):
 # -- before a model is called ----------------------------------------------------------------------
 
 
-StudyRun = tuple[Named, Named, PreparedSuite, tuple[Case, ...]]
-"""A model; a variant, with what was changed in full; the variant's suite with the model under test;
-those of its cases that the study shows."""
+class StudyRun(NamedTuple):
+    """One model under one variant, before it is measured.
+
+    variant: a column, with what was changed in full.
+    prepared: the variant's suite with the model under test.
+    cases: those of its cases that the study shows.
+    """
+
+    model: Named
+    variant: Named
+    prepared: PreparedSuite
+    cases: tuple[Case, ...]
 
 
 @dataclass(frozen=True)
@@ -374,7 +383,12 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
         )
     changed = f"{spec.encoder_name} " if spec.study == "encoders" else f"{spec.study[:-1]} "
     runs = tuple(
-        (model, Named(variant.name, changed + variant.spec), own, _shown_cases(spec, own, metrics))
+        StudyRun(
+            model,
+            Named(variant.name, changed + variant.spec),
+            own,
+            _shown_cases(spec, own, metrics),
+        )
         for model, variant, own in prepared
     )
     models = {m for *_, own in prepared for m in studied_models(own.assignments, model_pool)}
@@ -538,7 +552,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
             except CepError as error:  # a model that does not load does so for no case
                 results[place] = broken = str(error)
     tallies += [runner.tally for runner in model_pool.runners.values()]
-    spec, suite, (_, _, first, _) = prepared.spec, prepared.suite, prepared.runs[0]
+    spec, suite = prepared.spec, prepared.suite
     return FinishedStudy(
         study=spec.study,
         suite=suite.name,
@@ -547,9 +561,9 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         data={name: str(value) for name, value in prepared.dataset.identity.items()},
         samples=len(prepared.dataset.samples),
         confidence=CONFIDENCE,
-        under_test=first.assignments.under_test,
+        under_test=prepared.runs[0].prepared.assignments.under_test,
         models=spec.models,
-        variants=tuple(dict.fromkeys(variant for _, variant, _, _ in prepared.runs)),
+        variants=tuple(dict.fromkeys(run.variant for run in prepared.runs)),
         players=prepared.models,
         grids=tuple(_make_grids(prepared, results)),
         notes=prepared.notes,
@@ -563,8 +577,8 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
 
     A variant under which nothing could be measured is left out of the statistics.
     """
-    spec, (_, _, first, cases) = prepared.spec, prepared.runs[0]
-    for case in cases:
+    spec, first = prepared.spec, prepared.runs[0]
+    for case in first.cases:
         part, metric = case.key.part, case.key.metric
         rows: dict[str, list[StudyCell]] = {model.name: [] for model in spec.models}
         for model, variant in product(rows, spec.variants):
@@ -592,7 +606,7 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
         spreads = {name: spread_over(row, sampled=sampled) for name, row in rows.items()}
         # Means over the models, as in MMGenBench, Table 15.
         known = [own for name in whole if (own := spreads[name].spread) is not None]
-        labels = {own.measures[metric].label for _, _, own, _ in prepared.runs}
+        labels = {run.prepared.measures[metric].label for run in prepared.runs}
         defined = len(whole) >= FEWEST_CORRELATED and len(left) > 1
         undefined = (
             f"correlation between {spec.study} is not defined: it needs {FEWEST_CORRELATED} models "
@@ -604,7 +618,7 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
             part=part,
             metric=metric,
             label=case.label if len(labels) == 1 else metric,  # some labels name the encoder
-            higher_is_better=first.measures[metric].higher_is_better,
+            higher_is_better=first.prepared.measures[metric].higher_is_better,
             cells=tuple(cells),
             spreads=tuple(spreads.values()),
             complete=tuple(whole),
