@@ -240,11 +240,9 @@ class GateRun:
         )
 
     def _start(self, *command: str) -> GateProcess:
-        env = (
-            {}
-            if "CEPBENCH_STORE" in os.environ
-            else {"CEPBENCH_STORE": f"{self._files.root / 'store'}"}
-        )
+        env = {}
+        if "CEPBENCH_STORE" not in os.environ:
+            env["CEPBENCH_STORE"] = str(self._files.root / "store")
         if self._gate.device is not None:
             env["CUDA_VISIBLE_DEVICES"] = "" if self._gate.device == "cpu" else self._gate.device
         log = self._files.log(self.submission.name)

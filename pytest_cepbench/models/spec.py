@@ -226,10 +226,11 @@ class Bounds:
         # Whole numbers have no bound, and one beyond floats would end in an OverflowError.
         if not low and value <= self.most and (isinstance(value, int) or math.isfinite(value)):
             return ""
-        bounds = [f"{'above' if self.above else 'at least'} {self.least:g}"]
-        bounds = bounds * math.isfinite(self.least) + [f"at most {self.most:g}"] * (
-            math.isfinite(self.most)
-        )
+        bounds = []
+        if math.isfinite(self.least):
+            bounds.append(f"{'above' if self.above else 'at least'} {self.least:g}")
+        if math.isfinite(self.most):
+            bounds.append(f"at most {self.most:g}")
         kind = "" if isinstance(value, int) else "a number, "
         return kind + (" and ".join(bounds) or "finite")
 

@@ -282,8 +282,10 @@ def _base_of(
             f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
             "base=FOLDER to the model's spec"
         )
-    # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
-    near = [Path(name).expanduser()] + [folder / name] * (options.base is None)
+    near = [Path(name).expanduser()]
+    if options.base is None:
+        # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
+        near.append(folder / name)
     here = next(filter(Path.is_dir, near), None)
     if options.base is not None:
         revision = revision if name == trained_on else None
