@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -63,7 +64,7 @@ class TrainingGate:
     start: str | Path | None = None
     verdicts: list[GateVerdict] = field(default_factory=list, init=False)
     stopped: GateVerdict | None = field(default=None, init=False)
-    _ranks: Ranks | None = field(default=None, init=False, repr=False)
+    _begun: bool = field(default=False, init=False, repr=False)
     _run: GateRun | None = field(default=None, init=False, repr=False)
     _queue: list[Submission] = field(default_factory=list, init=False, repr=False)
     _busy: bool = field(default=False, init=False, repr=False)
@@ -90,9 +91,7 @@ class TrainingGate:
         Returns whether to stop. Raises TrainingStoppedError where the gate stopped this training at
         an earlier step than it now starts from.
         """
-        if self._ranks is None:
-            self._ranks = current_ranks()
-        self.stopped, self._last = None, None
+        self._begun, self.stopped, self._last = True, None, None
         return self._look(lambda: self._resume(step))
 
     def due(self, step: int) -> bool:
@@ -108,13 +107,13 @@ class TrainingGate:
         Returns whether to stop. Raises TrainingGateError where the gate cannot run (`on_error`) and
         where `save` calls sys.exit().
         """
-        if self._ranks is None and self.begin(step - 1):
+        if not self._begun and self.begin(step - 1):
             return True
         submission = Submission("", f"step-{step}", step, local=True)
         if save is None or not self.due(step) or not self._is_new(step, submission.name):
             return self.look()
         try:
-            folder = self._all_ranks.on_first(lambda: self.gate.files.begin_copy(submission.name))
+            folder = self._ranks.on_first(lambda: self.gate.files.begin_copy(submission.name))
         except TrainingGateError as error:
             self._raise_or_warn(error)
             return self.look()
@@ -124,7 +123,7 @@ class TrainingGate:
             raise TrainingGateError(
                 f"the checkpoint of step {step} was not saved: save called sys.exit()"
             ) from leaving
-        self._all_ranks.wait_for_all()  # until every rank has written its part
+        self._ranks.wait_for_all()  # until every rank has written its part
         return self._look(lambda: self._add(self.gate.files.end_copy(submission)))
 
     def submit(self, step: int, checkpoint: str | Path) -> bool:
@@ -132,11 +131,11 @@ class TrainingGate:
 
         Returns whether to stop. Raises as `step` does.
         """
-        if self._ranks is None and self.begin(step):
+        if not self._begun and self.begin(step):
             return True
         if not self._is_new(step, str(checkpoint)):
             return self.look()
-        self._all_ranks.wait_for_all()  # until every rank has written its part
+        self._ranks.wait_for_all()  # until every rank has written its part
         return self._look(lambda: self._add(self.gate.submit(checkpoint, step)))
 
     def look(self, *, wait: bool = False) -> bool:
@@ -187,10 +186,9 @@ class TrainingGate:
 
     # -- what rank 0 does --------------------------------------------------------------------------
 
-    @property
-    def _all_ranks(self) -> Ranks:
-        assert self._ranks is not None, "begin() comes first"
-        return self._ranks
+    @cached_property
+    def _ranks(self) -> Ranks:
+        return current_ranks()
 
     def _look(self, act: Callable[[], None]) -> bool:
         """Act on rank 0, and have every rank know what came of it."""
@@ -203,8 +201,8 @@ class TrainingGate:
                 self._raise_or_warn(error)
             return self.verdicts[known:], self._run is not None
 
-        new, self._busy = self._all_ranks.on_first(acted)
-        if self._all_ranks.rank != 0:
+        new, self._busy = self._ranks.on_first(acted)
+        if self._ranks.rank != 0:
             self.verdicts.extend(new)
         for verdict in new:
             if self.stopped is None and self._stops(verdict):
@@ -242,31 +240,24 @@ class TrainingGate:
         if self.start is not None and state.accepted is None and not self._queue:
             self._queue = [self.gate.submit(self.start, 0)]
         self.gate.files.change(running=None, waiting=tuple(self._queue), stopped=None)
-        self._start_next()
         self._advance(wait=self.when == "between")
 
     def _add(self, submission: Submission) -> None:
         """Gate a checkpoint now, or have it wait in the place of the one that waits."""
-        if self._run is not None:
-            self._advance(wait=False)
+        self._advance(wait=False)
         self._queue = [submission]
-        if self._run is None:
-            self._start_next()
-            self._advance(wait=self.when == "between")
-        else:
-            self.gate.files.change(waiting=tuple(self._queue))
+        if self._run is not None:
+            self.gate.files.change(waiting=(submission,))
             self.gate.files.prune()  # of a copy that another one replaces
-
-    def _start_next(self) -> None:
-        """Start on the first checkpoint that waits."""
-        if self._queue:
-            following, *self._queue = self._queue
-            self._run = GateRun(self.gate, following)
-            self.gate.files.change(waiting=tuple(self._queue))
+        self._advance(wait=self.when == "between")
 
     def _advance(self, *, wait: bool) -> None:
-        """Take the verdict of the run, and start on the checkpoint that waits."""
-        while self._run is not None:
+        """Take the verdict of the run, and start on the first checkpoint that waits."""
+        while self._run is not None or self._queue:
+            if self._run is None:
+                following, *self._queue = self._queue
+                self._run = GateRun(self.gate, following)
+                self.gate.files.change(waiting=tuple(self._queue))
             try:
                 verdict = self._run.wait() if wait else self._run.poll()
             except BaseException:
@@ -287,7 +278,6 @@ class TrainingGate:
             if failed and not stops:
                 LOGGER.warning("%s", verdict.output)
             track(verdict, self.trackers)
-            self._start_next()
 
     def _stops(self, verdict: GateVerdict) -> bool:
         if verdict.outcome is Outcome.FAILED:
