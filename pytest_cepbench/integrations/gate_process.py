@@ -38,11 +38,17 @@ class GateProcess(subprocess.Popen[bytes]):
 
     arguments: program and arguments.
     log: file for what it prints; what is there already stays.
-    env: variables besides those of this process; they take precedence.
+    env: variables besides those of this process; they take precedence. Left out are what would make
+        the gate a rank of the training, and the page of a CI job.
     Raises TrainingGateError where it cannot be started.
     """
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not _LAUNCHERS.fullmatch(name) and name != _STEP_SUMMARY
+        }
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as stream:
@@ -51,7 +57,7 @@ class GateProcess(subprocess.Popen[bytes]):
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
                     stderr=subprocess.STDOUT,
-                    env={**inherited_environment(), **env, PARENT: str(os.getpid())},
+                    env={**inherited, **env, PARENT: str(os.getpid())},
                     start_new_session=True,  # Ctrl-C is for the training, which ends the gate
                 )
         except OSError as error:
@@ -65,18 +71,6 @@ class GateProcess(subprocess.Popen[bytes]):
                     os.killpg(self.pid, number)
                 with suppress(subprocess.TimeoutExpired):
                     self.wait(patience)
-
-
-def inherited_environment() -> dict[str, str]:
-    """The environment of this process, less what would make the gate a rank of the training.
-
-    Nor does a gate know the page of a CI job.
-    """
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not _LAUNCHERS.fullmatch(name) and name != _STEP_SUMMARY
-    }
 
 
 def read_output(log: Path) -> str:

@@ -17,8 +17,12 @@ ROOT = Path(__file__).parents[2]
 
 TEST = f"{ROOT}/suites/instrument/test_instrument.py::test_drift[overall-gc]"
 
-QUICK = ("--cep-samples=1", "--cep-gate=threshold", "--cep-tolerance=0.1", "-p", "no:xdist")
-"""A verdict of eight scenes: a drop of the mean by more than 0.1 is a regression."""
+QUICK = (
+    "--cep-samples=1", "--cep-gate=threshold", "--cep-tolerance=0.1",
+    *("-p", "no:xdist", "-p", "no:hypothesispytest", "-p", "no:playwright", "-p", "no:anyio"),
+)  # fmt: skip
+"""A verdict of eight scenes: a drop of the mean by more than 0.1 is a regression. Plugins that
+nothing here needs are not imported."""
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "CEPBENCH_ATTRIBUTE": "0"}
 """For the gate's process: it finds the models of these tests, and does not explain regressions."""

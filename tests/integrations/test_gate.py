@@ -17,11 +17,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, gate_process
-from pytest_cepbench.integrations.gate_process import (
-    GateProcess,
-    inherited_environment,
-)
+from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, TrainingGate, gate_process
+from pytest_cepbench.integrations.gate_process import GateProcess
 from tests.integrations.conftest import ENVIRONMENT, PRIVATE, QUICK, ROOT, TEST, MakeGate
 from tests.integrations.folder_model import SPEC, save
 
@@ -48,39 +45,27 @@ def children(marker: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"options": "--cep-samples=1"}, "give a list"),
-        ({"options": ["--model=other"]}, "set by the gate itself"),
-        ({"options": ["--cep-plan=1"]}, "--cep-plan is set by the gate itself"),
-        ({"model": "checkpoint"}, "does not contain {checkpoint}"),
-        ({"timeout": -1.0}, "above 0"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_errors(
-    make_gate: MakeGate, settings: dict[str, Any], message: str
-) -> None:
-    """Before a step is trained, in one line; a mistyped suite too."""
-    with pytest.raises(TrainingGateError, match=message):
-        make_gate(**settings)
-    for suites, words in (("suites/shape", "there is no suites/shape"), ([], "suites is empty")):
-        with pytest.raises(TrainingGateError, match=words):
-            Gate("gate", suites)
-    assert Gate("gate", [TEST, f"{ROOT}/suites"], timeout=0.5).accepted is None
-
-
-def test_gate_is_no_rank_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a launcher tells a rank would have the gate wait for the others."""
-    told = {
-        "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "GROUP_RANK",
-        "ACCELERATE_USE_FSDP", "PL_GLOBAL_SEED", "LOCAL_WORLD_SIZE", "GITHUB_STEP_SUMMARY",
-    }  # fmt: skip
-    for name in (*told, "RANKING"):
-        monkeypatch.setenv(name, "1")
-
-    assert "RANKING" in inherited_environment()
-    assert told.isdisjoint(inherited_environment())
+def test_settings_that_cannot_be_meant_are_errors(make_gate: MakeGate) -> None:
+    """Of a gate and of its loop, before a step is trained, in one line; a mistyped suite too."""
+    for make, settings, message in (
+        (make_gate, {"options": "--cep-samples=1"}, "give a list"),
+        (make_gate, {"options": ["--model=other"]}, "set by the gate itself"),
+        (make_gate, {"options": ["--cep-plan=1"]}, "--cep-plan is set by the gate itself"),
+        (make_gate, {"model": "checkpoint"}, "does not contain {checkpoint}"),
+        (make_gate, {"timeout": -1.0}, "above 0"),
+        (Gate, {"folder": "gate", "suites": "suites/shape"}, "there is no suites/shape"),
+        (Gate, {"folder": "gate", "suites": []}, "suites is empty"),
+        (TrainingGate, {"gate": make_gate(), "when": "after"}, "unknown when 'after'"),
+        (TrainingGate, {"gate": make_gate(), "on_error": "ignore"}, "unknown on_error 'ignore'"),
+        (TrainingGate, {"gate": make_gate(), "stop_on": "regression"}, "Did you mean 'regressed'"),
+        (TrainingGate, {"gate": make_gate(), "stop_on": ["regressed"]}, "unknown stop_on"),
+        (TrainingGate, {"gate": make_gate(), "every": 0}, "at least 1"),
+    ):
+        with pytest.raises(TrainingGateError, match=message):
+            make(**settings)
+    gate = Gate("gate", [TEST, f"{ROOT}/suites"], timeout=0.5)
+    assert gate.accepted is None
+    assert TrainingGate(gate, every=1, stop_on="never").every == 1
 
 
 @dataclass(frozen=True)
