@@ -203,6 +203,7 @@ class FakeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else a body waits 40 ms behind its headers
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
