@@ -1,4 +1,6 @@
-"""action.yml: its bash steps, run with the variables and files of GitHub's runner."""
+"""What teams copy into their CI, run: the bash steps of action.yml, with the variables and files of
+GitHub's runner, and the commands of the samples for other services.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,35 @@ from typing import Any
 
 import pytest
 
+from tests.docs.markdown import EXAMPLES, ROOT
 from tests.plugin.project import Project
-
-ROOT = Path(__file__).parents[2]
 
 GOOD, WORSE = "shapes:", "shapes:?miss=0.3"
 
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="filters of gh are run by jq")
 
 
-def _action() -> dict[str, Any]:
+def _read_yaml(path: Path) -> dict[str, Any]:
     yaml: Any = import_module("yaml")  # ships no type information
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return loaded
 
 
-STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in _action()["runs"]["steps"]}
+ACTION = _read_yaml(ROOT / "action.yml")
+
+STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in ACTION["runs"]["steps"]}
+
+
+def _bash(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run bash in a folder, with the programs of this environment, and no variable of this run."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
+    paths = (str(folder / "bin"), str(Path(sys.executable).parent), clean["PATH"])
+    return subprocess.run(
+        ["bash", *arguments],
+        cwd=folder,
+        env={**clean, "PATH": os.pathsep.join(paths), **environment},
+        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
 
 
 @dataclass
@@ -74,7 +89,7 @@ class Runner:
 
     def run(self, name: str, given: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a step as `shell: bash` does, its expressions replaced by their values."""
-        inputs = {key: value.get("default", "") for key, value in _action()["inputs"].items()}
+        inputs = {key: value.get("default", "") for key, value in ACTION["inputs"].items()}
         values = {f"inputs.{key}": value for key, value in {**inputs, **given}.items()}
         values |= {f"steps.gate.outputs.{key}": value for key, value in self.outputs.items()}
         values |= {"steps.gate.outputs.code": self.outputs.get("code", "")}
@@ -83,24 +98,19 @@ class Runner:
             key: re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values[match[1]], text)
             for key, text in STEPS[name]["env"].items()
         }
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
         script = self.folder / "script.sh"
         script.write_text(STEPS[name]["run"], encoding="utf-8")
-        paths = (str(self.folder / "bin"), str(Path(sys.executable).parent), clean["PATH"])
-        return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
-            cwd=self.folder,
-            env={
-                **clean, **environment, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT),
-                "GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(self.folder / "output"),
-                "GITHUB_ENV": str(self.folder / "environment"),
-                "GITHUB_STEP_SUMMARY": str(self.folder / "summary"),
-                "GITHUB_WORKSPACE": str(self.folder), "GITHUB_REPOSITORY": "team/model",
-                "GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ID": "77",
-                "COMMENTS": str(self.folder / "comments"),
-            },
-            check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        environment |= {
+            "PYTHONPATH": str(ROOT), "GITHUB_ACTIONS": "true",
+            "GITHUB_OUTPUT": str(self.folder / "output"),
+            "GITHUB_ENV": str(self.folder / "environment"),
+            "GITHUB_STEP_SUMMARY": str(self.folder / "summary"),
+            "GITHUB_WORKSPACE": str(self.folder), "GITHUB_REPOSITORY": "team/model",
+            "GITHUB_SERVER_URL": "https://github.com", "GITHUB_RUN_ID": "77",
+            "COMMENTS": str(self.folder / "comments"),
+        }  # fmt: skip
+        options = ("--noprofile", "--norc", "-e", "-o", "pipefail")
+        return _bash(self.folder, *options, str(script), **environment)
 
 
 @pytest.fixture
@@ -119,8 +129,8 @@ def test_no_input_runs_as_a_command() -> None:
     """Inputs reach the commands through the environment only, and each one is used."""
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
     assert all("${{" not in step.get("run", "") for step in STEPS.values())
-    assert set(re.findall(r"inputs\.([a-z-]+)", text)) == set(_action()["inputs"])
-    for output in _action()["outputs"].values():
+    assert set(re.findall(r"inputs\.([a-z-]+)", text)) == set(ACTION["inputs"])
+    for output in ACTION["outputs"].values():
         assert re.fullmatch(r"\$\{\{ steps\.gate\.outputs\.\w+ \}\}", output["value"])
 
 
@@ -211,8 +221,9 @@ def test_a_run_that_gates_nothing_fails(runner: Runner) -> None:
     assert "::warning title=cepbench::GitHub took no comment: the job needs" in refused.stdout
 
 
-def test_wrong_inputs_end_the_gate(runner: Runner) -> None:
+def test_wrong_inputs_end_the_gate(tmp_path: Path) -> None:
     """In a line, before anything runs."""
+    runner = Runner(tmp_path)
     for inputs, line in (
         ({"accept": "yes"}, "the input accept is neither true nor false"),
         ({"suite": " \n"}, "the input suite is empty"),
@@ -221,3 +232,63 @@ def test_wrong_inputs_end_the_gate(runner: Runner) -> None:
         assert ended.returncode == 1
         assert f"::error title=cepbench::{line}\n" in ended.stdout
         assert runner.outputs == {}
+
+
+# -- samples for other services --------------------------------------------------------------------
+
+
+SAMPLES = EXAMPLES / "ci"
+
+HONEST, BLIND = "python:my_models:describer", "python:my_models:describer?color_blind=true"
+
+
+def _jenkins_script() -> str:
+    text = (SAMPLES / "Jenkinsfile").read_text()
+    (script,) = re.findall(r"stage\('Gate'\).*?sh '''(.*?)'''", text, re.DOTALL)
+    return str(script)
+
+
+@pytest.mark.slow
+def test_commands_of_the_samples_gate(tmp_path: Path) -> None:
+    """A worse checkpoint fails in GitLab and a good one passes in Jenkins; the kept files exist."""
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    accepted = _bash(tmp_path, "-c", f"pytest my-suite --model={HONEST} --snapshot-update")
+    assert accepted.returncode == 0, accepted.stdout
+
+    job = _read_yaml(SAMPLES / "gitlab-ci.yml")["gate"]
+    (script,) = job["script"]
+    failed = _bash(tmp_path, "-e", "-c", script, CHECKPOINT=BLIND)
+    assert failed.returncode == 1, failed.stdout
+    kept = job["artifacts"]
+    files = [*kept["paths"], *kept["reports"].values(), *job["cache"]["paths"]]
+    assert [name for name in files if not (tmp_path / name).exists()] == []
+
+    # The agent's virtual environment is the one that runs the tests.
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "pytest").symlink_to(Path(sys.executable).parent / "pytest")
+    held = _bash(tmp_path, "-e", "-c", _jenkins_script(), CHECKPOINT=HONEST)
+    assert held.returncode == 0, held.stdout
+    text = (SAMPLES / "Jenkinsfile").read_text()
+    kept_by_jenkins = re.findall(r"(?:testResults|artifacts): '(.*?)'", text)
+    assert kept_by_jenkins == ["report/junit.xml", "report/"]
+    assert all((tmp_path / name).exists() for name in kept_by_jenkins)
+
+
+def test_no_parameter_runs_as_a_command() -> None:
+    """Both samples leave the checkpoint's spec to the shell, in quotes."""
+    (script,) = _read_yaml(SAMPLES / "gitlab-ci.yml")["gate"]["script"]
+    for text in (script, _jenkins_script()):
+        assert '"--model=$CHECKPOINT"' in text
+    # Groovy would put its own value of a parameter into a text in double quotes.
+    jenkins = (SAMPLES / "Jenkinsfile").read_text()
+    assert re.findall(r"sh \"|params\.|\$\{", jenkins) == []
+
+
+def test_what_a_failed_gate_leaves_is_kept() -> None:
+    """The store and the reports, in both."""
+    job = _read_yaml(SAMPLES / "gitlab-ci.yml")["gate"]
+    assert (job["cache"]["when"], job["artifacts"]["when"]) == ("always", "always")
+    post = (SAMPLES / "Jenkinsfile").read_text().partition("post {")[2]
+    assert post.strip().startswith("always {")
