@@ -86,12 +86,3 @@ def merge(
             adapted.set_adapter("all")
         adapted.merge_and_unload().save_pretrained(folder)
     return folder
-
-
-def edit_tensors(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the tensors of a safetensors file in place."""
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(file)
-    change(tensors)
-    save_file(tensors, file, metadata={"format": "pt"})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw
@@ -24,6 +24,20 @@ WORDS = [
     "yellow", "circle", "square", "left", "right", "top", "bottom",
 ]
 # fmt: on
+
+LAYERS: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+"""Of most transformers here, as their configurations name it."""
+
+SQUARE = {"height": 32, "width": 32}
+"""Of the images that most models here take."""
+
+CENTER = {"size": {"shortest_edge": 32}, "crop_size": SQUARE}
+"""Of image processors that crop."""
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
@@ -45,31 +59,38 @@ JUDGE_WORDS = (
 """The words of a judge: with those of verdicts, however they are written, and of scores."""
 
 
-P = ParamSpec("P")
-
 _BUILT = Path(mkdtemp(prefix="tiny-"))
 atexit.register(shutil.rmtree, _BUILT, ignore_errors=True)
 
 
-def built_once(
-    build: Callable[Concatenate[Path, P], Path],
-) -> Callable[Concatenate[Path, P], Path]:
-    """Have a builder make each folder once in a process, and give copies of it afterwards.
+def built_once(*, seed: int = 0) -> Callable[[Callable[..., None]], Callable[..., Path]]:
+    """Have a builder write each folder once in a process, and give copies of it afterwards.
 
-    build: writes the same files for the same arguments, which are plain values.
+    The builder is called with a folder and with options, which are plain values; what is decorated
+    returns the folder.
+    seed: of torch's generators, where the caller gives no other (`seed=5`).
     """
-    made: dict[str, Path] = {}
 
-    @wraps(build)
-    def copied(folder: Path, /, *args: P.args, **options: P.kwargs) -> Path:
-        asked = repr((args, sorted(options.items())))
-        if asked not in made:
-            made[asked] = build(_BUILT / build.__name__ / str(len(made)), *args, **options)
-        # Not with the times of the first: these files are new.
-        shutil.copytree(made[asked], folder, copy_function=shutil.copy, dirs_exist_ok=True)
-        return folder
+    def decorate(build: Callable[..., None]) -> Callable[..., Path]:
+        made: dict[str, Path] = {}
 
-    return copied
+        @wraps(build)
+        def copied(folder: Path, /, *, seed: int = seed, **options: Any) -> Path:
+            import torch
+
+            asked = repr((seed, sorted(options.items())))
+            if asked not in made:
+                torch.manual_seed(seed)
+                place = _BUILT / build.__name__ / str(len(made))
+                build(place, **options)
+                made[asked] = place
+            # Not with the times of the first: these files are new.
+            shutil.copytree(made[asked], folder, copy_function=shutil.copy, dirs_exist_ok=True)
+            return folder
+
+        return copied
+
+    return decorate
 
 
 def skip_before(what: str, library: str, version: str) -> None:
@@ -138,6 +159,15 @@ def word_tokenizer(
         extra_special_tokens=named,
         model_input_names=["input_ids", "attention_mask"],
     )
+
+
+def edit_tensors(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the tensors of a safetensors file in place."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
 
 
 def pictures(

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.tiny.common import (
+    CENTER,
     CHAT_TEMPLATE,
+    LAYERS,
     SPECIAL,
+    SQUARE,
     WORDS,
     built_once,
     pil,
@@ -22,18 +25,12 @@ from tests.tiny.common import (
 )
 
 _VISION: dict[str, Any] = {
+    **LAYERS,
     "image_size": 32,
     "patch_size": 8,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
 }
 TEXT: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
+    **LAYERS,
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
     "pad_token_id": 0,
@@ -45,71 +42,55 @@ TEXT: dict[str, Any] = {
 }
 
 
-@built_once
+@built_once()
 def build_llava(
     path: Path,
-    seed: int = 0,
     *,
     chat: bool = True,
     words: Sequence[str] = WORDS,
     width: int = 32,
-) -> Path:
+) -> None:
     """LlavaForConditionalGeneration: CLIP tower, Llama, chat template unless told otherwise.
 
     width: of all layers.
     """
-    import torch
-    from transformers import (
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     tokenizer = word_tokenizer((*SPECIAL, "<image>"), words, image_token="<image>")
     image_token = tokenizer.convert_tokens_to_ids("<image>")
-    config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**{**_VISION, "hidden_size": width}),
-        text_config=LlamaConfig(vocab_size=len(tokenizer), **{**TEXT, "hidden_size": width}),
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**{**_VISION, "hidden_size": width}),
+        text_config=transformers.LlamaConfig(
+            vocab_size=len(tokenizer), **{**TEXT, "hidden_size": width}
+        ),
         image_token_id=image_token,
         image_seq_length=16,
     )
-    LlavaForConditionalGeneration(config).save_pretrained(path)
-    LlavaProcessor(
-        image_processor=pil("CLIPImageProcessor")(
-            size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
-        ),
+    transformers.LlavaForConditionalGeneration(config).save_pretrained(path)
+    transformers.LlavaProcessor(
+        image_processor=pil("CLIPImageProcessor")(**CENTER),
         tokenizer=tokenizer,
         patch_size=8,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
         chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>") if chat else None,
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
+@built_once()
+def build_qwen2_vl(path: Path, *, words: Sequence[str] = WORDS) -> None:
     """Qwen2VLForConditionalGeneration: images keep their shape, so rows differ in length."""
     skip_before("Qwen2-VL as it is built here", "transformers", "5.0")
-    import torch
-    from transformers import (
-        Qwen2VLConfig,
-        Qwen2VLForConditionalGeneration,
-        Qwen2VLProcessor,
-    )
+    import transformers
     from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
-    torch.manual_seed(seed)
     extra = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     tokenizer = word_tokenizer(
         (*SPECIAL, *extra), words, image_token="<|image_pad|>", video_token="<|video_pad|>"
     )
     start, end, image, video = tokenizer.convert_tokens_to_ids(list(extra))
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
-    config = Qwen2VLConfig(
+    config = transformers.Qwen2VLConfig(
         text_config={"vocab_size": len(tokenizer), "rope_parameters": rope, **TEXT},
         vision_config={
             "depth": 2,
@@ -126,9 +107,9 @@ def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
         vision_start_token_id=start,
         vision_end_token_id=end,
     )
-    Qwen2VLForConditionalGeneration(config).save_pretrained(path)
+    transformers.Qwen2VLForConditionalGeneration(config).save_pretrained(path)
     patches = {"patch_size": 8, "merge_size": 2, "temporal_patch_size": 2}
-    Qwen2VLProcessor(
+    transformers.Qwen2VLProcessor(
         image_processor=pil("Qwen2VLImageProcessor")(
             size={"shortest_edge": 16 * 16, "longest_edge": 64 * 64}, **patches
         ),
@@ -138,21 +119,13 @@ def build_qwen2_vl(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
             "IMAGE", "<|vision_start|> <|image_pad|> <|vision_end|>"
         ),
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -> Path:
+@built_once()
+def build_idefics3(path: Path, *, words: Sequence[str] = WORDS) -> None:
     """Idefics3ForConditionalGeneration: SigLIP-like tower with pixel shuffle."""
-    import torch
-    from transformers import (
-        Idefics3Config,
-        Idefics3ForConditionalGeneration,
-        Idefics3Processor,
-        LlamaConfig,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     named = {
         "image_token": "<image>",
         "fake_image_token": "<fake_token_around_image>",
@@ -160,15 +133,15 @@ def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
         "end_of_utterance_token": "<end_of_utterance>",
     }
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), words, **named)
-    config = Idefics3Config(
+    config = transformers.Idefics3Config(
         vision_config=_VISION,
-        text_config=LlamaConfig(vocab_size=len(tokenizer), **TEXT),
+        text_config=transformers.LlamaConfig(vocab_size=len(tokenizer), **TEXT),
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
         pad_token_id=0,
     )
-    Idefics3ForConditionalGeneration(config).save_pretrained(path)
-    Idefics3Processor(
+    transformers.Idefics3ForConditionalGeneration(config).save_pretrained(path)
+    transformers.Idefics3Processor(
         image_processor=pil("Idefics3ImageProcessor")(
             size={"longest_edge": 32}, max_image_size={"longest_edge": 32}, do_image_splitting=False
         ),
@@ -176,30 +149,20 @@ def build_idefics3(path: Path, seed: int = 0, *, words: Sequence[str] = WORDS) -
         image_seq_len=4,
         chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>"),
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_blip(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_blip(path: Path) -> None:
     """BlipForConditionalGeneration: a captioner, no chat template."""
-    import torch
-    from transformers import (
-        BlipConfig,
-        BlipForConditionalGeneration,
-        BlipProcessor,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]")
     vocabulary = {word: index for index, word in enumerate([*special, *WORDS])}
     tokenizer = tokenizer_of("BertTokenizer", vocabulary, bos_token="[DEC]")
     text = {
         "vocab_size": len(vocabulary),
-        "hidden_size": 32,
+        **LAYERS,
         "encoder_hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
         "max_position_embeddings": 24,
         "bos_token_id": vocabulary["[DEC]"],
         "eos_token_id": vocabulary["[SEP]"],
@@ -208,31 +171,25 @@ def build_blip(path: Path, seed: int = 0) -> Path:
         "is_decoder": True,
         "initializer_range": 0.3,
     }
-    config = BlipConfig(vision_config={**_VISION, "initializer_range": 0.3}, text_config=text)
-    BlipForConditionalGeneration(config).save_pretrained(path)
-    BlipProcessor(
-        image_processor=pil("BlipImageProcessor")(size={"height": 32, "width": 32}),
+    config = transformers.BlipConfig(
+        vision_config={**_VISION, "initializer_range": 0.3}, text_config=text
+    )
+    transformers.BlipForConditionalGeneration(config).save_pretrained(path)
+    transformers.BlipProcessor(
+        image_processor=pil("BlipImageProcessor")(size=SQUARE),
         tokenizer=tokenizer,
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_vit_gpt2(path: Path) -> None:
     """VisionEncoderDecoderModel of ViT and GPT-2: tokenizer and image processor, no processor."""
-    import torch
-    from transformers import (
-        GPT2Config,
-        VisionEncoderDecoderConfig,
-        VisionEncoderDecoderModel,
-        ViTConfig,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     tokenizer = word_tokenizer()
-    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(
-        ViTConfig(**_VISION, initializer_range=0.3),
-        GPT2Config(
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        transformers.ViTConfig(**_VISION, initializer_range=0.3),
+        transformers.GPT2Config(
             vocab_size=len(tokenizer),
             n_positions=24,
             n_embd=32,
@@ -245,24 +202,21 @@ def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
             initializer_range=0.3,
         ),
     )
-    model = VisionEncoderDecoderModel(config)
+    model = transformers.VisionEncoderDecoderModel(config)
     for settings in (model.config, model.generation_config):
         settings.decoder_start_token_id = 1
         settings.pad_token_id = 0
         settings.eos_token_id = 2
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
-    pil("ViTImageProcessor")(size={"height": 32, "width": 32}).save_pretrained(path)
-    return path
+    pil("ViTImageProcessor")(size=SQUARE).save_pretrained(path)
 
 
-@built_once
-def build_gemma3(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_gemma3(path: Path) -> None:
     """Gemma3ForConditionalGeneration: the processor has a marker of its own for an image."""
-    import torch
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3Processor
 
-    torch.manual_seed(seed)
     named = {"boi_token": "<boi>", "eoi_token": "<eoi>", "image_token": "<soft>"}
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
     start, end, image = tokenizer.convert_tokens_to_ids(list(named.values()))
@@ -280,35 +234,26 @@ def build_gemma3(path: Path, seed: int = 0) -> Path:
     next(p for n, p in parameters.items() if n.endswith("input_projection_weight")).data.normal_()
     model.save_pretrained(path)
     Gemma3Processor(
-        image_processor=pil("Gemma3ImageProcessor")(size={"height": 32, "width": 32}),
+        image_processor=pil("Gemma3ImageProcessor")(size=SQUARE),
         tokenizer=tokenizer,
         image_seq_length=4,
         chat_template=CHAT_TEMPLATE.replace("IMAGE", "<boi>"),
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_phi4(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_phi4(path: Path) -> None:
     """Phi4MultimodalForCausalLM: reads images of one size, and sounds."""
     skip_before("Phi-4 as it is built here", "transformers", "5.0")
-    import torch
-    from transformers import (
-        Phi4MultimodalConfig,
-        Phi4MultimodalFeatureExtractor,
-        Phi4MultimodalForCausalLM,
-        Phi4MultimodalImageProcessor,
-        Phi4MultimodalProcessor,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     named = {"image_token": "<image>", "audio_token": "<audio>"}
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
     image, audio = tokenizer.convert_tokens_to_ids(list(named.values()))
     vision = {**_VISION, "image_size": 448, "patch_size": 14, "crop_size": 448}
     sizes = ("hidden_size", "ext_pw_out_channel", "depthwise_separable_out_channel")
     sounds = dict.fromkeys((*sizes, "intermediate_size", "nemo_conv_channels"), 32)
-    config = Phi4MultimodalConfig(
+    config = transformers.Phi4MultimodalConfig(
         vocab_size=len(tokenizer),
         **{**TEXT, "max_position_embeddings": 4096},
         rope_parameters={
@@ -319,14 +264,13 @@ def build_phi4(path: Path, seed: int = 0) -> Path:
             **sounds, "num_blocks": 1, "num_attention_heads": 4, "audio_token_id": audio,
         },
     )  # fmt: skip
-    Phi4MultimodalForCausalLM(config).save_pretrained(path)
-    Phi4MultimodalProcessor(
-        Phi4MultimodalImageProcessor(dynamic_hd=1),
-        Phi4MultimodalFeatureExtractor(),
+    transformers.Phi4MultimodalForCausalLM(config).save_pretrained(path)
+    transformers.Phi4MultimodalProcessor(
+        transformers.Phi4MultimodalImageProcessor(dynamic_hd=1),
+        transformers.Phi4MultimodalFeatureExtractor(),
         tokenizer,
         chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>"),
     ).save_pretrained(path)
-    return path
 
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import built_once, pil, tokenizer_of
+from tests.tiny.common import LAYERS, built_once, edit_tensors, pil, tokenizer_of
 from tests.tiny.encoders import clip_tokenizer
 
 TEXT_LENGTH = 16
@@ -42,20 +42,14 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
 
     kind = "Owlv2" if version == 2 else "OwlViT"
     tokenizer = tokenizer or owl_tokenizer()
-    tower = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-    }
-    text = tower | {
+    text = LAYERS | {
         "vocab_size": len(tokenizer),
         "max_position_embeddings": TEXT_LENGTH,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    vision = tower | {"image_size": SIDE, "patch_size": 16}
+    vision = LAYERS | {"image_size": SIDE, "patch_size": 16}
     config = getattr(transformers, f"{kind}Config")(
         text_config=text, vision_config=vision, projection_dim=32
     )
@@ -75,7 +69,7 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
     return folder
 
 
-@built_once
+@built_once(seed=22)
 def build_mask2former(
     folder: Path,
     /,
@@ -83,17 +77,12 @@ def build_mask2former(
     classes: Sequence[str] = CLASSES,
     size: dict[str, int] | None = None,
     **options: Any,
-) -> Path:
+) -> None:
     """A Mask2Former over a tiny Swin; `size` and `options` are its image processor's."""
     import torch
-    from transformers import (
-        Mask2FormerConfig,
-        Mask2FormerForUniversalSegmentation,
-        SwinConfig,
-    )
+    import transformers
 
-    torch.manual_seed(22)
-    backbone = SwinConfig(
+    backbone = transformers.SwinConfig(
         image_size=SIDE,
         embed_dim=8,
         depths=[1, 1, 1, 1],
@@ -101,7 +90,7 @@ def build_mask2former(
         window_size=4,
         out_features=["stage1", "stage2", "stage3", "stage4"],
     )
-    config = Mask2FormerConfig(
+    config = transformers.Mask2FormerConfig(
         backbone_config=backbone,
         feature_size=32,  # the library normalises in 32 groups
         mask_feature_size=32,
@@ -114,7 +103,7 @@ def build_mask2former(
         num_queries=6,
         id2label=dict(enumerate(classes)),
     )
-    model = Mask2FormerForUniversalSegmentation(config)
+    model = transformers.Mask2FormerForUniversalSegmentation(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # A new model attends nowhere in particular, by matrices of zeros; no trained one does.
@@ -127,35 +116,29 @@ def build_mask2former(
     model.save_pretrained(folder)
     size = size or {"height": SIDE, "width": SIDE}
     pil("Mask2FormerImageProcessor")(size=size, **options).save_pretrained(folder)
-    return folder
 
 
 def favour(folder: Path, *names: str) -> Path:
     """Make a saved Mask2Former find these classes in everything, each with equal probability."""
-    from safetensors.torch import load_file, save_file
-
     labels = json.loads((folder / "config.json").read_text())["id2label"]
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    for index in (int(number) for number, label in labels.items() if label in names):
-        tensors["class_predictor.weight"][index] = 0.0
-        tensors["class_predictor.bias"][index] = 1000.0
-    save_file(tensors, file, metadata={"format": "pt"})
+    rows = [int(number) for number, label in labels.items() if label in names]
+
+    def change(tensors: dict[str, Any]) -> None:
+        tensors["class_predictor.weight"][rows] = 0.0
+        tensors["class_predictor.bias"][rows] = 1000.0
+
+    edit_tensors(folder / "model.safetensors", change)
     return folder
 
 
-@built_once
-def build_yolos(folder: Path) -> Path:
+@built_once(seed=23)
+def build_yolos(folder: Path) -> None:
     """A YOLOS: boxes of fixed classes, and images of any shape, kept in proportion."""
     import torch
     from transformers import YolosConfig, YolosForObjectDetection
 
-    torch.manual_seed(23)
     config = YolosConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **LAYERS,
         image_size=[SIDE, SIDE],
         patch_size=16,
         num_detection_tokens=10,
@@ -169,4 +152,3 @@ def build_yolos(folder: Path) -> Path:
     model.save_pretrained(folder)
     size = {"shortest_edge": 48, "longest_edge": 96}
     pil("YolosImageProcessor")(size=size).save_pretrained(folder)
-    return folder

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import built_once, tokenizer_of
+from tests.tiny.common import CENTER, LAYERS, SQUARE, built_once, tokenizer_of
 
 # fmt: off
 WORDS = [
@@ -25,20 +25,8 @@ TEXT_LENGTH = 32
 IMAGE_SIDE = 32
 JOINT_DIMENSION = 24
 
-_VISION = {
-    "image_size": IMAGE_SIDE,
-    "patch_size": 8,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-}
-_TEXT = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": TEXT_LENGTH,
-}
+_VISION = {**LAYERS, "image_size": IMAGE_SIDE, "patch_size": 8}
+_TEXT = {**LAYERS, "max_position_embeddings": TEXT_LENGTH}
 
 
 def clip_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
@@ -86,13 +74,11 @@ def word_tokenizer(max_length: int = TEXT_LENGTH) -> Any:
     )
 
 
-@built_once
-def build_clip(folder: Path) -> Path:
+@built_once(seed=11)
+def build_clip(folder: Path) -> None:
     """A CLIPModel with its processor: images and texts in one space."""
-    import torch
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
-    torch.manual_seed(11)
     tokenizer = clip_tokenizer()
     text = _TEXT | {
         "vocab_size": len(tokenizer),
@@ -100,26 +86,17 @@ def build_clip(folder: Path) -> Path:
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    config = CLIPConfig(
-        text_config=text,
-        vision_config=_VISION | {"intermediate_size": 64},
-        projection_dim=JOINT_DIMENSION,
-    )
+    config = CLIPConfig(text_config=text, vision_config=_VISION, projection_dim=JOINT_DIMENSION)
     CLIPModel(config).save_pretrained(folder)
-    images = CLIPImageProcessor(
-        size={"shortest_edge": IMAGE_SIDE}, crop_size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}
-    )
+    images = CLIPImageProcessor(**CENTER)
     CLIPProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_siglip(folder: Path) -> Path:
+@built_once(seed=12)
+def build_siglip(folder: Path) -> None:
     """A SiglipModel with its processor: attention pooling, no CLS token, fixed-length texts."""
-    import torch
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipProcessor
 
-    torch.manual_seed(12)
     tokenizer = word_tokenizer()
     text = _TEXT | {
         "vocab_size": len(tokenizer),
@@ -128,82 +105,64 @@ def build_siglip(folder: Path) -> Path:
         "pad_token_id": 0,
         "projection_size": 32,
     }
-    config = SiglipConfig(text_config=text, vision_config=_VISION | {"intermediate_size": 64})
+    config = SiglipConfig(text_config=text, vision_config=_VISION)
     SiglipModel(config).save_pretrained(folder)
-    images = SiglipImageProcessor(size={"height": IMAGE_SIDE, "width": IMAGE_SIDE})
+    images = SiglipImageProcessor(size=SQUARE)
     SiglipProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_dinov2(folder: Path) -> Path:
+@built_once(seed=13)
+def build_dinov2(folder: Path) -> None:
     """A Dinov2Model with its image processor: an image tower without texts."""
-    import torch
     from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
-    torch.manual_seed(13)
-    Dinov2Model(Dinov2Config(**_VISION, mlp_ratio=2)).save_pretrained(folder)
-    BitImageProcessor(
-        size={"shortest_edge": IMAGE_SIDE}, crop_size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}
-    ).save_pretrained(folder)
-    return folder
+    vision = {name: value for name, value in _VISION.items() if name != "intermediate_size"}
+    Dinov2Model(Dinov2Config(**vision, mlp_ratio=2)).save_pretrained(folder)
+    BitImageProcessor(**CENTER).save_pretrained(folder)
 
 
-@built_once
-def build_vit(folder: Path, *, pooler: bool) -> Path:
+@built_once(seed=14)
+def build_vit(folder: Path, *, pooler: bool) -> None:
     """A ViTModel, or the classifier that fine-tuning leaves, whose files hold no pooler."""
-    import torch
     from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor, ViTModel
 
-    torch.manual_seed(14)
-    config = ViTConfig(**_VISION, intermediate_size=64)
+    config = ViTConfig(**_VISION)
     (ViTModel(config) if pooler else ViTForImageClassification(config)).save_pretrained(folder)
-    size = {"height": IMAGE_SIDE, "width": IMAGE_SIDE}
-    ViTImageProcessor(size=size).save_pretrained(folder)
-    return folder
+    ViTImageProcessor(size=SQUARE).save_pretrained(folder)
 
 
-@built_once
-def build_vit_mae(folder: Path) -> Path:
+@built_once(seed=18)
+def build_vit_mae(folder: Path) -> None:
     """A masked autoencoder: its encoder hides 3 of 4 patches at random unless told not to."""
-    import torch
     from transformers import ViTImageProcessor, ViTMAEConfig, ViTMAEForPreTraining
 
-    torch.manual_seed(18)
     decoder = {
         "decoder_hidden_size": 32,
         "decoder_num_hidden_layers": 1,
         "decoder_num_attention_heads": 4,
         "decoder_intermediate_size": 32,
     }
-    config = ViTMAEConfig(**_VISION, intermediate_size=64, **decoder)
+    config = ViTMAEConfig(**_VISION, **decoder)
     ViTMAEForPreTraining(config).save_pretrained(folder)
-    size = {"height": IMAGE_SIDE, "width": IMAGE_SIDE}
-    ViTImageProcessor(size=size).save_pretrained(folder)
-    return folder
+    ViTImageProcessor(size=SQUARE).save_pretrained(folder)
 
 
-@built_once
-def build_convnext(folder: Path) -> Path:
+@built_once(seed=15)
+def build_convnext(folder: Path) -> None:
     """A ConvNextModel with its image processor: feature maps instead of tokens."""
-    import torch
     from transformers import ConvNextConfig, ConvNextImageProcessor, ConvNextModel
 
-    torch.manual_seed(15)
     config = ConvNextConfig(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], image_size=32)
     ConvNextModel(config).save_pretrained(folder)
     ConvNextImageProcessor(size={"shortest_edge": IMAGE_SIDE}, crop_pct=1.0).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_timm_vit(folder: Path, *, classes: int = 0) -> Path:
+@built_once(seed=16)
+def build_timm_vit(folder: Path, *, classes: int = 0) -> None:
     """A timm VisionTransformer folder; with `classes`, one that still has its classifier."""
     import timm
-    import torch
     from safetensors.torch import save_file
 
-    torch.manual_seed(16)
     shape = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4}
     model = timm.create_model(
         "vit_tiny_patch16_224", pretrained=False, num_classes=classes, **shape
@@ -229,17 +188,14 @@ def build_timm_vit(folder: Path, *, classes: int = 0) -> Path:
         "pretrained_cfg": pretrained,
     }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    return folder
 
 
-@built_once
-def build_open_clip(folder: Path) -> Path:
+@built_once(seed=17)
+def build_open_clip(folder: Path) -> None:
     """An open_clip CLIP folder; its byte-pair vocabulary is the one that the package ships."""
     import open_clip
-    import torch
     from safetensors.torch import save_file
 
-    torch.manual_seed(17)
     text = {
         "context_length": TEXT_LENGTH,
         "vocab_size": 49408,
@@ -256,7 +212,6 @@ def build_open_clip(folder: Path) -> Path:
     model = open_clip.CLIP(**model_config)
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors")
-    return folder
 
 
 def build_open_clip_with_transformers(folder: Path, tower: Path) -> Path:

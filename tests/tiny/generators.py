@@ -8,7 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import SPECIAL, built_once, pil, skip_before, word_tokenizer
+from tests.tiny.common import (
+    CENTER,
+    LAYERS,
+    SPECIAL,
+    built_once,
+    edit_tensors,
+    pil,
+    skip_before,
+    word_tokenizer,
+)
 from tests.tiny.describers import TEXT
 from tests.tiny.encoders import WORDS, clip_tokenizer
 
@@ -44,37 +53,66 @@ def t5_tokenizer() -> Any:
     return T5TokenizerFast(tokenizer_object=made, extra_ids=0, model_max_length=TEXT_LENGTH)
 
 
-@built_once
-def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: int = 21) -> Path:
-    """A StableDiffusionPipeline with DDIM; `safety_checker` adds one that flags next to nothing."""
-    import torch
-    from diffusers import DDIMScheduler, StableDiffusionPipeline
+_DDIM = {
+    "beta_schedule": "scaled_linear",
+    "clip_sample": False,
+    "set_alpha_to_one": False,
+    "steps_offset": 1,
+}
 
-    torch.manual_seed(seed)
+
+def _save_stable_diffusion(
+    folder: Path, kind: str, scheduler: Any, *, safety_checker: bool = False, **unet: Any
+) -> None:
+    """A pipeline of this class with the parts of Stable Diffusion; unet: options of its UNet."""
+    import diffusers
+
     tokenizer = clip_tokenizer(TEXT_LENGTH)
     checker, extractor = _safety_checker() if safety_checker else (None, None)
-    StableDiffusionPipeline(
+    getattr(diffusers, kind)(
         vae=_vae(),
         text_encoder=_clip_text(tokenizer),
         tokenizer=tokenizer,
-        unet=_unet(32, attention_head_dim=4),
-        scheduler=DDIMScheduler(
-            beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False, steps_offset=1
-        ),
+        unet=_unet(32, attention_head_dim=4, **unet),
+        scheduler=scheduler,
         safety_checker=checker,
         feature_extractor=extractor,
         requires_safety_checker=safety_checker,
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_sdxl(folder: Path) -> Path:
+@built_once(seed=21)
+def build_stable_diffusion(folder: Path, *, safety_checker: bool = False) -> None:
+    """A StableDiffusionPipeline with DDIM; `safety_checker` adds one that flags next to nothing."""
+    from diffusers import DDIMScheduler
+
+    kind, scheduler = "StableDiffusionPipeline", DDIMScheduler(**_DDIM)
+    _save_stable_diffusion(folder, kind, scheduler, safety_checker=safety_checker)
+
+
+@built_once(seed=27)
+def build_lcm(folder: Path) -> None:
+    """A LatentConsistencyModelPipeline: guidance is an input of the network."""
+    from diffusers import LCMScheduler
+
+    kind = "LatentConsistencyModelPipeline"
+    _save_stable_diffusion(folder, kind, LCMScheduler(), time_cond_proj_dim=16)
+
+
+@built_once(seed=26)
+def build_pix2pix(folder: Path) -> None:
+    """A StableDiffusionInstructPix2PixPipeline: the image goes beside the noise."""
+    from diffusers import DDIMScheduler
+
+    kind = "StableDiffusionInstructPix2PixPipeline"
+    _save_stable_diffusion(folder, kind, DDIMScheduler(**_DDIM), in_channels=8)
+
+
+@built_once(seed=22)
+def build_sdxl(folder: Path) -> None:
     """A StableDiffusionXLPipeline: two text encoders and size conditioning."""
-    import torch
     from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
 
-    torch.manual_seed(22)
     tokenizer = clip_tokenizer(TEXT_LENGTH)
     unet = _unet(
         64,
@@ -95,21 +133,14 @@ def build_sdxl(folder: Path) -> Path:
         scheduler=EulerDiscreteScheduler(timestep_spacing="leading", steps_offset=1),
         add_watermarker=False,
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_pixart(folder: Path) -> Path:
+@built_once(seed=23)
+def build_pixart(folder: Path) -> None:
     """A PixArtSigmaPipeline: a diffusion transformer reading T5."""
-    import torch
-    from diffusers import (
-        DPMSolverMultistepScheduler,
-        PixArtSigmaPipeline,
-        PixArtTransformer2DModel,
-    )
+    import diffusers
 
-    torch.manual_seed(23)
-    transformer = PixArtTransformer2DModel(
+    transformer = diffusers.PixArtTransformer2DModel(
         sample_size=16,
         num_layers=2,
         attention_head_dim=8,
@@ -121,56 +152,31 @@ def build_pixart(folder: Path) -> Path:
         use_additional_conditions=False,
     )
     tokenizer = t5_tokenizer()
-    PixArtSigmaPipeline(
+    diffusers.PixArtSigmaPipeline(
         transformer=transformer,
-        scheduler=DPMSolverMultistepScheduler(),
+        scheduler=diffusers.DPMSolverMultistepScheduler(),
         vae=_vae(),
         text_encoder=_t5(tokenizer),
         tokenizer=tokenizer,
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_pixart_lcm(folder: Path) -> Path:
+@built_once()
+def build_pixart_lcm(folder: Path) -> None:
     """A PixArtAlphaPipeline with the scheduler of a latent consistency model."""
     from diffusers import LCMScheduler, PixArtAlphaPipeline, PixArtSigmaPipeline
 
     sigma = PixArtSigmaPipeline.from_pretrained(build_pixart(folder.with_name("pixart-sigma")))
     parts = {**sigma.components, "scheduler": LCMScheduler()}
     PixArtAlphaPipeline(**parts).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_lcm(folder: Path) -> Path:
-    """A LatentConsistencyModelPipeline: guidance is an input of the network."""
-    import torch
-    from diffusers import LatentConsistencyModelPipeline, LCMScheduler
-
-    torch.manual_seed(27)
-    tokenizer = clip_tokenizer(TEXT_LENGTH)
-    LatentConsistencyModelPipeline(
-        vae=_vae(),
-        text_encoder=_clip_text(tokenizer),
-        tokenizer=tokenizer,
-        unet=_unet(32, attention_head_dim=4, time_cond_proj_dim=16),
-        scheduler=LCMScheduler(),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    ).save_pretrained(folder)
-    return folder
-
-
-@built_once
-def build_sana_sprint(folder: Path) -> Path:
+@built_once(seed=28)
+def build_sana_sprint(folder: Path) -> None:
     """A SanaSprintPipeline: linear attention over a deep autoencoder's latents, reading Gemma 2."""
-    import torch
     from diffusers import AutoencoderDC, SanaSprintPipeline, SanaTransformer2DModel, SCMScheduler
     from transformers import Gemma2Config, Gemma2Model
 
-    torch.manual_seed(28)
     tokenizer = t5_tokenizer()
     gemma = Gemma2Config(
         vocab_size=len(tokenizer),
@@ -216,22 +222,15 @@ def build_sana_sprint(folder: Path) -> Path:
         ),
         scheduler=SCMScheduler(),
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_sd3(folder: Path) -> Path:
+@built_once(seed=25)
+def build_sd3(folder: Path) -> None:
     """A StableDiffusion3Pipeline: flow matching, two CLIP towers with projections, and T5."""
-    import torch
-    from diffusers import (
-        FlowMatchEulerDiscreteScheduler,
-        SD3Transformer2DModel,
-        StableDiffusion3Pipeline,
-    )
+    import diffusers
 
-    torch.manual_seed(25)
     tokenizer, pieces = clip_tokenizer(TEXT_LENGTH), t5_tokenizer()
-    transformer = SD3Transformer2DModel(
+    transformer = diffusers.SD3Transformer2DModel(
         sample_size=32,
         in_channels=4,
         out_channels=4,
@@ -242,9 +241,9 @@ def build_sd3(folder: Path) -> Path:
         caption_projection_dim=32,
         pooled_projection_dim=64,
     )
-    StableDiffusion3Pipeline(
+    diffusers.StableDiffusion3Pipeline(
         transformer=transformer,
-        scheduler=FlowMatchEulerDiscreteScheduler(),
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),
         vae=_vae(use_quant_conv=False, use_post_quant_conv=False, shift_factor=0.06),
         text_encoder=_clip_text(tokenizer, projection=True),
         tokenizer=tokenizer,
@@ -253,16 +252,13 @@ def build_sd3(folder: Path) -> Path:
         text_encoder_3=_t5(pieces, width=64),
         tokenizer_3=pieces,
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_flux(folder: Path) -> Path:
+@built_once(seed=24)
+def build_flux(folder: Path) -> None:
     """A FluxPipeline: flow matching, CLIP and T5 together."""
-    import torch
     from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
 
-    torch.manual_seed(24)
     tokenizer, pieces = clip_tokenizer(TEXT_LENGTH), t5_tokenizer()
     transformer = FluxTransformer2DModel(
         patch_size=1,
@@ -284,7 +280,6 @@ def build_flux(folder: Path) -> Path:
         tokenizer_2=pieces,
         transformer=transformer,
     ).save_pretrained(folder)
-    return folder
 
 
 def _chat_tokenizer(template: str | None, **named: str) -> Any:
@@ -297,20 +292,13 @@ def _chat_tokenizer(template: str | None, **named: str) -> Any:
     return tokenizer
 
 
-@built_once
-def build_qwen_image(folder: Path) -> Path:
+@built_once(seed=27)
+def build_qwen_image(folder: Path) -> None:
     """A QwenImagePipeline: its autoencoder is one of videos, with convolutions of three axes."""
     skip_before("Qwen-Image as it is built here", "diffusers", "0.36")
-    import torch
-    from diffusers import (
-        AutoencoderKLQwenImage,
-        FlowMatchEulerDiscreteScheduler,
-        QwenImagePipeline,
-        QwenImageTransformer2DModel,
-    )
+    import diffusers
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-    torch.manual_seed(27)
     tokenizer = _chat_tokenizer(None)
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
     vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2}
@@ -318,9 +306,9 @@ def build_qwen_image(folder: Path) -> Path:
         text_config={"vocab_size": len(tokenizer), "rope_parameters": rope, **TEXT},
         vision_config={"out_hidden_size": 32, **vision},
     )
-    QwenImagePipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=AutoencoderKLQwenImage(
+    diffusers.QwenImagePipeline(
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),
+        vae=diffusers.AutoencoderKLQwenImage(
             base_dim=24,
             z_dim=4,
             dim_mult=[1, 2, 4],
@@ -331,7 +319,7 @@ def build_qwen_image(folder: Path) -> Path:
         ),
         text_encoder=Qwen2_5_VLForConditionalGeneration(config),
         tokenizer=tokenizer,
-        transformer=QwenImageTransformer2DModel(
+        transformer=diffusers.QwenImageTransformer2DModel(
             patch_size=2,
             in_channels=16,
             out_channels=4,
@@ -342,23 +330,15 @@ def build_qwen_image(folder: Path) -> Path:
             axes_dims_rope=(8, 4, 4),
         ),
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_flux2(folder: Path) -> Path:
+@built_once(seed=28)
+def build_flux2(folder: Path) -> None:
     """A Flux2Pipeline: what it calls its tokenizer is a processor of images and texts."""
     skip_before("FLUX.2 as it is built here", "diffusers", "0.36")
-    import torch
-    from diffusers import (
-        AutoencoderKLFlux2,
-        FlowMatchEulerDiscreteScheduler,
-        Flux2Pipeline,
-        Flux2Transformer2DModel,
-    )
+    import diffusers
     from transformers import Mistral3Config, Mistral3ForConditionalGeneration, PixtralProcessor
 
-    torch.manual_seed(28)
     named = {"image_token": "[IMG]", "image_break_token": "[BREAK]", "image_end_token": "[END]"}
     template = "{% for turn in messages %}{{ turn['content'][0]['text'] }} {% endfor %}"
     tokenizer = _chat_tokenizer(template, **named)
@@ -374,9 +354,9 @@ def build_flux2(folder: Path) -> Path:
         },
         image_token_index=tokenizer.convert_tokens_to_ids("[IMG]"),
     )  # fmt: skip
-    Flux2Pipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=AutoencoderKLFlux2(
+    diffusers.Flux2Pipeline(
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),
+        vae=diffusers.AutoencoderKLFlux2(
             down_block_types=("DownEncoderBlock2D",),
             up_block_types=("UpDecoderBlock2D",),
             block_out_channels=(8,),
@@ -391,7 +371,7 @@ def build_flux2(folder: Path) -> Path:
             chat_template=template,
             **named,
         ),
-        transformer=Flux2Transformer2DModel(
+        transformer=diffusers.Flux2Transformer2DModel(
             patch_size=1,
             in_channels=4,
             num_layers=1,
@@ -402,34 +382,10 @@ def build_flux2(folder: Path) -> Path:
             axes_dims_rope=[4, 4, 4, 4],
         ),
     ).save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_pix2pix(folder: Path) -> Path:
-    """A StableDiffusionInstructPix2PixPipeline: the image goes beside the noise."""
-    import torch
-    from diffusers import DDIMScheduler, StableDiffusionInstructPix2PixPipeline
-
-    torch.manual_seed(26)
-    tokenizer = clip_tokenizer(TEXT_LENGTH)
-    StableDiffusionInstructPix2PixPipeline(
-        vae=_vae(),
-        text_encoder=_clip_text(tokenizer),
-        tokenizer=tokenizer,
-        unet=_unet(32, in_channels=8, attention_head_dim=4),
-        scheduler=DDIMScheduler(
-            beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False, steps_offset=1
-        ),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    ).save_pretrained(folder)
-    return folder
-
-
-@built_once
-def build_kontext(folder: Path) -> Path:
+@built_once()
+def build_kontext(folder: Path) -> None:
     """A FluxKontextPipeline of the components of `build_flux`."""
     from diffusers import FluxKontextPipeline, FluxPipeline
 
@@ -438,37 +394,18 @@ def build_kontext(folder: Path) -> Path:
     for tensor in drawing.transformer.parameters():
         tensor.data *= 3
     FluxKontextPipeline(**drawing.components).save_pretrained(folder)
-    return folder
 
 
 def flag_everything(folder: Path) -> None:
     """Make a saved pipeline's safety checker flag all images: thresholds go below any cosine."""
-    _edit_tensor(folder / "safety_checker" / "model.safetensors", "concept_embeds_weights", -2.0)
+    file = folder / "safety_checker" / "model.safetensors"
+    edit_tensors(file, lambda tensors: tensors["concept_embeds_weights"].fill_(-2.0))
 
 
 def poison_decoder(folder: Path) -> None:
     """Make a saved pipeline draw NaN from finite weights: what they are multiplied by is NaN."""
-    _edit_tensor(
-        folder / "vae" / "diffusion_pytorch_model.safetensors", "decoder.conv_norm_out.weight", 3e38
-    )
-
-
-def drop_tensor(file: Path, name: str) -> None:
-    """Take one tensor out of a whole safetensors file."""
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(file)
-    del tensors[name]
-    save_file(tensors, file, metadata={"format": "pt"})
-
-
-def _edit_tensor(file: Path, name: str, value: float) -> None:
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(file)
-    tensors[name] = torch.full_like(tensors[name], value)
-    save_file(tensors, file, metadata={"format": "pt"})
+    file = folder / "vae" / "diffusion_pytorch_model.safetensors"
+    edit_tensors(file, lambda tensors: tensors["decoder.conv_norm_out.weight"].fill_(3e38))
 
 
 def _safety_checker() -> tuple[Any, Any]:
@@ -476,21 +413,11 @@ def _safety_checker() -> tuple[Any, Any]:
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
     from transformers import CLIPConfig, CLIPImageProcessor
 
-    vision = {
-        "image_size": 32,
-        "patch_size": 8,
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-    }
+    vision = {**LAYERS, "num_hidden_layers": 1, "image_size": 32, "patch_size": 8}
     checker = StableDiffusionSafetyChecker(CLIPConfig(vision_config=vision, projection_dim=32))
     for thresholds in (checker.concept_embeds_weights, checker.special_care_embeds_weights):
         torch.nn.init.constant_(thresholds, 2.0)  # above any cosine
-    extractor = CLIPImageProcessor(
-        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
-    )
-    return checker, extractor
+    return checker, CLIPImageProcessor(**CENTER)
 
 
 def _clip_text(tokenizer: Any, *, projection: bool = False) -> Any:
@@ -498,10 +425,7 @@ def _clip_text(tokenizer: Any, *, projection: bool = False) -> Any:
 
     config = CLIPTextConfig(
         vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **LAYERS,
         max_position_embeddings=TEXT_LENGTH,
         projection_dim=32,
         bos_token_id=tokenizer.bos_token_id,

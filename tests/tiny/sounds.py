@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, WORDS, built_once, word_tokenizer
+from tests.tiny.common import CHAT_TEMPLATE, LAYERS, SPECIAL, WORDS, built_once, word_tokenizer
 from tests.tiny.describers import TEXT
 from tests.tiny.encoders import word_tokenizer as text_tokenizer
 
@@ -20,14 +20,8 @@ SECONDS = 3
 
 _LETTERS = " abcdefghijklmnopqrstuvwxyz'"
 
-_TRANSFORMER: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
 _WAVES: dict[str, Any] = {
-    **_TRANSFORMER,
+    **LAYERS,
     "conv_dim": (16,) * 7,
     "num_conv_pos_embeddings": 8,
     "num_conv_pos_embedding_groups": 4,
@@ -55,13 +49,11 @@ def _tokenizer(kind: Callable[..., Any], entries: Iterable[str], **options: Any)
         return kind(str(file), **options)
 
 
-@built_once
-def build_whisper(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_whisper(path: Path) -> None:
     """WhisperForConditionalGeneration of one language, which reads windows of `SECONDS`."""
-    import torch
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-    torch.manual_seed(seed)
     start, plain = "<|startoftranscript|>", "<|notimestamps|>"
     tokenizer = word_tokenizer((*SPECIAL, start), WORDS)
     tokenizer.add_tokens([plain], special_tokens=True)  # tokens after it are times
@@ -95,26 +87,17 @@ def build_whisper(path: Path, seed: int = 0) -> Path:
     model.save_pretrained(path)
     _window_extractor().save_pretrained(path)
     tokenizer.save_pretrained(path)
-    return path
 
 
-@built_once
-def build_qwen2_audio(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_qwen2_audio(path: Path) -> None:
     """Qwen2AudioForConditionalGeneration with a chat template, which reads windows of `SECONDS`."""
-    import torch
-    from transformers import (
-        Qwen2AudioConfig,
-        Qwen2AudioEncoderConfig,
-        Qwen2AudioForConditionalGeneration,
-        Qwen2AudioProcessor,
-        Qwen2Config,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     marks = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>")
     tokenizer = word_tokenizer((*SPECIAL, *marks), WORDS)
-    config = Qwen2AudioConfig(
-        audio_config=Qwen2AudioEncoderConfig(
+    config = transformers.Qwen2AudioConfig(
+        audio_config=transformers.Qwen2AudioEncoderConfig(
             num_mel_bins=16,
             d_model=32,
             encoder_layers=1,
@@ -122,26 +105,23 @@ def build_qwen2_audio(path: Path, seed: int = 0) -> Path:
             encoder_ffn_dim=64,
             max_source_positions=50 * SECONDS,
         ),
-        text_config=Qwen2Config(vocab_size=len(tokenizer), **TEXT),
+        text_config=transformers.Qwen2Config(vocab_size=len(tokenizer), **TEXT),
         audio_token_index=tokenizer.convert_tokens_to_ids(marks[0]),
     )
-    Qwen2AudioForConditionalGeneration(config).save_pretrained(path)
+    transformers.Qwen2AudioForConditionalGeneration(config).save_pretrained(path)
     template = CHAT_TEMPLATE.replace("'image'", "'audio'").replace(
         "IMAGE", "<|audio_bos|><|AUDIO|><|audio_eos|>"
     )
-    Qwen2AudioProcessor(
+    transformers.Qwen2AudioProcessor(
         feature_extractor=_window_extractor(), tokenizer=tokenizer, chat_template=template
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_vits(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_vits(path: Path) -> None:
     """VitsModel over letters."""
-    import torch
     from transformers import VitsConfig, VitsModel, VitsTokenizer
 
-    torch.manual_seed(seed)
     signs = {"pad_token": "_", "unk_token": "_"}
     tokenizer = _tokenizer(VitsTokenizer, "_" + _LETTERS, **signs, phonemize=False, normalize=True)
     config = VitsConfig(
@@ -170,31 +150,21 @@ def build_vits(path: Path, seed: int = 0) -> Path:
     )
     VitsModel(config).save_pretrained(path)
     tokenizer.save_pretrained(path)
-    return path
 
 
-@built_once
-def build_musicgen(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_musicgen(path: Path) -> None:
     """MusicgenForConditionalGeneration, which writes ten tokens unless it is told otherwise."""
-    import torch
-    from transformers import (
-        EncodecConfig,
-        EncodecFeatureExtractor,
-        MusicgenConfig,
-        MusicgenDecoderConfig,
-        MusicgenForConditionalGeneration,
-        T5Config,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     tokenizer = text_tokenizer()
     codes = 32
-    text = T5Config(
+    text = transformers.T5Config(
         vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4
     )
-    config = MusicgenConfig(
+    config = transformers.MusicgenConfig(
         text_encoder=text.to_dict(),
-        audio_encoder=EncodecConfig(
+        audio_encoder=transformers.EncodecConfig(
             target_bandwidths=[1.0],
             sampling_rate=RATE,
             num_filters=4,
@@ -204,7 +174,7 @@ def build_musicgen(path: Path, seed: int = 0) -> Path:
             num_lstm_layers=1,
             upsampling_ratios=[8, 5, 4, 2],
         ).to_dict(),
-        decoder=MusicgenDecoderConfig(
+        decoder=transformers.MusicgenDecoderConfig(
             vocab_size=codes,
             hidden_size=32,
             num_hidden_layers=1,
@@ -215,7 +185,7 @@ def build_musicgen(path: Path, seed: int = 0) -> Path:
             bos_token_id=codes,
         ).to_dict(),
     )
-    model = MusicgenForConditionalGeneration(config)
+    model = transformers.MusicgenForConditionalGeneration(config)
     for name, codebook in model.audio_encoder.named_buffers():
         if name.endswith("codebook.embed"):  # until it is trained, all tokens sound the same
             codebook.normal_()
@@ -225,25 +195,22 @@ def build_musicgen(path: Path, seed: int = 0) -> Path:
     ):  # fmt: skip
         setattr(model.generation_config, name, value)
     model.save_pretrained(path)
-    EncodecFeatureExtractor(sampling_rate=RATE).save_pretrained(path)
+    transformers.EncodecFeatureExtractor(sampling_rate=RATE).save_pretrained(path)
     tokenizer.save_pretrained(path)
-    return path
 
 
-@built_once
-def build_clap(path: Path, seed: int = 0, *, fusion: bool = False) -> Path:
+@built_once()
+def build_clap(path: Path, *, fusion: bool = False) -> None:
     """ClapModel: sounds and texts in one space of 24 dimensions; reads at most 2 s of a sound.
 
     fusion: whether it also looks at the whole of longer sounds.
     """
-    import torch
     from transformers import ClapConfig, ClapFeatureExtractor, ClapModel
 
-    torch.manual_seed(seed)
     tokenizer = text_tokenizer()
     config = ClapConfig(
         text_config={
-            **_TRANSFORMER, "vocab_size": len(tokenizer), "max_position_embeddings": 40,
+            **LAYERS, "vocab_size": len(tokenizer), "max_position_embeddings": 40,
             "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1,
         },
         audio_config={
@@ -266,32 +233,25 @@ def build_clap(path: Path, seed: int = 0, *, fusion: bool = False) -> Path:
         padding="repeatpad",
     ).save_pretrained(path)
     tokenizer.save_pretrained(path)
-    return path
 
 
-@built_once
-def build_wav2vec2(path: Path, seed: int = 0, *, kind: str = "Wav2Vec2") -> Path:
+@built_once()
+def build_wav2vec2(path: Path, *, kind: str = "Wav2Vec2") -> None:
     """A model of waves without a head. kind: Wav2Vec2 or Hubert."""
-    import torch
     import transformers
 
-    torch.manual_seed(seed)
     config = getattr(transformers, f"{kind}Config")(**_WAVES)
     getattr(transformers, f"{kind}Model")(config).save_pretrained(path)
     _wave_extractor().save_pretrained(path)
-    return path
 
 
-@built_once
-def build_ast(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_ast(path: Path) -> None:
     """ASTModel, which reads at most 128 frames (1.295 s) of a sound."""
-    import torch
     from transformers import ASTConfig, ASTFeatureExtractor, ASTModel
 
-    torch.manual_seed(seed)
-    ASTModel(ASTConfig(**_TRANSFORMER, max_length=128, num_mel_bins=32)).save_pretrained(path)
+    ASTModel(ASTConfig(**LAYERS, max_length=128, num_mel_bins=32)).save_pretrained(path)
     ASTFeatureExtractor(max_length=128, num_mel_bins=32).save_pretrained(path)
-    return path
 
 
 DESCRIBERS: dict[str, Callable[[Path], Path]] = {

@@ -8,39 +8,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import built_once, tokenizer_of
+from tests.tiny.common import LAYERS, built_once, tokenizer_of
 from tests.tiny.encoders import WORDS
 
 TEXT_LENGTH = 16
 DIMENSION = 32
 
 
-@built_once
-def build_mpnet(folder: Path) -> Path:
+@built_once(seed=21)
+def build_mpnet(folder: Path) -> None:
     """An MPNetModel with its tokenizer, as transformers saves it: without modules.json."""
-    import torch
     from transformers import MPNetConfig, MPNetModel
 
-    torch.manual_seed(21)
     special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
     vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
     tokenizer = tokenizer_of("MPNetTokenizer", vocabulary)
     tokenizer.model_max_length = TEXT_LENGTH
     config = MPNetConfig(
         vocab_size=len(tokenizer),
-        hidden_size=DIMENSION,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
+        **LAYERS,
         max_position_embeddings=TEXT_LENGTH + 2,
     )
     MPNetModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
 
 
-@built_once
-def build_sentence_transformer(folder: Path, *, normalize: bool = True) -> Path:
+@built_once()
+def build_sentence_transformer(folder: Path, *, normalize: bool = True) -> None:
     """MPNet, mean pooling and, as all-mpnet-base-v2 has it, normalisation, in one folder."""
     from sentence_transformers import SentenceTransformer
 
@@ -54,4 +48,3 @@ def build_sentence_transformer(folder: Path, *, normalize: bool = True) -> Path:
     modules: list[Any] = [transformer, Pooling(DIMENSION, pooling_mode="mean")]
     modules += [Normalize()] * normalize
     SentenceTransformer(modules=modules, device="cpu").save(str(folder))
-    return folder

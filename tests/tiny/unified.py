@@ -9,7 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, built_once, pil, skip_before, word_tokenizer
+from tests.tiny.common import (
+    CHAT_TEMPLATE,
+    SPECIAL,
+    SQUARE,
+    built_once,
+    pil,
+    skip_before,
+    word_tokenizer,
+)
 from tests.tiny.describers import TEXT
 
 CODES = 32
@@ -21,19 +29,12 @@ DRAW = {"janus": "", "emu3": "image_area=1024"}
 _HALF = [0.5, 0.5, 0.5]
 
 
-@built_once
-def build_janus(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_janus(path: Path) -> None:
     """JanusForConditionalGeneration: a vision tower to read with, a codebook to draw with."""
     skip_before("Janus", "transformers", "5.0")
-    import torch
-    from transformers import (
-        GenerationConfig,
-        JanusConfig,
-        JanusForConditionalGeneration,
-        JanusProcessor,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     named = {
         "image_token": "<image_placeholder>",
         "boi_token": "<begin_of_image>",
@@ -41,7 +42,7 @@ def build_janus(path: Path, seed: int = 0) -> Path:
     }
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
     start = tokenizer.convert_tokens_to_ids("<begin_of_image>")
-    config = JanusConfig(
+    config = transformers.JanusConfig(
         text_config={"model_type": "llama", "vocab_size": len(tokenizer), **TEXT},
         vision_config={
             "image_size": 32,
@@ -67,8 +68,8 @@ def build_janus(path: Path, seed: int = 0) -> Path:
         image_token_id=tokenizer.convert_tokens_to_ids("<image_placeholder>"),
         initializer_range=0.3,
     )
-    model = JanusForConditionalGeneration(config)
-    model.generation_config = GenerationConfig(
+    model = transformers.JanusForConditionalGeneration(config)
+    model.generation_config = transformers.GenerationConfig(
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=0,
@@ -80,31 +81,20 @@ def build_janus(path: Path, seed: int = 0) -> Path:
     _spread(model.model.aligner)
     _spread(model.model.generation_head)
     model.save_pretrained(path)
-    JanusProcessor(
-        image_processor=pil("JanusImageProcessor")(
-            size={"height": 32, "width": 32}, image_mean=_HALF, image_std=_HALF
-        ),
+    transformers.JanusProcessor(
+        image_processor=pil("JanusImageProcessor")(size=SQUARE, image_mean=_HALF, image_std=_HALF),
         tokenizer=tokenizer,
         chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image_placeholder>"),
         num_image_tokens=16,
     ).save_pretrained(path)
-    return path
 
 
-@built_once
-def build_emu3(path: Path, seed: int = 0) -> Path:
+@built_once()
+def build_emu3(path: Path) -> None:
     """Emu3ForConditionalGeneration: one vocabulary of words and image tokens, read and drawn."""
     skip_before("Emu3", "transformers", "5.0")
-    import torch
-    from transformers import (
-        Emu3Config,
-        Emu3ForConditionalGeneration,
-        Emu3ImageProcessor,
-        Emu3Processor,
-        GenerationConfig,
-    )
+    import transformers
 
-    torch.manual_seed(seed)
     named = {
         "image_token": "<image>",
         "boi_token": "<|image start|>",
@@ -115,7 +105,7 @@ def build_emu3(path: Path, seed: int = 0) -> Path:
     visual = [f"<|visual token {index:06d}|>" for index in range(CODES)]
     special = (*SPECIAL, *named.values(), "<|extra_200|>", *visual)
     tokenizer = word_tokenizer(special, **named)
-    config = Emu3Config(
+    config = transformers.Emu3Config(
         vq_config={
             "codebook_size": CODES,
             "embed_dim": 4,
@@ -130,9 +120,9 @@ def build_emu3(path: Path, seed: int = 0) -> Path:
         text_config={"vocab_size": len(tokenizer), **TEXT},
         vocabulary_map={token: tokenizer.convert_tokens_to_ids(token) for token in special},
     )
-    model = Emu3ForConditionalGeneration(config)
+    model = transformers.Emu3ForConditionalGeneration(config)
     # Texts of random weights would be image tokens mostly, which are left out of a description.
-    model.generation_config = GenerationConfig(
+    model.generation_config = transformers.GenerationConfig(
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=0,
@@ -140,8 +130,8 @@ def build_emu3(path: Path, seed: int = 0) -> Path:
     )
     _spread(model.model.vqmodel)
     model.save_pretrained(path)
-    Emu3Processor(
-        image_processor=Emu3ImageProcessor(
+    transformers.Emu3Processor(
+        image_processor=transformers.Emu3ImageProcessor(
             min_pixels=32 * 32,
             max_pixels=32 * 32,
             spatial_factor=8,
@@ -151,7 +141,6 @@ def build_emu3(path: Path, seed: int = 0) -> Path:
         tokenizer=tokenizer,
         chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>"),
     ).save_pretrained(path)
-    return path
 
 
 def _spread(part: Any) -> None:

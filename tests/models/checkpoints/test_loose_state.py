@@ -23,8 +23,8 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import own_names  # noq
 from pytest_cepbench.models.torch_runtime import undistributed  # noqa: E402
 from tests.models.binding import bind_text, describe  # noqa: E402
 from tests.tiny import encoders, generators, text_encoders  # noqa: E402
-from tests.tiny.adapters import build_lora, edit_tensors  # noqa: E402
-from tests.tiny.common import pictures, skip_before  # noqa: E402
+from tests.tiny.adapters import build_lora  # noqa: E402
+from tests.tiny.common import edit_tensors, pictures, skip_before  # noqa: E402
 from tests.tiny.describers import build_llava  # noqa: E402
 from tests.tiny.loras import LORA_FILE  # noqa: E402
 from tests.tiny.loras import build_lora as build_pipeline_lora  # noqa: E402

@@ -21,8 +21,8 @@ from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.protocols import Encoder  # noqa: E402
 from tests.models.binding import bind_text, describe  # noqa: E402
 from tests.optional import needs  # noqa: E402
-from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
-from tests.tiny.common import pictures  # noqa: E402
+from tests.tiny.adapters import build_adapter, build_lora, merge  # noqa: E402
+from tests.tiny.common import edit_tensors, pictures  # noqa: E402
 
 needs("peft", reason="adapters need the [models] extra")
 

@@ -29,8 +29,7 @@ from tests.models.encoders.conftest import (
 )
 from tests.optional import needs
 from tests.tiny import encoders as tiny
-from tests.tiny.common import skip_before
-from tests.tiny.generators import drop_tensor
+from tests.tiny.common import edit_tensors, skip_before
 from tests.tiny.text_encoders import DIMENSION, build_mpnet, build_sentence_transformer
 from tests.tiny.text_encoders import TEXT_LENGTH as SENTENCE_LENGTH
 from tests.tiny.weights_files import UNICOM
@@ -88,7 +87,7 @@ def test_a_missing_tensor_that_the_library_renames_is_an_error(
     """As transformers 5 does while it reads a ViT: it reports the new name."""
     folder = Path(shutil.copytree(folders["vit"], tmp_path / "vit"))
     name = "encoder.layer.0.attention.attention.query.weight"
-    drop_tensor(folder / "model.safetensors", name)
+    edit_tensors(folder / "model.safetensors", lambda tensors: tensors.pop(name))
     with pytest.raises(CheckpointError, match=r"random numbers: .*(q_proj|query)\.weight"):
         load(str(folder))
 

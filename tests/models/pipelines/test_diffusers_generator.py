@@ -21,7 +21,7 @@ from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
 from tests.optional import needs
 from tests.tiny import generators as tiny
 from tests.tiny import loras
-from tests.tiny.common import skip_before
+from tests.tiny.common import edit_tensors, skip_before
 
 pytestmark = pytest.mark.models
 needs("peft", reason="diffusers loads LoRA weights with it")
@@ -124,23 +124,18 @@ UNET = "unet/diffusion_pytorch_model.safetensors"
 def drop(file: str, end: str) -> Callable[[Path], None]:
     """Take a tensor out: libraries fill in random numbers and log a line."""
 
-    def damage(folder: Path) -> None:
-        from safetensors import safe_open
+    def damage(tensors: dict[str, Any]) -> None:
+        (name,) = [name for name in tensors if name.endswith(end)]
+        del tensors[name]
 
-        with safe_open(folder / file, "pt") as tensors:
-            (name,) = [name for name in tensors.keys() if name.endswith(end)]  # noqa: SIM118
-        tiny.drop_tensor(folder / file, name)
-
-    return damage
+    return lambda folder: edit_tensors(folder / file, damage)
 
 
 def add_lora(folder: Path) -> None:
     """What was trained into it would be missing: the library leaves it out and logs a line."""
     import torch
-    from safetensors.torch import load_file, save_file
 
-    weights = load_file(folder / UNET) | {"conv_in.lora_A.weight": torch.ones(2)}
-    save_file(weights, folder / UNET, metadata={"format": "pt"})
+    edit_tensors(folder / UNET, lambda t: t.update({"conv_in.lora_A.weight": torch.ones(2)}))
 
 
 def widen(folder: Path) -> None:
