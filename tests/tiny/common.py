@@ -162,12 +162,15 @@ def word_tokenizer(
 
 
 def edit_tensors(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the tensors of a safetensors file in place."""
+    """Change the tensors of a safetensors file in place; what else its header says stays."""
+    from safetensors import safe_open
     from safetensors.torch import load_file, save_file
 
+    with safe_open(file, "pt") as stored:
+        metadata = stored.metadata()
     tensors = load_file(file)
     change(tensors)
-    save_file(tensors, file, metadata={"format": "pt"})
+    save_file(tensors, file, metadata=metadata or {"format": "pt"})
 
 
 def pictures(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,59 +80,37 @@ def test_a_pointer_of_git_lfs_is_called_one(tmp_path: Path, name: str) -> None:
         bind_text(str(folder), "describer")
 
 
+FIRST, SECOND = (f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+
+
 @pytest.mark.parametrize(
-    ("index", "words"),
+    ("present", "places", "words"),
     [
+        (FIRST, {"w1": FIRST, "w2": SECOND}, f"of the 2 .*{SECOND}.* do not lie"),
         (
-            {
-                "weight_map": {
-                    "w1": "model-00001-of-00002.safetensors",
-                    "w2": "model-00002-of-00002.safetensors",
-                }
-            },
-            r"of the 2 .*model-00002-of-00002.* do not lie",
-        ),
-        (
-            {
-                "weight_map": {
-                    "w1": "model-00001-of-00002.safetensors",
-                    "w2": "../other/model.safetensors",
-                }
-            },
+            FIRST,
+            {"w1": FIRST, "w2": "../other/model.safetensors"},
             r"names \.\./other/model\.safetensors do not lie",
         ),
-        ({"weight_map": {"w": "inner/model.safetensors"}}, r"names inner/model\.safetensors"),
-        ({"weight_map": {}}, "no weight_map"),
-        ({"weight_map": ["model-00001-of-00002.safetensors"]}, "no weight_map"),
+        (FIRST, {"w": "inner/model.safetensors"}, r"names inner/model\.safetensors"),
+        (FIRST, {}, "no weight_map"),
+        (FIRST, [FIRST], "no weight_map"),
+        # Of two times: one library would read the older, another the newer.
+        ("model.safetensors", {"w": FIRST}, "names 1 shards, and model.safetensors beside it"),
+        ("model.safetensors", {"a": "model.safetensors", "b": FIRST}, "several of its shards hold"),
     ],
-    ids=["missing", "beside", "below", "empty", "list"],
+    ids=["missing", "beside", "below", "empty", "list", "whole", "twice"],
 )
-def test_shards_that_are_not_all_beside_their_index(
-    tmp_path: Path, index: dict[str, Any], words: str
+def test_an_index_names_the_shards_that_lie_beside_it(
+    tmp_path: Path, present: str, places: Any, words: str
 ) -> None:
     """What is missing is named; libraries would follow other places, which no digest covers."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA, "model-00001-of-00002.safetensors")
+    folder = write_checkpoint(tmp_path / "m", LLAVA, FIRST)
+    write_checkpoint(folder, LLAVA, present)
     for other in (folder / "inner", tmp_path / "other"):
         write_checkpoint(other, {})
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=words):
-        inspect(folder)
-
-
-@pytest.mark.parametrize(
-    ("shards", "words"),
-    [
-        (["model-00001-of-00001.safetensors"], "names 1 shards, and model.safetensors beside it"),
-        (["model.safetensors", "model-00001-of-00001.safetensors"], "several of its shards hold"),
-    ],
-)
-def test_weights_of_two_times_in_one_folder(tmp_path: Path, shards: list[str], words: str) -> None:
-    """One library would read the older, another the newer."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-    name = "model-00001-of-00001.safetensors"
-    shutil.copy(folder / "model.safetensors", folder / name)
-    index = {"weight_map": {f"w{i}": shard for i, shard in enumerate(shards)}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    index = json.dumps({"weight_map": places})
+    (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")
     with pytest.raises(CheckpointError, match=words):
         inspect(folder)
 
@@ -239,36 +216,27 @@ def test_what_loading_reads_counts_and_nothing_else(llava: Path) -> None:
         assert fingerprint_of(llava) == seen[-1]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "modeling_custom.py", "table.npy", "extra/table.json",
-        "extra/labels.index.json", "vision/clip.v2.pt", "vision/model.bin",
-    ],
+READ_BY_CODE = (
+    "modeling_custom.py", "table.npy", "extra/table.json", "extra/labels.index.json",
+    "vision/clip.v2.pt", "vision/model.bin", "vision/tower.safetensors",
 )  # fmt: skip
-def test_code_counts_where_it_runs(llava: Path, name: str) -> None:
-    """With remote code on, a line of Python is part of the model, and so is what it may read."""
-    code = "?trust_remote_code=true"
-    before, without = fingerprint_of(llava, code), fingerprint_of(llava)
-    (llava / name).parent.mkdir(exist_ok=True)
-    (llava / name).write_text("x = 1", encoding="utf-8")
-    assert fingerprint_of(llava, code) != before
-    assert fingerprint_of(llava) == without
+STATES = (
+    "checkpoint-5/a.bin", "global_step5/mp_rank_00.pt", "optimizer_0/a.bin", "optimizer.pt",
+)  # fmt: skip
 
 
-def test_weights_that_code_reads_in_a_folder_count(llava: Path) -> None:
-    """A training's states and other checkpoints in the folder stay out of it."""
-    code = "?trust_remote_code=true"
-    before, without = fingerprint_of(llava, code), fingerprint_of(llava)
-    for name in ("checkpoint-5/a.bin", "global_step5/mp_rank_00.pt", "optimizer_0/a.bin"):
-        (llava / name).parent.mkdir()
-        (llava / name).write_bytes(b"state")
-    (llava / "optimizer.pt").write_bytes(b"state")
-    assert fingerprint_of(llava, code) == before
-    (llava / "vision").mkdir()
-    shutil.copy(llava / "model.safetensors", llava / "vision/tower.safetensors")
-    assert fingerprint_of(llava, code) != before
-    assert fingerprint_of(llava) == without
+def test_code_counts_where_it_runs(llava: Path) -> None:
+    """With remote code on, a line of Python is part of the model, and so is what it may read; a
+    training's states and other checkpoints in the folder stay out of it.
+    """
+    seen, without = [fingerprint_of(llava, "?trust_remote_code=true")], fingerprint_of(llava)
+    for name in (*STATES, *READ_BY_CODE):
+        (llava / name).parent.mkdir(exist_ok=True)
+        (llava / name).write_text("x = 1", encoding="utf-8")
+        seen.append(fingerprint_of(llava, "?trust_remote_code=true"))
+        assert fingerprint_of(llava) == without
+    assert set(seen[: len(STATES) + 1]) == {seen[0]}
+    assert len(set(seen)) == len(READ_BY_CODE) + 1
 
 
 def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
@@ -280,51 +248,50 @@ def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
     assert fingerprint_of(folder) == before[1]
 
 
-def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
-    """Code that would be fetched from elsewhere cannot be vouched for."""
-    config = LLAVA | {"auto_map": {"AutoModel": "org/code--modeling.Model"}}
-    folder = write_checkpoint(tmp_path / "m", config)
-    with pytest.raises(
-        CheckpointError, match=r"org/code.*shorten the entry .* \"modeling\.Model\""
-    ):
-        fingerprint_of(folder, "?trust_remote_code=true")
+DAC = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org/dac"}
 
 
 @pytest.mark.parametrize(
-    ("name", "key"),
-    [("processor_config.json", "audio_tokenizer"), ("audio_tokenizer_config.json", None)],
+    ("name", "entries", "words"),
+    [
+        (
+            "config.json",
+            {"auto_map": {"AutoModel": "org/code--modeling.Model"}},
+            r"org/code.*shorten the entry .* \"modeling\.Model\"",
+        ),
+        ("config.json", {"attn_implementation": "org/x"}, "attn_implementation is 'org/x', a ker"),
+        ("config.json", {"_attn_implementation": "org/x"}, "attn_implementation is 'org/x', a ker"),
+        ("config.json", {"backbone": "org/vit"}, "built by the configuration of 'org/vit'"),
+        ("tokenizer_config.json", {"vocab_file": __file__}, "vocab_file is the file '/"),
+        ("processor_config.json", {"audio_tokenizer": DAC}, "its audio tokenizer .*'org/dac'"),
+        ("audio_tokenizer_config.json", DAC, "its audio tokenizer .*'org/dac'"),
+    ],
 )
-def test_an_audio_tokenizer_from_elsewhere_is_refused(
-    tmp_path: Path, name: str, key: str | None
+def test_what_would_be_read_elsewhere_is_refused(
+    tmp_path: Path, name: str, entries: dict[str, Any], words: str
 ) -> None:
-    """Transformers loads it by its name, whatever lies there by then."""
+    """Libraries load it by its name, whatever lies there by then: no fingerprint can vouch."""
     folder = write_checkpoint(tmp_path / "m", LLAVA)
-    named = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org/dac"}
-    (folder / name).write_text(json.dumps({key: named} if key else named), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=f"{name}: its audio tokenizer .*'org/dac'"):
-        fingerprint_of(folder)
+    stored = LLAVA if name == "config.json" else {}
+    (folder / name).write_text(json.dumps({**stored, **entries}), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=words):
+        fingerprint_of(folder, "?trust_remote_code=true")
 
 
-@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
-def test_a_kernel_of_the_hub_is_refused(tmp_path: Path, key: str) -> None:
-    """It is code, which transformers would fetch because a configuration says so."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA | {key: "org/kernel"})
-    with pytest.raises(CheckpointError, match=f"{key} is 'org/kernel', a kernel of the hub"):
-        fingerprint_of(folder)
+def test_what_pipelines_and_open_clip_would_read_elsewhere_is_refused(tmp_path: Path) -> None:
+    """A kernel is code; timm builds an image tower by a configuration of the hub."""
+    kernel = {"attn_implementation": "org/kernel"}
     pipeline = write_pipeline(tmp_path / "p")
-    (pipeline / "text_encoder" / "config.json").write_text(json.dumps({key: "org/kernel"}))
+    write_checkpoint(pipeline / "text_encoder", kernel)
     with pytest.raises(CheckpointError, match=r"text_encoder/config\.json: .*a kernel of the hub"):
         fingerprint_of(pipeline)
-    assert fingerprint_of(write_checkpoint(tmp_path / "own", LLAVA | {key: "sdpa"}))
-
-
-def test_an_image_tower_from_elsewhere_is_refused(tmp_path: Path) -> None:
-    """Timm would build it by a configuration of the hub."""
     config = {"model_cfg": {"vision_cfg": {"timm_model_name": "hf-hub:org/vit"}}}
     name = "open_clip_model.safetensors"
     folder = write_checkpoint(tmp_path / "m", config, name, index="open_clip_config.json")
     with pytest.raises(CheckpointError, match=r"built by the configuration of 'hf-hub:org/vit'"):
         fingerprint_of(folder)
+    own = LLAVA | {"attn_implementation": "sdpa", "backbone": "vit"}
+    assert fingerprint_of(write_checkpoint(tmp_path / "own", own))
 
 
 def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.checkpoints.checkpoint_files import own_names  # noqa: E402
 from pytest_cepbench.models.torch_runtime import undistributed  # noqa: E402
 from tests.models.binding import bind_text, describe  # noqa: E402
+from tests.models.files import write_tensors  # noqa: E402
 from tests.tiny import encoders, generators, text_encoders  # noqa: E402
 from tests.tiny.adapters import build_lora  # noqa: E402
 from tests.tiny.common import edit_tensors, pictures, skip_before  # noqa: E402
@@ -35,8 +36,6 @@ pytestmark = pytest.mark.models
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny LLaVA, saved whole."""
-    from tests.tiny.describers import build_llava
-
     return build_llava(tmp_path_factory.mktemp("whole") / "llava", seed=5)
 
 
@@ -89,26 +88,24 @@ def test_shards_of_a_run_describe_as_the_whole_model(
     assert describe(folders[0]) == expected
 
 
-LAYOUTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "flat": dict,
-    "module": lambda state: {f"module.{name}": tensor for name, tensor in state.items()},
-    "compiled": lambda state: {"model": {f"_orig_mod.{n}": t for n, t in state.items()}},
-    "with the rest of a training": lambda state: {
-        "model": state,
-        "optimizer": {"state": {name: torch.zeros(2) for name in state}, "lr": 0.1},
-        "train_state": {"step": 500},
-    },
-    "flat with an optimizer": lambda state: state | {"optimizer.state.lm_head": torch.zeros(2)},
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_of_a_state_is_read(
-    layout: str, whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
+    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
 ) -> None:
     """Prefixes of wrappers are taken off, and what is no model is left out."""
-    folder = save_shards(tmp_path / "step-7", LAYOUTS[layout](state))
-    assert describe(folder, f"base={whole}") == expected
+    layouts: dict[str, dict[str, Any]] = {
+        "flat": state,
+        "module": {f"module.{name}": tensor for name, tensor in state.items()},
+        "compiled": {"model": {f"_orig_mod.{name}": tensor for name, tensor in state.items()}},
+        "with the rest of a training": {
+            "model": state,
+            "optimizer": {"state": {name: torch.zeros(2) for name in state}, "lr": 0.1},
+            "train_state": {"step": 500},
+        },
+        "flat with an optimizer": state | {"optimizer.state.lm_head": torch.zeros(2)},
+    }
+    for layout, content in layouts.items():
+        folder = save_shards(tmp_path / layout, content)
+        assert describe(folder, f"base={whole}") == expected, layout
 
 
 def test_bare_safetensors_take_their_configuration_from_above(
@@ -129,11 +126,8 @@ def test_bare_safetensors_take_their_configuration_from_above(
 
 def test_shards_of_two_states_are_refused(whole: Path, tmp_path: Path) -> None:
     """Which of them a tensor would come from is a matter of their names."""
-    from safetensors.torch import load_file, save_file
-
-    name, tensor = load_file(whole / "model.safetensors").popitem()
-    save_file({name: tensor}, tmp_path / "model-00001-of-00009.safetensors")
-    shutil.copy(whole / "model.safetensors", tmp_path / "model.safetensors")
+    for name in ("model-00001-of-00009.safetensors", "model.safetensors"):
+        shutil.copy(whole / "model.safetensors", tmp_path / name)
     with pytest.raises(CheckpointError, match="shards of two states lie beside one another"):
         describe(tmp_path, f"base={whole}")
 
@@ -292,15 +286,11 @@ def wrap(folder: Path, prefix: str) -> Path:
 
 
 def encode(folder: Path) -> Any:
-    """The vectors of an encoder of images."""
+    """The vectors of an encoder of images, or of texts."""
     model: Any = bind_text(str(folder), "encoder").load()
+    if (folder / "modules.json").exists():
+        return model.encode_texts(["a red circle", "a small square"])
     return model.encode_images(pictures())
-
-
-def encode_texts(folder: Path) -> Any:
-    """The vectors of an encoder of texts."""
-    model: Any = bind_text(str(folder), "encoder").load()
-    return model.encode_texts(["a red circle", "a small square"])
 
 
 def draw(folder: Path, *parts: str) -> Any:
@@ -316,7 +306,7 @@ ROOMS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
     "transformers encoder": (encoders.build_dinov2, encode),
     "timm encoder": (encoders.build_timm_vit, encode),
     "open_clip encoder": (encoders.build_open_clip, encode),
-    "sentence encoder": (text_encoders.build_sentence_transformer, encode_texts),
+    "sentence encoder": (text_encoders.build_sentence_transformer, encode),
 }
 
 
@@ -335,12 +325,11 @@ def test_a_wrapped_model_answers_as_the_one_inside(room: str, wrapper: str, tmp_
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_shards_and_their_index_are_read(tmp_path: Path) -> None:
+def test_shards_and_their_index_are_read(whole: Path, expected: list[Any], tmp_path: Path) -> None:
     """Two files, the names of whose tensors are in a third one."""
-    folder = build_llava(tmp_path / "whole")
-    expected = describe(folder)
     from transformers import AutoModelForImageTextToText
 
+    folder = Path(shutil.copytree(whole, tmp_path / "whole"))
     model = AutoModelForImageTextToText.from_pretrained(folder)
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder, max_shard_size="50KB")
@@ -378,20 +367,13 @@ def test_parts_may_be_wrapped(tmp_path: Path) -> None:
 
 
 def _wrap_inside(file: Path, before: str) -> None:
-    """Put torch.compile's name behind the first ones of every tensor of a file.
+    """Put torch.compile's name behind the first ones of every tensor of a file."""
 
-    What stands beside the tensors stays: the alpha of LoRA weights, for one.
-    """
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
+    def wrapped(tensors: dict[str, Any]) -> None:
+        for name in list(tensors):
+            tensors[name.replace(before, f"{before}_orig_mod.", 1)] = tensors.pop(name)
 
-    with safe_open(file, "pt") as stored:
-        metadata = stored.metadata()
-    tensors = {
-        name.replace(before, f"{before}_orig_mod.", 1): tensor
-        for name, tensor in load_file(file).items()
-    }
-    save_file(tensors, file, metadata=metadata)
+    edit_tensors(file, wrapped)
 
 
 def test_wrappers_in_one_another_and_between_modules(tmp_path: Path) -> None:
@@ -415,8 +397,6 @@ def test_names_that_do_not_come_apart_are_refused(
 ) -> None:
     """Half a model is wrapped, or two were saved in one."""
     folder = build_llava(tmp_path / "m")
-    from safetensors.torch import save_file
-
-    save_file({name: torch.ones(2) for name in names}, folder / "model.safetensors")
+    write_tensors(folder / "model.safetensors", dict.fromkeys(names, (2,)))
     with pytest.raises(CheckpointError, match=words):
         describe(folder)

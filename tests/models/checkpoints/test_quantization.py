@@ -12,6 +12,7 @@ import pytest
 from pytest_cepbench.errors import CheckpointError
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, inspect, write_checkpoint, write_tensors
+from tests.tiny.common import edit_tensors, pictures
 
 
 def quantized(folder: Path, **config: Any) -> Path:
@@ -78,8 +79,6 @@ def save_quantized(folder: Path, whole: Path, method: str) -> Path:
 
 def describe(folder: Path) -> tuple[Any, list[Any]]:
     """A loaded describer and what it says of three pictures."""
-    from tests.tiny.common import pictures
-
     loaded: Any = bind_text(f"{folder}?max_new_tokens=6", "describer").load()
     return loaded, list(loaded.describe(pictures(), "describe the image", [0, 1, 2]))
 
@@ -101,8 +100,6 @@ def test_quantized_weights_stay_packed(method: str, whole: Path, tmp_path: Path)
 
     loaded, texts = describe(folder)
     (folder / "model.safetensors").write_bytes(bytes((folder / "model.safetensors").stat().st_size))
-    from tests.tiny.common import pictures
-
     assert list(loaded.describe(pictures(), "describe the image", [0, 1, 2])) == texts
     assert any(texts)
     weight = loaded.loaded.model.model.language_model.layers[0].self_attn.q_proj.weight
@@ -114,17 +111,12 @@ def test_quantized_weights_stay_packed(method: str, whole: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_broken_scales_are_found(whole: Path, tmp_path: Path) -> None:
     """NaN among the scales of quantized weights is NaN among the weights."""
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
+
+    def spoil(tensors: dict[str, Any]) -> None:
+        tensors[min(n for n in tensors if "q_proj" in n and "scale" in n)].fill_(float("nan"))
 
     folder = save_quantized(tmp_path / "quantized", whole, "torchao")
-    file = folder / "model.safetensors"
-    with safe_open(file, "pt") as stored:
-        metadata = stored.metadata()
-    tensors = load_file(file)
-    name = min(name for name in tensors if "q_proj" in name and "scale" in name)
-    tensors[name][:] = float("nan")
-    save_file(tensors, file, metadata=metadata)
+    edit_tensors(folder / "model.safetensors", spoil)
     with pytest.raises(CheckpointError, match=r"NaN or infinite values in .*q_proj"):
         describe(folder)
 
