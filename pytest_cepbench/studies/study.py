@@ -5,13 +5,14 @@ A column of a study is the suite as it stands with one thing changed; a row is a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -50,6 +51,7 @@ from pytest_cepbench.suites import (
     PreparedSuite,
     RoleChoices,
     Suite,
+    SuiteRun,
     load_data,
     load_suite,
     prepare_suite,
@@ -57,7 +59,6 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.chain_run import refuse_answers
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.role_assignment import Part, check_data_names
-from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 StudyName = Literal["seeds", "generators", "encoders"]
 
@@ -317,48 +318,25 @@ class FinishedStudy(SetUp):
         return tuple(dict.fromkeys(errors))
 
 
-# -- before a model is called ----------------------------------------------------------------------
+# -- the study -------------------------------------------------------------------------------------
+
+_Place = tuple[Named, Named]
+"""A model under test and a variant: a row and a column."""
 
 
-class StudyRun(NamedTuple):
-    """One model under one variant, before it is measured.
+def run_study(
+    spec: StudySpec, model_pool: ModelPool, announce: Announce, begin: Callable[[], object]
+) -> FinishedStudy:
+    """Read the suite and its data, bind every model, measure every cell and sum up.
 
-    variant: a column, with what was changed in full.
-    prepared: the variant's suite with the model under test.
-    cases: those of its cases that the study shows.
-    """
-
-    model: Named
-    variant: Named
-    prepared: PreparedSuite
-    cases: tuple[Case, ...]
-
-
-@dataclass(frozen=True)
-class PreparedStudy:
-    """A study that can begin.
-
-    dataset: the samples, each as often as it has seeds.
-    runs: in the order in which they are measured.
-    models: all models that are called, those of all roles.
-    notes: on the suite, a sentence each.
-    """
-
-    spec: StudySpec
-    suite: Suite
-    dataset: Dataset
-    runs: tuple[StudyRun, ...]
-    models: tuple[StudiedModel, ...]
-    notes: tuple[str, ...]
-
-
-def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
-    """Read the suite and its data, and bind every model.
-
-    Raises what `load_suite`, `load_data` and `prepare_suite` raise, what binding raises, SuiteError
-    where the suite has nothing that the study could vary, and SpecError for names that the suite
-    does not have, for models under test of different roles, and for chains that were made elsewhere
-    where the study or the suite needs several of a sample.
+    announce: is given one line for each model under a variant. The cells of a model hold its
+        errors.
+    begin: is called before the first model is asked.
+    Raises before that what `load_suite`, `load_data` and `prepare_suite` raise, what binding
+    raises, SuiteError where the suite has nothing that the study could vary, and SpecError for
+    names that the suite does not have, for models under test of different roles, and for chains
+    that were made elsewhere where the study or the suite needs several of a sample; after it
+    StoreError, which concerns all cells.
     """
     loaded = load_suite(spec.suite)
     if spec.study == "encoders":
@@ -371,31 +349,53 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     check_data_names(spec.data, [loaded], "--data")
     suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.seeds)
-    pairs: list[tuple[Named, Named]] = list(product(spec.models, spec.variants))
+    places: list[_Place] = list(product(spec.models, spec.variants))
     if spec.study != "seeds":  # few models are loaded twice in this order
-        pairs.sort(key=lambda pair: spec.variants.index(pair[1]))
-    prepared = [(*pair, _prepare(spec, *pair, suite, dataset)) for pair in pairs]
-    roles = {model.name: own.assignments.under_test for model, _, own in prepared}
+        places.sort(key=lambda place: spec.variants.index(place[1]))
+    prepared = {place: _prepare(spec, *place, suite, dataset) for place in places}
+    roles = {model.name: own.assignments.under_test for (model, _), own in prepared.items()}
     if len(set(roles.values())) > 1:
         listed = ", ".join(f"{model} the {role}" for model, role in roles.items())
         raise SpecError(
             f"the models under test have different roles ({listed}): name one with --role"
         )
+    cases = {place: _shown_cases(spec, own, metrics) for place, own in prepared.items()}
+    players = {m for own in prepared.values() for m in studied_models(own.assignments, model_pool)}
     changed = f"{spec.encoder_name} " if spec.study == "encoders" else f"{spec.study[:-1]} "
-    runs = tuple(
-        StudyRun(
-            model,
-            Named(variant.name, changed + variant.spec),
-            own,
-            _shown_cases(spec, own, metrics),
-        )
-        for model, variant, own in prepared
-    )
-    models = {m for *_, own in prepared for m in studied_models(own.assignments, model_pool)}
-    ordered = tuple(sorted(models, key=lambda model: (model.seat, model.spec)))
+    variants = {own: Named(own.name, changed + own.spec) for own in spec.variants}
     left = _of_accepted(loaded) if spec.metrics is None else []
-    notes = (f"{', '.join(left)} left out: {_NEED_ACCEPTED}",) if left else ()
-    return PreparedStudy(spec, suite, dataset, runs, ordered, notes)
+    begin()
+    cells: dict[_Place, dict[str, StudyCell]] = {}
+    tallies: list[CallCounts] = []
+    for number, (place, own) in enumerate(prepared.items(), 1):
+        model, variant = place
+        announce(f"{number} of {len(places)}: {model.name}, {variants[variant].spec}")
+        # A study names more models than the gate does, and they need not fit into memory together.
+        needed = {(each.role, each.spec) for each in own.assignments.roles.values()}
+        loaded_before = [key for key, runner in model_pool.runners.items() if runner.tally.loads]
+        unloaded = [model_pool.dismiss(key) for key in loaded_before if key not in needed]
+        tallies += unloaded
+        if unloaded:
+            release_memory()
+        cells[place] = _measure_cells(place, own.run(model_pool), cases[place])
+    tallies += [runner.tally for runner in model_pool.runners.values()]
+    return FinishedStudy(
+        study=spec.study,
+        suite=suite.name,
+        version=suite.table.version,
+        file=str(spec.suite),
+        data={name: str(value) for name, value in dataset.identity.items()},
+        samples=len(dataset.samples),
+        confidence=CONFIDENCE,
+        under_test=next(iter(roles.values())),
+        models=spec.models,
+        variants=tuple(variants.values()),
+        players=tuple(sorted(players, key=lambda model: (model.seat, model.spec))),
+        grids=tuple(_make_grids(spec, prepared, cases[places[0]], cells)),
+        notes=(f"{', '.join(left)} left out: {_NEED_ACCEPTED}",) if left else (),
+        damage=tuple(model_pool.store.damage),
+        effort=StudyUsage.of(tallies),
+    )
 
 
 def studied_models(assignments: Assignments, model_pool: ModelPool) -> list[StudiedModel]:
@@ -512,86 +512,51 @@ def _shown_cases(
     return tuple(c for c in prepared.cases if c.key.metric in names and c.key.part in shown)
 
 
-# -- measured --------------------------------------------------------------------------------------
-
-_Results = dict[tuple[str, str, str, str], CaseMeasurement | str]
-"""(model, variant, part, metric) -> what was measured, or why it could not be."""
-
-
-def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> FinishedStudy:
-    """Measure every cell and sum up.
-
-    announce: is given one line for each run that begins. The cells of a model hold its errors.
-    Raises StoreError, which concerns all cells.
-    """
-    results: _Results = {}
-    tallies: list[CallCounts] = []
-    for number, (model, variant, own, cases) in enumerate(prepared.runs, 1):
-        announce(f"{number} of {len(prepared.runs)}: {model.name}, {variant.spec}")
-        # A study names more models than the gate does, and they need not fit into memory together.
-        needed = {(each.role, each.spec) for each in own.assignments.roles.values()}
-        loaded = [place for place, runner in model_pool.runners.items() if runner.tally.loads]
-        unloaded = [model_pool.dismiss(place) for place in loaded if place not in needed]
-        tallies += unloaded
-        if unloaded:
-            release_memory()
-        run, broken = own.run(model_pool), ""
-        for case in cases:
-            place = model.name, variant.name, case.key.part, case.key.metric
-            if broken:
-                results[place] = broken
-                continue
-            try:
-                measured = run.measure(case)
-                warnings = (*measured.warnings, *run.warnings(measured))
-                results[place] = msgspec.structs.replace(measured, warnings=warnings)
-            except MeasurementError as error:
-                results[place] = str(error)
-            except StoreError:
-                raise
-            except CepError as error:  # a model that does not load does so for no case
-                results[place] = broken = str(error)
-    tallies += [runner.tally for runner in model_pool.runners.values()]
-    spec, suite = prepared.spec, prepared.suite
-    return FinishedStudy(
-        study=spec.study,
-        suite=suite.name,
-        version=suite.table.version,
-        file=str(spec.suite),
-        data={name: str(value) for name, value in prepared.dataset.identity.items()},
-        samples=len(prepared.dataset.samples),
-        confidence=CONFIDENCE,
-        under_test=prepared.runs[0].prepared.assignments.under_test,
-        models=spec.models,
-        variants=tuple(dict.fromkeys(run.variant for run in prepared.runs)),
-        players=prepared.models,
-        grids=tuple(_make_grids(prepared, results)),
-        notes=prepared.notes,
-        damage=tuple(model_pool.store.damage),
-        effort=StudyUsage.of(tallies),
-    )
+def _measure_cells(place: _Place, run: SuiteRun, cases: Iterable[Case]) -> dict[str, StudyCell]:
+    """The cell of each case, by PART/METRIC, of a model under a variant."""
+    cells: dict[str, StudyCell] = {}
+    model, variant = place
+    cell, broken = partial(StudyCell, model.name, variant.name), ""
+    for case in cases:
+        if broken:
+            cells[case.key.within] = cell(error=broken)
+            continue
+        try:
+            measured = run.measure(case)
+            cells[case.key.within] = cell(
+                value=measured.value,
+                n=measured.n,
+                failures=dict(measured.failures),
+                identity=dict(measured.identity),
+                notes=(*measured.notes, *measured.warnings, *run.warnings(measured)),
+            )
+        except MeasurementError as error:
+            cells[case.key.within] = cell(error=str(error))
+        except StoreError:
+            raise
+        except CepError as error:  # a model that does not load does so for no case
+            broken = str(error)
+            cells[case.key.within] = cell(error=broken)
+    return cells
 
 
-def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
+def _make_grids(
+    spec: StudySpec,
+    prepared: Mapping[_Place, PreparedSuite],
+    cases: Iterable[Case],
+    measured: Mapping[_Place, Mapping[str, StudyCell]],
+) -> Iterator[Grid]:
     """A table with statistics for every case.
 
     A variant under which nothing could be measured is left out of the statistics.
     """
-    spec, first = prepared.spec, prepared.runs[0]
-    for case in first.cases:
-        part, metric = case.key.part, case.key.metric
-        rows: dict[str, list[StudyCell]] = {model.name: [] for model in spec.models}
-        for model, variant in product(rows, spec.variants):
-            result = results[model, variant.name, part, metric]
-            if isinstance(result, str):
-                cell = StudyCell(model, variant.name, error=result)
-            else:
-                notes = (*result.notes, *result.warnings)
-                cell = StudyCell(
-                    model, variant.name, result.value, result.n,
-                    dict(result.failures), dict(result.identity), notes,
-                )  # fmt: skip
-            rows[model].append(cell)
+    first = next(iter(prepared.values()))
+    for case in cases:
+        metric = case.key.metric
+        rows = {
+            model.name: [measured[model, variant][case.key.within] for variant in spec.variants]
+            for model in spec.models
+        }
         cells = [cell for row in rows.values() for cell in row]
         left = {cell.variant for cell in cells if cell.value is not None}
         columns: dict[str, list[float]] = {}
@@ -606,7 +571,7 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
         spreads = {name: spread_over(row, sampled=sampled) for name, row in rows.items()}
         # Means over the models, as in MMGenBench, Table 15.
         known = [own for name in whole if (own := spreads[name].spread) is not None]
-        labels = {run.prepared.measures[metric].label for run in prepared.runs}
+        labels = {own.measures[metric].label for own in prepared.values()}
         defined = len(whole) >= FEWEST_CORRELATED and len(left) > 1
         undefined = (
             f"correlation between {spec.study} is not defined: it needs {FEWEST_CORRELATED} models "
@@ -615,10 +580,10 @@ def _make_grids(prepared: PreparedStudy, results: _Results) -> Iterator[Grid]:
         )
         methods = _RANKS if sampled else ("pearson", *_RANKS)
         yield Grid(
-            part=part,
+            part=case.key.part,
             metric=metric,
             label=case.label if len(labels) == 1 else metric,  # some labels name the encoder
-            higher_is_better=first.prepared.measures[metric].higher_is_better,
+            higher_is_better=first.measures[metric].higher_is_better,
             cells=tuple(cells),
             spreads=tuple(spreads.values()),
             complete=tuple(whole),
