@@ -243,11 +243,11 @@ def _damaged(
         at = below(rng, len(item.options))
         kept = item.options[at]
         own: dict[str, ImageArtifact] = {}
-        spoiled = [_spoil(part, rng, images, own) for part in kept.parts]
-        parts = zip(kept.parts, spoiled, strict=True)
-        if not any(_is_visible(part, worse, {**images, **own}) for part, worse in parts):
+        damaged = [_spoil(part, rng, images, own) for part in kept.parts]
+        if not any(visible for _, visible in damaged):
             continue
         made |= own
+        spoiled = [part for part, _ in damaged]
         if study.kind == "grades":
             others = [option.parts for place, option in enumerate(item.options) if place != at]
             options = [kept.parts, spoiled, *others[:-1]]
@@ -264,10 +264,18 @@ def _spoil(
     rng: np.random.Generator,
     images: Mapping[str, ImageArtifact],
     made: dict[str, ImageArtifact],
-) -> Part:
+) -> tuple[Part, bool]:
+    """A part with its words or tiles shuffled, and whether everybody sees that beside the other.
+
+    Of a text enough words stand elsewhere; in an image the tiles' sides have become edges, which
+    they have not where a tile holds all that there is, or nothing.
+    """
     if part.text is not None:
         words = part.text.split()
-        return Part(text=" ".join(some(rng, words, len(words))))
+        shuffled = some(rng, words, len(words))
+        moved = sum(a != b for a, b in zip(words, shuffled, strict=True))
+        visible = len(words) >= _LEAST_WORDS and moved >= _LEAST_MOVED * len(words)
+        return Part(text=" ".join(shuffled)), visible
     pixels = images[str(part.image)].pixels
     (height, high), (width, wide) = ((side, _tile(side)) for side in pixels.shape[:2])
     beyond = ((0, -height % high), (0, -width % wide), (0, 0))
@@ -278,28 +286,13 @@ def _spoil(
     shuffled = tiles.swapaxes(1, 2).reshape(whole.shape)[:height, :width]
     spoiled = ImageArtifact(np.ascontiguousarray(shuffled))
     made[spoiled.digest] = spoiled
-    return Part(image=spoiled.digest)
-
-
-def _is_visible(part: Part, spoiled: Part, images: Mapping[str, ImageArtifact]) -> bool:
-    """Whether everybody sees that a part is damaged, who has the other one beside it.
-
-    Of a text enough words stand elsewhere; in an image the tiles' sides have become edges, which
-    they have not where a tile holds all that there is, or nothing.
-    """
-    if part.text is not None:
-        before, after = part.text.split(), (spoiled.text or "").split()
-        moved = sum(a != b for a, b in zip(before, after, strict=True))
-        return len(before) >= _LEAST_WORDS and moved >= _LEAST_MOVED * len(before)
     edges = []  # shares of the pixels along the tiles' sides at which the image changes abruptly
-    for image in (images[str(each.image)] for each in (part, spoiled)):
-        pixels = image.pixels.astype(np.int16)
-        columns, rows = (np.arange(_tile(side), side, _tile(side)) for side in image.size)
-        across = np.abs(pixels[:, columns] - pixels[:, columns - 1]).max(axis=-1)
-        down = np.abs(pixels[rows] - pixels[rows - 1]).max(axis=-1)
+    for own in (pixels.astype(np.int16), shuffled.astype(np.int16)):
+        down = np.abs(own[high::high] - own[high - 1 : -1 : high]).max(axis=-1)
+        across = np.abs(own[:, wide::wide] - own[:, wide - 1 : -1 : wide]).max(axis=-1)
         steps = np.concatenate([across.ravel(), down.ravel()])
         edges.append(float(np.mean(steps >= _EDGE)) if steps.size else 0.0)
-    return edges[1] - edges[0] >= _LEAST_EDGES
+    return Part(image=spoiled.digest), edges[1] - edges[0] >= _LEAST_EDGES
 
 
 def _tile(side: int) -> int:

@@ -276,7 +276,9 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
     design = design_of(noise, noise.units)
     assert design is not None  # noise is of two units or more
     needed = units_needed(design, TOLERANCE, whole.policy.alpha) or sum(counts.values())
-    samples = _samples(needed, counts)
+    most = max(counts.values())
+    fewer = range(min(FEWEST, most), most)
+    samples = next((n for n in fewer if sum(min(c, n) for c in counts.values()) >= needed), None)
     used = {name: min(count, samples or count) for name, count in counts.items()}
     units = {OVERALL: sum(used.values()), **used}
     planned = {
@@ -351,15 +353,6 @@ def _planned(case: Calibrated, units: int) -> _Plan | None:
         loss = largest_drop(measured.value, record_of(measured), measured.floor)
     loss = inf if loss is None else loss
     return _Plan(design, holding, loss, visible <= loss)
-
-
-def _samples(needed: int, counts: Mapping[str, int]) -> int | None:
-    """The fewest of each category that make so many in all; None where all are needed."""
-    most = max(counts.values())
-    for samples in range(min(FEWEST, most), most):
-        if sum(min(count, samples) for count in counts.values()) >= needed:
-            return samples
-    return None
 
 
 def _rounded_up(value: float) -> float:

@@ -13,13 +13,11 @@ from pytest_cepbench.gate.sensitivity import power_of
 from pytest_cepbench.gate.statistics.power import Design, tolerance_that_holds
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.doctor import (
+    DAMAGE,
     Check,
     chance_floors,
-    half_silent,
     measurability,
-    recolored,
     visible_drops,
-    word_dropped,
 )
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.gate.build import replace
@@ -214,8 +212,9 @@ def test_two_units_fail_no_drop_at_all() -> None:
 def test_damage_is_what_it_is_called() -> None:
     """Channels in turn, the longest word gone, the second half silent."""
     plain = ImageArtifact(np.full((3, 3, 3), (10, 20, 30), np.uint8))
-    assert tuple(recolored(plain).pixels[0, 0]) == (30, 10, 20)
-    assert word_dropped("a red, enormous cat's-eye circle") == "a red, enormous circle"
-    assert word_dropped("cat") == "cat"
-    sound = half_silent(Sound(np.ones(5, np.float32), 8000))
+    assert tuple(DAMAGE["image"]["colors exchanged"](plain).pixels[0, 0]) == (30, 10, 20)
+    drop_word = DAMAGE["text"]["word dropped"]
+    assert drop_word("a red, enormous cat's-eye circle") == "a red, enormous circle"
+    assert drop_word("cat") == "cat"
+    sound = DAMAGE["sound"]["second half silent"](Sound(np.ones(5, np.float32), 8000))
     assert sound.samples.tolist() == pytest.approx([1, 1, 1, 0, 0], abs=1e-4)
