@@ -99,22 +99,20 @@ def _noise_update(
     measured = case.measured
     if case.noise is None or measured is None:
         return "not kept, there is none", "", None
-    path = baseline_path(root, measured.key)
+    path, before, obstacle = baseline_path(root, measured.key), None, _NO_BASELINE
     try:
         before = read_baseline(path, measured.key)
+        if before is not None:
+            pair(measured, before)
+            obstacle = "" if read_text(path) == dump_baseline(before) else _OLDER
     except BaselineError as error:
-        return f"not kept, {error}", "", None
-    if before is None:
-        return f"not kept, {_NO_BASELINE}", "", None
-    try:
-        pair(measured, before)
-        as_written = read_text(path) == dump_baseline(before)
+        obstacle = str(error)
     except IncomparableError as error:
-        return f"not kept, the baseline was made from something else: {error}", "", None
+        obstacle = f"the baseline was made from something else: {error}"
     except (OSError, UnicodeDecodeError):  # the file was replaced since it was read
-        as_written = False
-    if not as_written:
-        return f"not kept, {_OLDER}", "", None
+        obstacle = _OLDER
+    if before is None or obstacle:
+        return f"not kept, {obstacle}", "", None
     accepted, remark = before.model, ""
     if accepted.get("identity") != measured.model.get("identity"):
         remark = (

@@ -124,8 +124,8 @@ def _verify_page(folder: Path, report: VerifyReport) -> Section:
 
 # -- gc --------------------------------------------------------------------------------------------
 
-_Tables = dict[Path, dict[str, object]]
-"""Baselines and anchors by their files."""
+_Tables = list[dict[str, object]]
+"""What the files of baselines and anchors hold; a file may be there twice."""
 
 
 def run_gc(arguments: Namespace) -> int:
@@ -140,7 +140,7 @@ def run_gc(arguments: Namespace) -> int:
         raise SpecError("--baselines and --without-baselines contradict each other: drop one")
     named, project = _baselines_of(arguments)
     with open_readonly(folder) as read:
-        accepted = _accepted_keys([*named.values(), *project.values()], read)
+        accepted = _accepted_keys([*named, *project], read)
         needed, staying = None, set[str]()
         if (named or project) and not arguments.without_baselines:
             models = models_in(read)
@@ -243,18 +243,18 @@ def _baselines_of(arguments: Namespace) -> tuple[_Tables, _Tables]:
     folder without baselines and for a baseline that cannot be read: what it needs would seem not to
     be needed. One of the project raises it unless nothing is to be kept for them.
     """
-    named: _Tables = {}
+    named: _Tables = []
     for folder in arguments.baselines:
         own = _tables_in(folder)
         if not own:
             raise SpecError(
                 f"--baselines {str(folder)!r}: no baselines there; give the folder that holds them"
             )
-        named |= own
-    project: _Tables = {}
+        named += own
+    project: _Tables = []
     try:
         for folder in project_baselines(Path.cwd(), arguments.store.resolve()):
-            project |= _tables_in(folder)
+            project += _tables_in(folder)
     except (OSError, SpecError) as error:
         if not arguments.without_baselines:
             raise SpecError(
@@ -267,14 +267,14 @@ def _tables_in(folder: Path) -> _Tables:
     def stop(error: OSError) -> None:
         raise error
 
-    tables: _Tables = {}
+    tables: _Tables = []
     place = folder
     try:
         for parent, _, names in os.walk(folder, onerror=stop) if folder.is_dir() else ():
             for name in sorted(names):
                 place = Path(parent, name)
                 if place.suffix == SUFFIX:
-                    tables[place.resolve()] = parse_toml(read_regular(place, MOST_TEXT))
+                    tables.append(parse_toml(read_regular(place, MOST_TEXT)))
     except (OSError, ValueError) as error:
         raise SpecError(f"{str(place)!r} cannot be read as a baseline: {error}") from error
     return tables
@@ -288,7 +288,7 @@ def _needed_models(
     parts: where it does: under `model` the accepted one, under `identity` the fixed roles.
     """
     words = set()
-    for table in tables.values():
+    for table in tables:
         for part in map(table.get, parts):
             for field, value in part.items() if isinstance(part, dict) else ():
                 text = str(value)
@@ -301,7 +301,7 @@ def _needed_models(
     return frozenset(model for model in known if any(f" {model} " in text for text in words))
 
 
-def _accepted_keys(tables: Iterable[Mapping[str, object]], read: Read) -> dict[str, set[str]]:
+def _accepted_keys(tables: _Tables, read: Read) -> dict[str, set[str]]:
     """By case, the keys of the accepted answers that a store has."""
     digests_of: dict[str, set[str]] = {}
     for table in tables:

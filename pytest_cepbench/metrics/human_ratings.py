@@ -163,16 +163,18 @@ def sample_correlation(metric: FloatArray, people: FloatArray, items: Sequence[i
     items: (n,) the number of the item that each belongs to; all of an item are drawn together.
     The value is None where either is constant.
     """
-    from scipy.stats import rankdata
-
     _, owners = np.unique(np.array(items, int), return_inverse=True)
+    places = [np.unique(own, return_inverse=True)[1] for own in (metric, people)]
 
     def coefficient(weights: FloatArray) -> float | None:
-        drawn = np.repeat(np.arange(len(owners)), weights[owners].astype(int))
-        # As `correlation` has it, without its interval: this is computed for every draw.
-        x, y = (ranks - ranks.mean() for ranks in map(rankdata, (metric[drawn], people[drawn])))
-        scale = float(np.sqrt((x @ x) * (y @ y)))
-        return float(x @ y) / scale if scale else None
+        # As `correlation` has it, without its interval and sorted once: what is drawn several times
+        # is as many equal values, which share their mean rank.
+        times = weights[owners]
+        counts = [np.bincount(place, times) for place in places]
+        ranks = [(n.cumsum() - (n - 1) / 2)[at] for n, at in zip(counts, places, strict=True)]
+        x, y = (own - times @ own / times.sum() for own in ranks)
+        scale = float(np.sqrt((times @ x**2) * (times @ y**2)))
+        return float(times @ (x * y)) / scale if scale else None
 
     return estimate_by_items(coefficient, int(owners.max()) + 1 if len(owners) else 0)
 

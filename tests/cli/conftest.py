@@ -34,13 +34,13 @@ class Ended:
     def refused(self, *pieces: str, code: int = 2, lines: int | None = None) -> None:
         """What was wrong is said last, with all of these pieces, and no traceback.
 
-        lines: on stderr, where nothing but the complaint is expected there.
+        lines: of stderr, where nothing but the complaint is printed, and nothing to stdout.
         """
         assert self.code == code, self.err
         assert [piece for piece in pieces if piece not in self.err] == [], self.err
         assert self.err.splitlines()[-1].startswith("cepbench: "), self.err
         assert "Traceback" not in self.err
-        assert lines in (None, self.err.count("\n")), self.err
+        assert lines is None or (self.out, self.err.count("\n")) == ("", lines), self.err
 
 
 @dataclass(frozen=True)

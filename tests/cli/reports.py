@@ -24,6 +24,7 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.report.results import case_of
 from tests.studies.toy import TOY, write_suite
 
@@ -36,7 +37,7 @@ CASES = 10
 """Of that suite."""
 
 
-def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[FreshMeasurement]:
+def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[CaseMeasurement]:
     """Every case of a suite, as the gate measures it."""
     suite = load_suite(write_suite(folder, text))
     assignments, measures = assign_models(suite, RoleChoices(model))

@@ -161,8 +161,7 @@ def test_refused(panels: Home, argv: list[str], message: str) -> None:
     """One line, exit code 2, no files."""
     ended = panels.command("agree" if argv[0] == "judges" else "arena", *argv)
 
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert message in ended.err
+    ended.refused(message, lines=1)
     assert not (panels.path / ".cepbench").exists()
 
 

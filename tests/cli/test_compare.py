@@ -179,8 +179,7 @@ def test_runs_of_other_measurements(
         reports.path / "low.json", lambda document: edit(document["cases"][-2]["measurement"])
     )
     ended = reports.command("compare", "best.json", "low.json")
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert message in ended.err
+    ended.refused(message, lines=1)
 
 
 def test_runs_without_a_common_case(home: Home, measured: Measured) -> None:

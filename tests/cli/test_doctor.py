@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,41 +92,54 @@ def test_a_good_set_up_passes(home: Home) -> None:
     assert "doctor of toy: 1 remark" in ended.out
 
 
-def test_an_encoder_that_does_not_see_colors_is_named(home: Home) -> None:
-    """The distortion that moves nothing is a problem by name; the others are not."""
-    ended = doctor(home, "--model=shapes:", f"--encoder={MODELS}:GreyEncoder")
-    check = checks(home)["encoder on damaged images"]
-    assert ended.code == 1
-    assert check["status"] == "problem"
-    assert check["said"] == [
-        "colors exchanged: moves the score by 0.0000, less than the tolerance 0.01"
-    ]
-    assert "use another encoder" in flat(ended.out.partition("\nwhat to do\n")[2])
+@pytest.mark.parametrize(
+    ("argv", "check", "said", "advice"),
+    [
+        (
+            ["--model=shapes:", f"--encoder={MODELS}:GreyEncoder"],
+            "encoder on damaged images",
+            "colors exchanged: moves the score by 0.0000, less than the tolerance 0.01",
+            "use another encoder",
+        ),
+        (
+            ["--model=shapes:", f"--encoder={MODELS}:BlindEncoder"],
+            "measurement",
+            ".* gives one vector for ",
+            "use another encoder",
+        ),
+        (
+            [f"--model={MODELS}:MonotoneDescriber"],
+            "constant outputs",
+            "image-first chains: all 8 descriptions are the same, of images that differ.*left'",
+            "look at what the model that repeats itself is given",
+        ),
+        (
+            ["--model=shapes:", "--generator=shapes:?blank=1"],
+            "measurement",
+            ".*chains failed at the generator",
+            "fix these cases first",
+        ),
+    ],
+    ids=["no-colors", "blind", "one-answer", "blank"],
+)
+def test_a_fault_is_a_problem(
+    home: Home, argv: list[str], check: str, said: str, advice: str
+) -> None:
+    """Of an encoder, a describer or a case: in words, with a remedy; the page is made all the same.
 
-
-def test_an_encoder_that_sees_nothing_is_a_problem(home: Home) -> None:
-    """No case can be measured, and every change goes unnoticed."""
-    ended = doctor(home, "--model=shapes:", f"--encoder={MODELS}:BlindEncoder")
+    Only what moves nothing is named of the damage; an encoder that sees nothing misses all of it.
+    """
+    ended = doctor(home, *argv)
     by_name = checks(home)
     assert ended.code == 1
-    assert by_name["measurement"]["status"] == "problem"
-    assert "gives one vector for" in by_name["measurement"]["said"][0]
-    assert by_name["encoder on damaged images"]["status"] == "problem"
-    assert cells(by_name["encoder on damaged images"])["strong blur"]["starts"] == 8
-
-
-def test_a_describer_with_one_answer_is_a_problem(home: Home) -> None:
-    """All descriptions are the same: said in words, with how many."""
-    ended = doctor(home, f"--model={MODELS}:MonotoneDescriber")
-    check = checks(home)["constant outputs"]
-    assert ended.code == 1
-    assert check["status"] == "problem"
-    (sentence,) = check["said"]
-    assert sentence.startswith(
-        "image-first chains: all 8 descriptions are the same, of images that differ"
-    )
-    assert sentence.endswith(": 'one shape : small red circle top left'")
-    assert "look at what the model that repeats itself is given" in flat(ended.out)
+    assert by_name[check]["status"] == "problem"
+    assert re.match(said, by_name[check]["said"][0])
+    assert len(by_name[check]["said"]) == 1 or check == "measurement"
+    assert advice in flat(ended.out.partition("\nwhat to do\n")[2])
+    assert "Traceback" not in ended.out + ended.err
+    if argv[-1].endswith("BlindEncoder"):
+        assert by_name["encoder on damaged images"]["status"] == "problem"
+        assert cells(by_name["encoder on damaged images"])["strong blur"]["starts"] == 8
 
 
 def test_scores_at_chance_are_a_problem(home: Home) -> None:
@@ -163,16 +177,6 @@ def test_text_starts(home: Home) -> None:
     assert check["status"] == "pass"
 
 
-def test_a_case_that_cannot_be_measured_is_a_problem(home: Home) -> None:
-    """What is wrong is said once, and the page is made all the same."""
-    ended = doctor(home, "--model=shapes:", "--generator=shapes:?blank=1")
-    by_name = checks(home)
-    assert ended.code == 1
-    assert by_name["measurement"]["status"] == "problem"
-    assert "chains failed at the generator" in by_name["measurement"]["said"][0]
-    assert "Traceback" not in ended.out + ended.err
-
-
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
@@ -186,4 +190,3 @@ def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], sent
     ended = doctor(home, *argv)
     ended.refused(sentence)
     assert ended.out == ""
-    assert "Traceback" not in ended.err

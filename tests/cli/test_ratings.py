@@ -180,6 +180,8 @@ describer = "shapes:"
 generator = "shapes:"
 [encoders]
 world = "shapes:"
+[metrics.mcd]
+parts = "overall"
 [metrics.mcd.mappings]
 text-to-text = "world"
 text-to-image = "world"

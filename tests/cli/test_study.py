@@ -91,7 +91,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], mess
     (home.path / "absent.toml").write_text(absent)
     ended = home.study(*argv)
     ended.refused(message, lines=1)
-    assert ended.out == ""
     assert not (home.path / ".cepbench" / "studies").exists()
 
 
@@ -214,7 +213,6 @@ def test_a_mistake_in_a_study_of_answers(home: Home, argv: list[str], message: s
     write_suite(home.path, ANSWERS)
     ended = home.study(*argv, models=["--model=shapes:?miss=0.1"])
     ended.refused(message, lines=1)
-    assert ended.out == ""
 
 
 def test_measured_answers_are_accepted_from_a_report(home: Home) -> None:
