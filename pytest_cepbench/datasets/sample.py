@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pytest_cepbench.artifacts import (
     Artifact,
@@ -203,22 +205,10 @@ class Dataset:
     def limited(self, most: int) -> Dataset:
         """At most so many samples of each category: the same in every run and on every machine.
 
-        They are chosen by the digest of their ids, first seeds before further ones, so that fewer
-        are always among more, and one in several categories is counted only in those it was chosen
-        for.
+        As `choose` does it: one in several categories is only in those it was chosen for.
         """
-        chosen: dict[str, list[str]] = {}
-        for category, samples in self._by_category.items():
-            ranked = sorted(samples, key=lambda s: (s.replicate, digest_text(s.id), s.id))
-            for sample in ranked[:most]:
-                chosen.setdefault(sample.id, []).append(category)
-        kept = tuple(
-            replace(
-                sample, categories=tuple(c for c in sample.categories if c in chosen[sample.id])
-            )
-            for sample in self.samples
-            if sample.id in chosen
-        )
+        every = (Candidate(s.id, s.categories, s, s.replicate) for s in self.samples)
+        kept = tuple(replace(own.item, categories=own.categories) for own in choose(every, most))
         return replace(self, samples=kept, whole=self.whole or self)
 
     def repeated(self, times: int) -> Dataset:
@@ -248,6 +238,49 @@ class Dataset:
     @cached_property
     def _by_id(self) -> Mapping[str, Sample]:
         return {sample.id: sample for sample in self.samples}
+
+
+T = TypeVar("T")
+
+
+class Candidate(NamedTuple, Generic[T]):
+    """What may become a sample.
+
+    id, replicate: of the sample.
+    categories: those it belongs to, or was chosen for.
+    item: the sample itself, or the row of a table that it is made of.
+    """
+
+    id: str
+    categories: tuple[str, ...]
+    item: T
+    replicate: int = 0
+
+
+def choose(candidates: Iterable[Candidate[T]], most: int) -> list[Candidate[T]]:
+    """At most so many of each category, each in the categories alone that it was chosen for.
+
+    They are chosen by the digest of their ids, first seeds before further ones, so that fewer are
+    always among more. Only those that may be chosen are held.
+    """
+    ranked: dict[str, list[tuple[tuple[int, str, str], Candidate[T]]]] = {}
+    for candidate in candidates:
+        rank = candidate.replicate, digest_text(candidate.id), candidate.id
+        for category in dict.fromkeys(candidate.categories):
+            first = ranked.setdefault(category, [])
+            if len(first) < most or rank < first[-1][0]:
+                insort(first, (rank, candidate), key=itemgetter(0))
+                del first[most:]
+    chosen: dict[str, Candidate[T]] = {}
+    chosen_for: dict[str, set[str]] = {}
+    for category, first in ranked.items():
+        for _, own in first:
+            chosen[own.id] = own
+            chosen_for.setdefault(own.id, set()).add(category)
+    return [
+        own._replace(categories=tuple(c for c in own.categories if c in chosen_for[name]))
+        for name, own in sorted(chosen.items())
+    ]
 
 
 def load_seed(sample: Sample, modality: Modality) -> Artifact:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.datasets.folder import CATEGORIES, MME_VERSION, ROOT_CATEGORY, VERSION
-from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, choose
 from pytest_cepbench.datasets.sources.table import CellImage, Row, Shard, SourceTable
 from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
 
@@ -28,71 +27,36 @@ _LABEL = "label"
 _CATEGORIES = ("category", _LABEL)
 
 
-class Candidate(NamedTuple):
-    """A row that may become a sample.
+_KINDS: Mapping[str, tuple[Collection[str], str]] = {
+    "id": (("text", "number"), "an id, a text or a whole number"),
+    "category": (("text", "texts", "bytes"), "a text, a label with a name, or a list of texts"),
+    "text": (("text", "texts", "bytes"), "a text, or a list of texts"),
+    "image": (
+        ("image", "images", "text", "bytes"),
+        "one image, as bytes, as base64, or with fields bytes and path",
+    ),
+}
+"""Key of `[data]` -> what its column may hold, as `_kind` says it, and in words."""
 
-    id: of the sample.
-    categories: those it belongs to, or was chosen for.
-    row: of the table.
+
+def _kind(kind: pa.DataType) -> str:
+    """What a column of a type holds: text, bytes, number or image, with an s for lists of them.
+
+    By their names: the kinds differ in how their values lie. Polars writes views.
     """
+    import pyarrow as pa
 
-    id: str
-    categories: tuple[str, ...]
-    row: Row
-
-
-def choose(
-    read: Callable[[], Iterable[Candidate]],
-    most: int | None,
-    refuse: Callable[[str, list[Row]], DatasetError],
-) -> list[Candidate]:
-    """The chosen rows sorted by id, each in the categories alone that it was chosen for.
-
-    read: all rows, each time anew; only chosen ones, and 8 bytes of each other row, are held.
-    most: rows of each category; all of them where None.
-    refuse: makes the error of an id that is there twice, and its rows.
-    """
-    digests = array("Q")
-
-    def noted() -> Iterator[Candidate]:
-        for candidate in read():
-            digests.append(_digest(candidate.id) >> 192)
-            yield candidate
-
-    chosen: dict[str, Candidate] = {}
-    if most is None:
-        chosen = {candidate.id: candidate for candidate in noted()}
-    else:  # those of each category whose ids have the smallest digests
-        heaps: dict[str, list[tuple[int, str, Candidate]]] = {}
-        for candidate in noted():
-            entry = (-_digest(candidate.id), candidate.id, candidate)
-            for category in dict.fromkeys(candidate.categories):
-                heap = heaps.setdefault(category, [])
-                if len(heap) < most:
-                    heapq.heappush(heap, entry)
-                elif entry[0] > heap[0][0]:
-                    heapq.heapreplace(heap, entry)
-        own: dict[str, set[str]] = {}
-        for category, heap in heaps.items():
-            for _, name, candidate in heap:
-                chosen[name] = candidate
-                own.setdefault(name, set()).add(category)
-        for name, candidate in chosen.items():
-            categories = tuple(c for c in candidate.categories if c in own[name])
-            chosen[name] = candidate._replace(categories=categories)
-    ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
-    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
-    rows: dict[str, Row] = {}
-    for candidate in read() if twice else ():  # equal digests may be those of different ids
-        if _digest(candidate.id) >> 192 in twice:
-            if candidate.id in rows:
-                raise refuse(candidate.id, [rows[candidate.id], candidate.row])
-            rows[candidate.id] = candidate.row
-    return [chosen[name] for name in sorted(chosen)]
-
-
-def _digest(name: str) -> int:
-    return int(digest_text(name), 16)
+    name = str(kind).partition("<")[0]
+    if "list" in name:
+        return f"{_kind(kind.value_type)}s"
+    if pa.types.is_dictionary(kind):
+        return "text" if _kind(kind.value_type) == "text" else name
+    if pa.types.is_struct(kind):
+        return "image" if {item.name for item in kind} == {"bytes", "path"} else name
+    if pa.types.is_integer(kind):
+        return "number"
+    plain = name.removeprefix("large_").removesuffix("_view")
+    return {"string": "text", "binary": "bytes"}.get(plain, name)
 
 
 @dataclass(frozen=True)
@@ -109,18 +73,9 @@ class TableReader:
     columns: Mapping[str, str | None] = field(default_factory=dict)
     most: int | None = None
 
-    def _column(
-        self,
-        key: str,
-        names: Sequence[str],
-        fits: Callable[[str, pa.DataType], bool],
-        expected: str,
-        *,
-        needed: bool = True,
-    ) -> str | None:
+    def _column(self, key: str, names: Sequence[str], *, needed: bool = True) -> str | None:
         """The suite's column for a key, else the first of these that is there.
 
-        fits: whether a column of a name and type is one, which is `expected`.
         needed: whether it has to be there where the suite names none.
         """
         chosen, known = self.columns.get(key), self.table.schema.names
@@ -128,6 +83,7 @@ class TableReader:
             return None
         names = [chosen] if chosen else names
         column = next((name for name in names if name in known), None)
+        kinds, expected = _KINDS[key]
         listing = f"its columns: {', '.join(known)}"
         if column is None:
             near = did_you_mean(names[0], known) if len(names) == 1 else ""
@@ -136,7 +92,8 @@ class TableReader:
                 f"name one as {key} in [data]; {listing}.{near}"
             )
         kind = self.table.schema.field(column).type
-        if not fits(column, kind):
+        labels = key == "category" and self.table.label_names(column) is not None
+        if not labels and _kind(kind) not in kinds:
             raise DatasetError(
                 f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; {listing}"
             )
@@ -162,38 +119,20 @@ class TableReader:
         name_of: makes an id of the column's and of the category, or raises ValueError; rows of one
             id are one sample then, the first of them.
         """
-        schema = self.table.schema
-        if _LABEL in schema.names and self.table.label_names(_LABEL) is None:
-            # A class by its number, or any text.
+        table = self.table
+        if table.label_names(_LABEL) is None:  # a class by its number, or any text
             categories = [name for name in categories if name != _LABEL]
-        id_column = self._column(
-            "id", ids, _is_id, "an id, a text or a whole number", needed=category is None
-        )
-        category_column = self._column(
-            "category",
-            categories,
-            lambda name, kind: self.table.label_names(name) is not None or _holds_texts(kind),
-            "a text, a label with a name, or a list of texts",
-            needed=category is None,
-        )
-        text_column = None
-        if texts:
-            text_column = self._column(
-                "text", _TEXTS, lambda _, kind: _holds_texts(kind), "a text, or a list of texts"
-            )
-        typed = [item.name for item in schema if _holds_images(_listed(item.type))]
-        known = any(name in schema.names for name in _IMAGES)
-        image_column = self._column(
-            "image",
-            typed if len(typed) == 1 and not known else _IMAGES,
-            lambda _, kind: _holds_images(_listed(kind)) or _is_text(kind) or _is_bytes(kind),
-            "one image, as bytes, as base64, or with fields bytes and path",
-        )
+        id_column = self._column("id", ids, needed=category is None)
+        category_column = self._column("category", categories, needed=category is None)
+        text_column = self._column("text", _TEXTS) if texts else None
+        typed = [item.name for item in table.schema if _kind(item.type) in ("image", "images")]
+        known = any(name in table.schema.names for name in _IMAGES)
+        image_column = self._column("image", typed if len(typed) == 1 and not known else _IMAGES)
 
-        def read() -> Iterator[Candidate]:
+        def read() -> Iterator[Candidate[Row]]:
             seen: set[str] = set()
             names: dict[str, tuple[str, ...]] = {}  # most rows share their category with others
-            for row in self.table.scan([own for own in (id_column, category_column) if own]):
+            for row in table.scan([own for own in (id_column, category_column) if own]):
                 value = row.values[0] if id_column else f"{row.position:09}"  # sorts as numbers do
                 if value is None or value == "":
                     self._refuse(row, id_column, "null or empty: an id is expected")
@@ -207,49 +146,70 @@ class TableReader:
                     if name in seen:
                         continue
                     seen.add(name)
-                if isinstance(label, str):
-                    own = names.get(label) or self._categories(row, category_column, label)
-                    names[label] = own
-                else:
+                own = names.get(label) if isinstance(label, str) else None
+                if own is None:
                     own = self._categories(row, category_column, label)
+                    if isinstance(label, str):
+                        names[label] = own
                 yield Candidate(name, own, row)
 
-        def refuse(name: str, rows: list[Row]) -> DatasetError:
-            places = " and ".join(self.table.where(row, id_column or "row") for row in rows)
-            remedy = "name a column that differs in every row as id in [data]"
-            return DatasetError(
-                f"{self.table.name}: the id {name!r} is there twice ({places}): {remedy}"
-            )
-
-        chosen = choose(read, self.most, refuse)
-        seeds = self._seeds(sorted(own.row for own in chosen), str(image_column), text_column)
-        samples = [Sample(own.id, own.categories, *seeds[own.row.position]) for own in chosen]
+        chosen = sorted(self._choose(read, id_column or "row"), key=lambda own: own.item)
+        samples = tuple(self._samples(chosen, str(image_column), text_column))
         identity: dict[str, Any] = {"loader": loader, "version": version}
-        identity |= {"source": self.table.source} if self.table.source else {}
-        return Dataset(loader, identity, tuple(samples), notes=self.table.notes)
+        identity |= {"source": table.source} if table.source else {}
+        return Dataset(loader, identity, samples, notes=table.notes)
 
-    def _seeds(
-        self, rows: Sequence[Row], image_column: str, text_column: str | None
-    ) -> dict[int, tuple[CellImage, str | None]]:
-        """Image and text of each row, by its position in the table. rows: in rising order."""
-        seeds: dict[int, tuple[CellImage, str | None]] = {}
-        for number, of_shard in groupby(rows, lambda row: row.shard):
+    def _choose(
+        self, read: Callable[[], Iterable[Candidate[Row]]], column: str
+    ) -> list[Candidate[Row]]:
+        """The chosen rows. Raises DatasetError for an id that is there twice.
+
+        read: all rows, each time anew; only chosen ones, and 8 bytes of each other row, are held.
+        column: of the ids, for errors.
+        """
+        digests = array("Q")
+
+        def noted() -> Iterator[Candidate[Row]]:
+            for candidate in read():
+                digests.append(_digest(candidate.id))
+                yield candidate
+
+        chosen = list(noted()) if self.most is None else choose(noted(), self.most)
+        ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
+        twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+        rows: dict[str, Row] = {}
+        for name, _, row, _ in read() if twice else ():
+            if _digest(name) not in twice:  # those of different ids may be equal
+                continue
+            if name in rows:
+                places = " and ".join(self.table.where(own, column) for own in (rows[name], row))
+                raise DatasetError(
+                    f"{self.table.name}: the id {name!r} is there twice ({places}): name a column "
+                    "that differs in every row as id in [data]"
+                )
+            rows[name] = row
+        return chosen
+
+    def _samples(
+        self, chosen: Iterable[Candidate[Row]], image_column: str, text_column: str | None
+    ) -> Iterator[Sample]:
+        """The samples of rows, which are in rising order."""
+        for number, of_shard in groupby(chosen, lambda own: own.item.shard):
             file = self.table.files[number]
             shard = None if text_column is None else Shard.open(file.path)
-            for group, of_group in groupby(of_shard, lambda row: row.group):
+            for group, of_group in groupby(of_shard, lambda own: own.item.group):
                 held = list(of_group)
-                together = tuple(row.row for row in held)
+                together = tuple(own.item.row for own in held)
                 texts: Iterable[str | None] = [None] * len(held)
                 if shard is not None and text_column is not None:
                     cells = shard.read(group, [text_column], together)
                     texts = [
-                        self._text(row, text_column, value)
-                        for row, (value,) in zip(held, cells, strict=True)
+                        self._text(own.item, text_column, value)
+                        for own, (value,) in zip(held, cells, strict=True)
                     ]
-                for row, text in zip(held, texts, strict=True):
+                for (name, categories, row, _), text in zip(held, texts, strict=True):
                     image = CellImage(file, image_column, group, row.row, row.number, together)
-                    seeds[row.position] = image, text
-        return seeds
+                    yield Sample(name, categories, image, text)
 
     def _categories(self, row: Row, column: str | None, label: Any) -> tuple[str, ...]:
         names: list[Any] = [
@@ -278,37 +238,8 @@ class TableReader:
         raise DatasetError(f"{self.table.where(row, column or 'row')}: {what}")
 
 
-def _is_id(_: str, kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return _is_text(kind) or bool(pa.types.is_integer(kind))
-
-
-# By their names: the kinds differ in how their values lie. Polars writes views.
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return str(kind) in ("string", "large_string", "string_view")
-
-
-def _listed(kind: pa.DataType) -> pa.DataType:
-    """The type of a list's values; the type itself where it is none of a list."""
-    return kind.value_type if "list" in str(kind).partition("<")[0] else kind
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return str(kind) in ("binary", "large_binary", "binary_view")
-
-
-def _holds_texts(kind: pa.DataType) -> bool:
-    return _is_text(_listed(kind)) or _is_bytes(kind)
-
-
-def _holds_images(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_struct(kind)) and {item.name for item in kind} == {"bytes", "path"}
+def _digest(name: str) -> int:
+    return int(digest_text(name)[:16], 16)
 
 
 def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset:

@@ -335,11 +335,8 @@ class _CellCache:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, list):
-        return sum(map(_size, value))
-    if isinstance(value, dict):
-        value = value.get("bytes")
-    return len(value) if isinstance(value, bytes | str) else 0
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return len(value) if isinstance(value, bytes | str) else sum(map(_size, parts))
 
 
 _CELLS = _CellCache()

@@ -12,17 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.table_listing import CATEGORIES as TABLE_CATEGORIES
 from benchmarks.table_listing import SAMPLES, measure, write_shards
 from pytest_cepbench.artifacts import decode_image
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.folder import CATEGORIES
-from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.sources.table import Row
-from pytest_cepbench.datasets.tables import Candidate, choose
 from pytest_cepbench.errors import (
     CepError,
     DatasetError,
@@ -52,22 +47,6 @@ def table() -> pa.Table:
         caption=[f"text {row}" for row in range(10)],
         category=["even" if row % 2 == 0 else "odd" for row in range(10)],
     )
-
-
-@given(
-    labels=st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=1, max_size=40),
-    most=st.integers(1, 5),
-)
-def test_choosing_from_a_stream_is_choosing_from_all(labels: list[set[str]], most: int) -> None:
-    """Samples in several categories too: with every limit, what `limited` chooses."""
-    rows = [
-        Candidate(f"s{k:02}", tuple(sorted(own)), Row(0, 0, k, k, k, ()))
-        for k, own in enumerate(labels)
-    ]
-    whole = Dataset("d", {}, tuple(Sample(row.id, row.categories, text="t") for row in rows))
-    chosen = choose(lambda: rows, most, lambda name, _: DatasetError(name))
-    expected = whole.limited(most).samples
-    assert [(c.id, c.categories) for c in chosen] == [(s.id, s.categories) for s in expected]
 
 
 def test_remembered_digests_know_the_cell(tmp_path: Path, table: pa.Table) -> None:
