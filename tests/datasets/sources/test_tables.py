@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,16 +30,29 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import load_data
-from tests.datasets.sources.tables import contents, image_table, load, png, suite_of, write_parquet
+from tests.datasets.sources.tables import (
+    contents,
+    image_table,
+    load,
+    png,
+    suite_of,
+    write_parquet,
+    write_tar,
+)
 
 
-def write_arrow(path: Path, table: pa.Table, *, stream: bool) -> Path:
-    """The table in record batches of a few rows, as a stream or as a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = pa.ipc.new_stream if stream else pa.ipc.new_file
-    with new(str(path), table.schema) as writer:
+def write_kind(folder: Path, table: pa.Table, kind: str) -> Path:
+    """The table as Parquet, or as an Arrow stream or file in record batches of a few rows."""
+    if kind == "parquet":
+        return write_parquet(folder / "t.parquet", table)
+    folder.mkdir(exist_ok=True)
+    new = pa.ipc.new_stream if kind == "stream" else pa.ipc.new_file
+    with new(str(folder / "t.arrow"), table.schema) as writer:
         writer.write_table(table, max_chunksize=3)
-    return path
+    return folder / "t.arrow"
+
+
+FOLDER = 'loader = "folder"'
 
 
 @pytest.fixture
@@ -49,46 +65,53 @@ def table() -> pa.Table:
     )
 
 
-def test_remembered_digests_know_the_cell(tmp_path: Path, table: pa.Table) -> None:
-    """Two cells of one settled file never share a remembered digest."""
+def test_cells_are_those_of_the_file_that_was_listed(tmp_path: Path, table: pa.Table) -> None:
+    """Two cells of one settled file never share a remembered digest, and images of another file
+    never stand for those that were listed.
+    """
     path = write_parquet(tmp_path / "t.parquet", table)
     os.utime(path, (1e9, 1e9))
     with Store(tmp_path / "store") as store:
         for _ in range(2):
-            digests = []
-            for sample in load(tmp_path, path).samples:
-                assert sample.image is not None
-                digests.append(digest_of_image(sample.image, store))
-            assert len(set(digests)) == 10
-
-
-def test_a_file_that_changes_under_the_run_is_refused(tmp_path: Path, table: pa.Table) -> None:
-    """Images of another file never stand for those that were listed."""
-    path = write_parquet(tmp_path / "t.parquet", table)
-    sample = load(tmp_path, path).samples[0]
+            images = [sample.image for sample in load(tmp_path, path).samples if sample.image]
+            assert len({digest_of_image(image, store) for image in images}) == 10
+    unread = load(tmp_path, write_parquet(path, table)).samples[0].image
     write_parquet(path, image_table(10, 100))
-    assert sample.image is not None
+    assert unread is not None
     with pytest.raises(ImageError, match="changed after its rows were listed: run again"):
-        sample.image.load()
+        unread.load()
 
 
 def test_a_cell_without_an_image_names_its_row(tmp_path: Path) -> None:
-    """File, row and column, when the image is needed; no path is ever followed."""
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    """File, row and column, when the image is needed; no path is ever followed. A list holds one
+    image, as trainers' sets have them.
+    """
+    whole = {"bytes": png(7), "path": None}
     cells: list[tuple[Any, str]] = [
-        (None, "null: an image is expected"),
-        ({"bytes": None, "path": "/etc/passwd"}, "holds the path '/etc/passwd' and no bytes"),
-        ({"bytes": b"no image", "path": None}, "not an image of a known format"),
-        ({"bytes": b"", "path": None}, "image"),
+        ([None], "null: an image is expected"),
+        ([{"bytes": None, "path": "/etc/passwd"}], "holds the path '/etc/passwd' and no bytes"),
+        ([{"bytes": b"no image", "path": None}], "not an image of a known format"),
+        ([{"bytes": b"", "path": None}], "image"),
+        ([whole, whole], "a list of 2 images"),
+        ([], "a list of 0 images"),
+        ([whole], ""),
     ]
-    images = pa.array([value for value, _ in cells], kind)
-    path = write_parquet(tmp_path / "t.parquet", pa.table({"id": [*"abcd"], "image": images}))
-    samples = load(tmp_path, path).samples
-    for number, (sample, (_, words)) in enumerate(zip(samples, cells, strict=True)):
-        assert sample.image is not None
-        with pytest.raises(ImageError, match=words) as error:
-            sample.image.load()
-        assert f"{path}, row {number}, column 'image'" in str(error.value)
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    for name, values, held in (
+        ("image", [value[0] for value, _ in cells[:4]], kind),
+        ("images", [value for value, _ in cells], pa.list_(kind)),
+    ):
+        columns = {"id": [*"abcdefg"[: len(values)]], name: pa.array(values, held)}
+        path = write_parquet(tmp_path / f"{name}.parquet", pa.table(columns))
+        samples = load(tmp_path, path, f'{FOLDER}\nimage = "{name}"').samples
+        for number, (sample, (_, words)) in enumerate(zip(samples, cells, strict=False)):
+            assert sample.image is not None
+            if not words:
+                assert sample.image.load().pixels[0, 0, 0] == 7
+                continue
+            with pytest.raises(ImageError, match=words) as error:
+                sample.image.load()
+            assert f"{path}, row {number}, column {name!r}" in str(error.value)
 
 
 PLAIN = {"id": ["a", "b"], "image": [png(0), png(1)]}
@@ -118,7 +141,7 @@ def test_a_wrong_table_is_one_line(
     """What is wrong, with file, row and column, or with the columns that there are."""
     path = write_parquet(tmp_path / "t.parquet", pa.table(columns))
     with pytest.raises(DatasetError, match=words) as error:
-        load(tmp_path, path, f'loader = "folder"\n{data}')
+        load(tmp_path, path, f"{FOLDER}\n{data}")
     assert "\n" not in str(error.value)
 
 
@@ -134,27 +157,21 @@ def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_tables_need_tables(tmp_path: Path) -> None:
-    """A column that is named for a folder of images, or for generated scenes, is an error."""
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.png").write_bytes(png(1))
-    assert len(load(tmp_path, tmp_path / "photos").samples) == 1
-    with pytest.raises(SuiteError, match=r"\[data\] image = 'x' is about tables"):
-        load(tmp_path, tmp_path / "photos", 'loader = "folder"\nimage = "x"')
+    """A column that is named for a folder of images, or for generated scenes, is an error. A folder
+    of images that holds a table too is read as before; naming a column reads that.
+    """
+    photos, named = tmp_path / "photos", f'{FOLDER}\nimage = "image"'
+    photos.mkdir()
+    (photos / "a.png").write_bytes(png(1))
+    with pytest.raises(SuiteError, match=r"\[data\] image = 'image' is about tables"):
+        load(tmp_path, photos, named)
     with pytest.raises(SuiteError, match=r"\[data\] split = 'x' is about tables"):
         load_data(suite_of(tmp_path / "s", 'loader = "shapes"\nsplit = "x"'), {})
-    write_parquet(tmp_path / "t.parquet", image_table(1))
+    path = write_parquet(photos / "metadata.parquet", image_table(3))
     with pytest.raises(SuiteError, match="unknown option of folder of tables 'caption'"):
-        load(tmp_path, tmp_path / "t.parquet", 'loader = "folder"\noptions = { caption = true }')
-
-
-def test_images_beside_shards_are_the_folder(tmp_path: Path) -> None:
-    """A folder of images that holds a table too is read as before; naming a column reads that."""
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.png").write_bytes(png(1))
-    write_parquet(tmp_path / "photos" / "metadata.parquet", image_table(3))
-    assert [s.id for s in load(tmp_path, tmp_path / "photos").samples] == ["a.png"]
-    named = load(tmp_path, tmp_path / "photos", 'loader = "folder"\nimage = "image"')
-    assert len(named.samples) == 3
+        load(tmp_path, path, f"{FOLDER}\noptions = {{ caption = true }}")
+    assert [s.id for s in load(tmp_path, photos).samples] == ["a.png"]
+    assert len(load(tmp_path, photos, named).samples) == 3
 
 
 def test_links_to_folders_of_shards_are_followed(tmp_path: Path) -> None:
@@ -192,15 +209,8 @@ def test_texts_and_bytes_lie_in_several_ways(
     plain = [list(values) for values in (("s0", "s1"), (png(0), png(1)), ("x", "y"))]
     table = pa.table({**dict(zip(columns, plain, strict=False)), "caption": ["one", "two"]})
     expected = write_parquet(tmp_path / "plain.parquet", table)
-    line = 'loader = "folder"\ntext = "caption"'
+    line = f'{FOLDER}\ntext = "caption"'
     assert contents(load(tmp_path, path, line)) == contents(load(tmp_path, expected, line))
-
-
-def write_kind(path: Path, table: pa.Table, kind: str) -> Path:
-    """The table as Parquet, or as an Arrow stream or file."""
-    if kind == "parquet":
-        return write_parquet(path / "t.parquet", table)
-    return write_arrow(path / "t.arrow", table, stream=kind == "stream")
 
 
 KINDS = ["parquet", "stream", "file"]
@@ -212,10 +222,8 @@ def test_every_format_gives_the_same_samples(tmp_path: Path, kind: str) -> None:
     numbers = range(70)
     words = [f"text {row}" for row in numbers]
     table = image_table(70, caption=words, category=["eo"[row % 2] for row in numbers])
-    dataset = load(
-        tmp_path, write_kind(tmp_path, table, kind),
-        'loader = "folder"\ntext = "caption"\ncategory = "category"',
-    )  # fmt: skip
+    named = f'{FOLDER}\ntext = "caption"\ncategory = "category"'
+    dataset = load(tmp_path, write_kind(tmp_path, table, kind), named)
     assert contents(dataset) == {
         f"s{row:03}": (("eo"[row % 2],), f"text {row}", decode_image(png(row)).digest)
         for row in numbers
@@ -236,20 +244,6 @@ def test_a_truncated_file_is_refused(tmp_path: Path, table: pa.Table, kind: str)
             load(tmp_path, path)
 
 
-def test_a_list_holds_one_image(tmp_path: Path) -> None:
-    """As trainers' sets have them; another number of images is named with its row."""
-    images: list[Any] = [{"bytes": png(7), "path": None}]
-    columns = {"images": [images, images * 2, []]}
-    path = write_parquet(tmp_path / "t.parquet", pa.table(columns))
-    first, *others = load(tmp_path, path, 'loader = "folder"\nimage = "images"').samples
-    assert first.image is not None
-    assert first.image.load().pixels[0, 0, 0] == 7
-    for sample, number in zip(others, (2, 0), strict=True):
-        assert sample.image is not None
-        with pytest.raises(ImageError, match=f"column 'images': a list of {number} images"):
-            sample.image.load()
-
-
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -266,7 +260,7 @@ def test_saved_data_sets_are_whole(
     """Folders of `save_to_disk`: a shard that is gone, and rows that are chosen elsewhere. A shard
     that is named itself is read, whatever lies beside it.
     """
-    shard = write_arrow(tmp_path / "saved" / "t.arrow", table, stream=True)
+    shard = write_kind(tmp_path / "saved", table, "stream")
     (tmp_path / "saved" / "state.json").write_text(json.dumps(state))
     with pytest.raises(DatasetError, match=words):
         load(tmp_path, tmp_path / "saved")
@@ -328,3 +322,95 @@ def test_a_missing_package_names_the_extra(
     with pytest.raises(MissingDependencyError) as error:
         load(tmp_path, place)
     assert str(error.value).endswith(f"needs {package}: pip install 'pytest-cepbench[data]'")
+
+
+# -- webdataset shards: what is not a plain archive of plain files is refused ----------------------
+
+
+def _archive(path: Path, *members: tarfile.TarInfo) -> Path:
+    with tarfile.open(path, "w") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(b"x" * member.size))
+    return path
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    return member
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ([_member("../a.png")], "'../a.png' leads out of the folder"),
+        ([_member("/etc/a.png")], "'/etc/a.png' is an absolute path"),
+        ([_member("a.png", tarfile.SYMTYPE, "/etc/passwd")], "'a.png' is no plain file"),
+        ([_member("a.png", tarfile.LNKTYPE, "b.png")], "'a.png' is no plain file"),
+        ([_member("a.png", tarfile.FIFOTYPE)], "'a.png' is no plain file"),
+        ([_member("image")], "member 'image' has no suffix"),
+        ([_member("a.png"), _member("b.png"), _member("a.png")], "'a.png' is there twice"),
+    ],
+)
+def test_a_hostile_member_is_refused(
+    tmp_path: Path, members: list[tarfile.TarInfo], words: str
+) -> None:
+    """Paths that lead out, links, devices, and what is there twice, by the member's name."""
+    path = _archive(tmp_path / "x.tar", *members)
+    with pytest.raises(DatasetError, match=words) as error:
+        load(tmp_path, path)
+    assert str(path) in str(error.value)
+
+
+def test_an_archive_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    """Wherever it was cut: within a header, within a member, or before the blocks of its end. A
+    compressed one is known by its first bytes where the suffix hides it.
+    """
+    path = write_tar(tmp_path / "x.tar", {f"{row}.png": png(row) for row in range(4)})
+    whole = path.read_bytes()
+    with tarfile.open(path) as archive:
+        end = max(-(-(m.offset_data + m.size) // 512) * 512 for m in archive.getmembers())
+    for size in range(100, end + 1, 100):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DatasetError, match=r"cut short|no whole Tar file"):
+            load(tmp_path, path)
+    for data, words in (
+        (b"no archive at all" * 100, "no whole Tar file"),
+        (gzip.compress(whole), "is compressed: unpack it to a plain tar"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(DatasetError, match=words):
+            load(tmp_path, path)
+
+
+def test_members_of_a_row_may_lie_apart(tmp_path: Path) -> None:
+    """As `tar --sort` by type leaves them; what macOS and tools hide among them is passed over."""
+    members = {"./a.jpg": png(1), "./b.jpg": png(2), "./a.txt": b"one", "./b.txt": b"two"}
+    hidden = {"./._a.jpg": b"fork", "__MACOSX/a.jpg": b"fork", "./.DS_Store": b"view"}
+    together = {name: members[name] for name in sorted(members)}
+    pairs = f'{FOLDER}\ntext = "txt"'
+    apart = load(tmp_path, write_tar(tmp_path / "x.tar", {**hidden, **members}), pairs)
+    whole = load(tmp_path, write_tar(tmp_path / "y.tar", together), pairs)
+    assert contents(apart) == contents(whole)
+    texts = [(sample.id, sample.text) for sample in whole.samples]
+    assert texts == [("a", "one"), ("b", "two")]
+
+
+def test_images_of_mixed_types_are_one_column(tmp_path: Path) -> None:
+    """Within a shard and over shards, where each row has one; a second one in a row is another,
+    and a row without it fails when it is needed.
+    """
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    write_tar(shards / "0.tar", {"a.jpg": png(1), "b.png": png(2), "b.txt": b"words"})
+    write_tar(shards / "1.tar", {"c.webp": png(3)})
+    digests = [digest for _, _, digest in contents(load(tmp_path, shards)).values()]
+    assert digests == [decode_image(png(color)).digest for color in (1, 2, 3)]
+
+    masked = write_tar(tmp_path / "x.tar", {"a.jpg": png(1), "a.png": png(2), "b.png": png(3)})
+    first, second = load(tmp_path, masked).samples
+    assert first.image is not None
+    assert first.image.load().digest == decode_image(png(1)).digest
+    assert second.image is not None
+    with pytest.raises(ImageError, match="row 1, column 'jpg': null: an image is expected"):
+        second.image.load()
