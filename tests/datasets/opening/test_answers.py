@@ -1,4 +1,4 @@
-"""Answers in OpenING's layout: read, counted as failed, refused, and written."""
+"""Answers of models in OpenING's layout, and verdicts on them: read, refused, and written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.opening.answers import RecordedAnswer, RecordedAnswers, read_answers
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_battles
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.metrics.battles import JudgedBattle
 from tests.datasets.opening.files import Step, png, put_answer
 
 UID = "0301096"
@@ -23,11 +25,10 @@ def sample(uid: str = UID) -> Sample:
     return Sample(uid, ("Storybook Completion",), question=("How does it go on?",))
 
 
-def model_folder(root: Path) -> Path:
+def model_folder(root: Path, name: str = "SEED-X_output") -> Path:
     """An empty folder of a model."""
-    folder = root / "SEED-X_output"
-    folder.mkdir()
-    return folder
+    (root / name).mkdir()
+    return root / name
 
 
 def content(answers: RecordedAnswers, uid: str = UID) -> Any:
@@ -43,31 +44,30 @@ def content(answers: RecordedAnswers, uid: str = UID) -> Any:
     return steps
 
 
-@pytest.mark.parametrize("ending", [".json", ".jsonl", ".JSON"])
-def test_either_ending(tmp_path: Path, ending: str) -> None:
-    """The same JSON under both, as the authors' pipelines write it, with or without its id."""
-    folder = model_folder(tmp_path)
-    steps: list[Step] = [
-        {"text": "He sat.", "image": f"{UID}-o-0.jpg"},
-        {"text": "The end.", "image": None},
-    ]
-    put_answer(folder, UID, steps, ending)
-    put_answer(folder, "0101001", steps, ending, total_uid=None)
-    (folder / f"{UID}-o-0.jpg").write_bytes(png(70))
-    answers = read_answers(folder)
-
-    assert content(answers) == content(answers, "0101001") == [("He sat.", 70), ("The end.", None)]
-    assert (answers.name, answers.model, answers.path) == ("opening", "SEED-X", folder)
-    answers.check([sample(), sample("0101001")])
-
-
-def test_images_are_found_by_name(tmp_path: Path) -> None:
-    """The folders before it are another machine's."""
-    folder = model_folder(tmp_path)
-    (folder / f"{UID}-o-0.jpg").write_bytes(png(9))
-    for before in ("", "./Show-o_output/", "/mnt/workspace/anole_output/", "..\\anole_output\\"):
-        put_answer(folder, UID, [{"text": "", "image": f"{before}{UID}-o-0.jpg"}])
-        assert content(read_answers(folder)) == [("", 9)]
+def test_either_ending(tmp_path: Path) -> None:
+    """The same JSON under both, as the authors' pipelines write it, with or without its id. Images
+    are found by name: the folders before it are another machine's.
+    """
+    for ending in (".json", ".jsonl", ".JSON"):
+        folder = model_folder(tmp_path, f"SEED-X{ending}_output")
+        (folder / f"{UID}-o-0.jpg").write_bytes(png(70))
+        put_answer(folder, "0101001", [{"text": "The end.", "image": None}], ending, total_uid=None)
+        for before in (
+            "",
+            "./Show-o_output/",
+            "/mnt/workspace/anole_output/",
+            "..\\anole_output\\",
+        ):
+            steps: list[Step] = [
+                {"text": "He sat.", "image": f"{before}{UID}-o-0.jpg"},
+                {"text": "The end.", "image": None},
+            ]
+            put_answer(folder, UID, steps, ending)
+            answers = read_answers(folder)
+            assert content(answers) == [("He sat.", 70), ("The end.", None)]
+        assert content(answers, "0101001") == [("The end.", None)]
+        assert (answers.name, answers.model, answers.path) == ("opening", f"SEED-X{ending}", folder)
+        answers.check([sample(), sample("0101001")])
 
 
 def test_failures_are_counted_by_kind(tmp_path: Path) -> None:
@@ -107,7 +107,9 @@ def test_forty_steps_are_cut_to_ten(tmp_path: Path) -> None:
 
 
 def test_fewer_answers_than_questions(tmp_path: Path) -> None:
-    """Refused with a count, and where the answers are to others altogether."""
+    """Refused with a count, and where the answers are to others altogether. So are two files for
+    one question: neither may stand for the other silently.
+    """
     folder = model_folder(tmp_path)
     questions = [sample(f"010100{k}") for k in range(1, 6)]
     for asked in questions[:3]:
@@ -120,15 +122,9 @@ def test_fewer_answers_than_questions(tmp_path: Path) -> None:
         read_answers(folder).check(questions)
     assert content(read_answers(folder), "0101005") == "missing"
     read_answers(folder).check(questions[:2])
-
-
-def test_two_files_for_one_question(tmp_path: Path) -> None:
-    """Neither may stand for the other silently."""
-    folder = model_folder(tmp_path)
-    for ending in (".json", ".jsonl"):
-        put_answer(folder, UID, [{"text": ending, "image": None}], ending)
+    put_answer(folder, "0101001", [{"text": "x", "image": None}], ".jsonl")
     with pytest.raises(
-        DatasetError, match=r"two answers to '0301096': '0301096\.json' and '0301096\.jsonl'; keep"
+        DatasetError, match=r"two answers to '0101001': '0101001\.json' and '0101001\.jsonl'; keep"
     ):
         read_answers(folder)
 
@@ -149,7 +145,7 @@ def test_two_files_for_one_question(tmp_path: Path) -> None:
         ([{"text": "", "image": "\ud800"}], {}, "it is not UTF-8"),
     ],
 )
-def test_refused_records(
+def test_refused_answers(
     tmp_path: Path, steps: list[Any], more: Mapping[str, Any], message: str
 ) -> None:
     """Each in one line with the file."""
@@ -208,3 +204,114 @@ def test_identity_follows_from_what_the_files_hold(tmp_path: Path) -> None:
     changes: list[dict[str, Any]] = [{"text": "y"}, {"image": b"123456"}, {"image": b""}]
     others = [identity(f"{n}_output", **own)["digest"] for n, own in enumerate(changes)]
     assert len({digest, *others}) == 4
+
+
+# -- files of verdicts ----------------------------------------------------------------------------
+
+RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening"
+
+
+def record(
+    question: object = "0101001", first: object = "a", second: object = "b", **more: Any
+) -> Any:
+    """One record as the released files have it."""
+    return {
+        "data_id": question,
+        "model_A": {"id": "0", "name": first},
+        "model_B": {"id": "1", "name": second},
+        "winner": "A",
+    } | more
+
+
+def write(folder: Path, content: Any, name: str = "verdicts.json") -> Path:
+    """A file of records."""
+    path = folder / name
+    if name.endswith(".jsonl"):
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in content), "utf-8")
+    else:
+        path.write_text(json.dumps(content), "utf-8")
+    return path
+
+
+def test_one_spelling_of_a_model(tmp_path: Path) -> None:
+    """The one that is read first, also across files; ids mean nothing."""
+    names = ModelNames()
+    for first, second, expected in (
+        ("gill", "Anole", "gill Anole"),
+        ("anole", "GILL", "Anole gill"),
+    ):
+        (battle,) = read_verdicts(write(tmp_path, [record(first=first, second=second)]), names)
+        assert f"{battle.first} {battle.second}" == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "Expected `array`, got `object`"),
+        ([], "holds no battle"),
+        (["A"], "record 1: Expected `object`, got `str`"),
+        ([record(), record("2", reason="better")], "record 2: .* unknown field `reason`"),
+        ([{"data_id": "1"}], "record 1: .* missing required field `model_A`"),
+        (
+            [record(winner="tie(b)")],
+            r"record 1: winner is 'tie\(b\)': A, Tie\(A\), Tie\(B\), B are",
+        ),
+        ([record(question="")], "data_id: Expected `str` of length >= 1"),
+        ([record(second=" ")], r"model_B\.name: a text is expected"),
+        ([record(first="GILL", second="gill")], "'GILL' cannot battle against itself"),
+        (
+            [record(), record("2"), record(winner="B")],
+            "record 3: 'a' against 'b' in question '0101001' was judged before, at .*record 1",
+        ),
+    ],
+)
+def test_refused_verdicts(tmp_path: Path, content: Any, message: str) -> None:
+    """Each with file and record."""
+    path = write(tmp_path, content)
+    with pytest.raises(DatasetError, match=message) as raised:
+        read_verdicts(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.skipif(not RELEASED.is_dir(), reason=f"OpenING's verdicts are not in {RELEASED}")
+def test_released_verdicts_survive_a_round_trip(tmp_path: Path) -> None:
+    """4,300 verdicts read, written and read again: but for ids, the released file."""
+    released = RELEASED / "human_verdicts.json"
+    battles = read_verdicts(released)
+    path = tmp_path / "verdicts.json"
+    write_battles(path, battles)
+
+    assert read_verdicts(path) == battles
+    written, original = json.loads(path.read_text()), json.loads(released.read_text("utf-8"))
+    without_ids = [
+        {**item, "model_A": item["model_A"]["name"], "model_B": item["model_B"]["name"]}
+        for item in (*written, *original)
+    ]
+    assert without_ids[: len(written)] == without_ids[len(written) :]
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    """In both forms, in the order given; a second file takes the place of the first. What could not
+    be read again is refused, and an earlier file stays.
+    """
+    battles = [
+        JudgedBattle("1", "b", "a", "Tie(B)"),
+        JudgedBattle("1", "a", "b", "A"),
+        JudgedBattle("2", "ä\n", "a", "B"),
+    ]
+    for name in ("verdicts.json", "verdicts.jsonl"):
+        path = tmp_path / name
+        write_battles(path, battles[::-1])
+        write_battles(path, battles)
+        for wrong in (
+            [],
+            [JudgedBattle("1", "a", "a", "A")],
+            [JudgedBattle("1", " ", "a", "A")],
+            [battles[1], JudgedBattle("1", "a", "b", "B")],
+        ):
+            with pytest.raises(
+                DatasetError, match="no verdict to write|two models are expected, and one"
+            ):
+                write_battles(path, wrong)
+        assert read_verdicts(path) == battles
+    assert {file.name for file in tmp_path.iterdir()} == {"verdicts.json", "verdicts.jsonl"}
