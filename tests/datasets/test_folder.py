@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme, load_sounds
-from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound
+from pytest_cepbench.datasets.sample import FileImage, FileSound
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
 
@@ -33,21 +32,18 @@ def ids(root: Path) -> list[str]:
     return [sample.id for sample in load_folder(root).samples]
 
 
-def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
-    """What the system or an editor left, and what is no image by its suffix, is no sample."""
+def test_what_is_passed_over(tmp_path: Path) -> None:
+    """What the system or an editor left, what is no image by its suffix, thumbnails and what was
+    deleted, wherever the system keeps them, is no sample.
+    """
     touch(tmp_path, "a.PNG", "b.Jpeg", "c.webp", "d.bmp", "e.gif", "f.tif", "g.tiff", "h.jpg")
     touch(tmp_path, ".hidden.png", "._resource.png", ".git/x.png", "cats/.thumbs/y.png")
     touch(tmp_path, "notes.txt", "movie.mp4", "png", "archive.png.zip")
     assert load_folder(tmp_path).notes == ()
-    read = "a.PNG b.Jpeg c.webp d.bmp e.gif f.tif g.tiff h.jpg"
-    assert ids(tmp_path) == read.split()
-
-
-def test_folders_of_storage_are_no_categories(tmp_path: Path) -> None:
-    """Thumbnails and what was deleted are no samples, wherever the system keeps them."""
     for folder in ("@eaDir/photo.jpg", "#recycle", "__MACOSX", "lost+found"):
         touch(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
-    assert ids(tmp_path) == ["cats/a.png"]
+    read = "a.PNG b.Jpeg c.webp cats/a.png d.bmp e.gif f.tif g.tiff h.jpg"
+    assert ids(tmp_path) == read.split()
 
 
 def test_ids_agree_over_systems(tmp_path: Path) -> None:
@@ -62,15 +58,15 @@ def test_ids_agree_over_systems(tmp_path: Path) -> None:
         load_folder(tmp_path)
 
 
-@pytest.mark.parametrize("name", [b"caf\xe9.png", b"caf\xe9/x.png"])
-def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, name: bytes) -> None:
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     """It could not be written into a baseline: the name is shown, with what to do."""
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(PNG)
-    with pytest.raises(DatasetError, match=r"'caf\\udce9.*is not UTF-8: rename it") as caught:
-        load_folder(tmp_path)
-    str(caught.value).encode()
+    for name in (b"1/caf\xe9.png", b"2/caf\xe9/x.png"):
+        path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+        path.parent.mkdir(parents=True)
+        path.write_bytes(PNG)
+        with pytest.raises(DatasetError, match=r"'caf\\udce9.*is not UTF-8: rename it") as caught:
+            load_folder(tmp_path / name[:1].decode())
+        str(caught.value).encode()
 
 
 def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
@@ -100,27 +96,22 @@ def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
         load_folder(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "what"), [("gone", "does not exist"), ("a.png", "is a file")])
-@pytest.mark.parametrize(
-    ("load", "words"),
-    [
-        (load_folder, "data folder '.*/{}' {}: a folder of images is expected"),
-        (load_mme, "MME folder '.*/{}' {}: the folder of the category folders is expected"),
-    ],
-)
-def test_what_is_no_folder_says_so(
-    tmp_path: Path, name: str, what: str, load: Callable[[Path], Dataset], words: str
-) -> None:
-    """A mistyped path, an archive or a single image in the folder's place, as what it is."""
-    with pytest.raises(DatasetError, match=words.format(re.escape(name), what)):
-        load(touch(tmp_path, "a.png") / name)
-
-
-@pytest.mark.parametrize("names", [(), ("notes.txt", "x/data.csv"), (".hidden.png",)])
-def test_a_folder_without_images_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """A gate over nothing must not pass: the error lists the suffixes that were looked for."""
-    with pytest.raises(DatasetError, match=r"no images in .*\(looked for .*\.bmp, \.gif, \.jfif"):
-        load_folder(touch(tmp_path, *names))
+def test_what_is_no_folder_of_images_says_so(tmp_path: Path) -> None:
+    """A mistyped path, an archive or a single image in the folder's place, as what it is. A gate
+    over nothing must not pass: without an image the suffixes that were looked for are listed.
+    """
+    touch(tmp_path, "a.png", "text/notes.txt", "text/x/data.csv", "hidden/.hidden.png")
+    (tmp_path / "empty").mkdir()
+    for name, what in (("gone", "does not exist"), ("a.png", "is a file")):
+        for load, words in (
+            (load_folder, "data folder '.*/{}' {}: a folder of images is expected"),
+            (load_mme, "MME folder '.*/{}' {}: the folder of the category folders is expected"),
+        ):
+            with pytest.raises(DatasetError, match=words.format(re.escape(name), what)):
+                load(tmp_path / name)
+    for name in ("empty", "text", "hidden"):
+        with pytest.raises(DatasetError, match=r"no images in .*\(looked for .*\.bmp, \.gif, \.jf"):
+            load_folder(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -161,28 +152,27 @@ def test_all_missing_categories_are_named(tmp_path: Path) -> None:
 
 
 def test_sounds_are_found_as_images_are(tmp_path: Path) -> None:
-    """By suffix in any case, folders being categories, with texts beside them."""
-    touch(tmp_path, "loose.wav", "rain/b.FLAC", "rain/a.ogg", ".hidden.wav")
+    """By suffix in any case, folders being categories, with texts beside them. Of a folder that has
+    both the note counts the others, and names the loader that has them.
+    """
+    sounds, mixed = tmp_path / "sounds", tmp_path / "mixed"
+    touch(sounds, "loose.wav", "rain/b.FLAC", "rain/a.ogg", ".hidden.wav")
     for name in ("loose", "rain/a", "rain/b"):
-        (tmp_path / f"{name}.txt").write_text(f"the sound of {name}\n")
-    dataset = load_sounds(tmp_path, captions=True)
+        (sounds / f"{name}.txt").write_text(f"the sound of {name}\n")
+    dataset = load_sounds(sounds, captions=True)
     assert [(own.id, own.categories, own.text) for own in dataset.samples] == [
         ("loose.wav", ("sounds",), "the sound of loose"),
         ("rain/a.ogg", ("rain",), "the sound of rain/a"),
         ("rain/b.FLAC", ("rain",), "the sound of rain/b"),
     ]
-    assert dataset.samples[0].sound == FileSound(tmp_path / "loose.wav")
+    assert dataset.samples[0].sound == FileSound(sounds / "loose.wav")
     assert dataset.samples[0].image is None
     assert (dataset.identity["loader"], dataset.notes) == ("sounds", ())
-
-
-def test_a_folder_of_images_and_sounds_is_read_for_one_kind(tmp_path: Path) -> None:
-    """The note counts the others, and names the loader that has them."""
-    touch(tmp_path, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic")
-    for load, ids, note in (
+    touch(mixed, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic")
+    for load, names, note in (
         (load_folder, ["a.png"], "1 .heic, 1 .mp3, 2 .wav passed over: folder reads"),
         (load_sounds, ["b.wav", "c.wav"], "1 .heic, 1 .mp3, 1 .png passed over: sounds reads"),
     ):
-        dataset = load(tmp_path)
-        assert [own.id for own in dataset.samples] == ids
+        dataset = load(mixed)
+        assert [own.id for own in dataset.samples] == names
         assert note in dataset.notes[0]

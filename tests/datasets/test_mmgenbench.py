@@ -41,19 +41,6 @@ def write_table(path: Path, rows: Sequence[tuple[object, str]], *, end: str = "\
     return path
 
 
-def write_test(root: Path, labels: object, *indices: int) -> Path:
-    """MMGenBench-Test as it is unpacked."""
-    write_table(root / "MMGenBench-Test.tsv", [(i, coded(square(i))) for i in indices])
-    (root / "labels.json").write_text(json.dumps(labels))
-    return root
-
-
-def grey(image: object) -> int:
-    """The grey of a `square`."""
-    assert isinstance(image, EmbeddedImage)
-    return int(image.load().pixels[0, 0, 0])
-
-
 def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
     """MMGenBench-Domain has no label index; the table itself can be given, by any name."""
     table = write_table(tmp_path / "MMGenBench-Domain.tsv", [(0, coded(square(0)))])
@@ -73,7 +60,8 @@ def test_a_cell_that_is_no_image_is_named_when_it_is_loaded(tmp_path: Path) -> N
     cells = [cut_off, one_letter_short, "not base64!", b64encode(b"GIF").decode(), "é"]
     rows = enumerate([coded(square(0)), *cells])
     sound, *spoilt = load_mmgenbench(write_table(tmp_path / "x.tsv", [*rows])).samples
-    assert grey(sound.image) == 0
+    assert isinstance(sound.image, EmbeddedImage)
+    assert sound.image.load().pixels[0, 0, 0] == 0
     assert len(spoilt) == len(cells)
     for number, sample in enumerate(spoilt, 2):
         assert isinstance(sample.image, EmbeddedImage)
@@ -121,8 +109,10 @@ def test_a_wrong_table_is_refused(tmp_path: Path, table: str, words: str) -> Non
 )
 def test_a_wrong_label_index_is_refused(tmp_path: Path, labels: object, words: str) -> None:
     """A label of an image that is not there belongs to another table."""
+    write_table(tmp_path / "MMGenBench-Test.tsv", [(0, IMAGE)])
+    (tmp_path / "labels.json").write_text(json.dumps(labels))
     with pytest.raises(DatasetError, match=rf"labels\.json.*{words}"):
-        load_mmgenbench(write_test(tmp_path, labels, 0), labels="labels.json")
+        load_mmgenbench(tmp_path, labels="labels.json")
 
 
 def test_which_table_must_be_clear(tmp_path: Path) -> None:

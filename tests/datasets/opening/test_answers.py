@@ -309,9 +309,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
             [JudgedBattle("1", " ", "a", "A")],
             [battles[1], JudgedBattle("1", "a", "b", "B")],
         ):
-            with pytest.raises(
-                DatasetError, match="no verdict to write|two models are expected, and one"
-            ):
+            words = r"no verdict to write|two models are expected, and one"
+            with pytest.raises(DatasetError, match=words):
                 write_battles(path, wrong)
         assert read_verdicts(path) == battles
     assert {file.name for file in tmp_path.iterdir()} == {"verdicts.json", "verdicts.jsonl"}

@@ -115,23 +115,18 @@ def test_a_written_table_is_read(
         assert split_row(raw, delimiter) == list(row.cells.values())
 
 
-def complaint(path: Path) -> str | None:
-    """What reading a table says against it; None when it can be read after all."""
-    try:
-        for row in read_rows(path, ",", ("a", "b")):
-            row.text("a")
-    except DatasetError as error:
-        return str(error)
-    return None
-
-
 @given(st.binary(max_size=60) | st.text(st.sampled_from('a,"\n\r'), max_size=30).map(str.encode))
 def test_rubbish_is_rows_or_a_data_set_error(data: bytes) -> None:
     """Whatever bytes a file holds, no other kind of error comes out."""
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "t.csv"
-        path.write_bytes(b"a,b\n" + data)
-        assert str(path) in (complaint(path) or str(path))
+        path = table(Path(folder), b"a,b\n" + data)
+        complaint = str(path)
+        try:
+            for row in read_rows(path, ",", ("a", "b")):
+                row.text("a")
+        except DatasetError as error:
+            complaint = str(error)
+        assert str(path) in complaint
 
 
 def table(root: Path, data: bytes) -> Path:
@@ -139,15 +134,6 @@ def table(root: Path, data: bytes) -> Path:
     path = root / "t.csv"
     path.write_bytes(data)
     return path
-
-
-def test_rows_know_row_and_line(tmp_path: Path) -> None:
-    """After a caption of two lines, row number and editor's line differ: both are reported."""
-    path = table(tmp_path, b'a,b\n"x\ny",1\n\nz,2\n')
-    assert [row.where("b") for row in read_rows(path, ",", ())] == [
-        "row 1 (line 2), column 'b'",
-        "row 2 (line 5), column 'b'",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -170,19 +156,25 @@ def test_a_table_that_is_none_says_so(tmp_path: Path, data: bytes, words: str) -
         list(read_rows(table(tmp_path, data), ",", ("a", "b")))
 
 
-def test_a_row_without_end_takes_no_memory_without_end(
+def test_places_of_rows_and_what_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of one endless line, or a quote never closed in ten gigabytes, is an error in time."""
+    """After a caption of two lines, row number and editor's line differ: both are reported. A file
+    of one endless line, or a quote never closed in ten gigabytes, is an error in time. Missing, or
+    a folder in its place.
+    """
+    path = table(tmp_path, b'a,b\n"x\ny",1\n\nz,2\n')
+    assert [row.where("b") for row in read_rows(path, ",", ())] == [
+        "row 1 (line 2), column 'b'",
+        "row 2 (line 5), column 'b'",
+    ]
     monkeypatch.setattr(text_files, "MAX_ROW", 1000)
     for data in (b"a\n" + b"x" * 1001, b'a\n"' + b"x\n" * 5000 + b'"\n'):
         with pytest.raises(DatasetError, match=r"line 2: .*: is a quote not closed"):
             list(read_rows(table(tmp_path, data), ",", ()))
-
-
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    """Missing, or a folder in its place."""
-    with pytest.raises(DatasetError, match=r"gone\.csv' cannot be read: No such file"):
-        list(read_rows(tmp_path / "gone.csv", ",", ()))
-    with pytest.raises(DatasetError, match="cannot be read: Is a directory"):
-        list(read_rows(tmp_path, ",", ()))
+    for place, words in (
+        (tmp_path / "gone.csv", r"gone\.csv' cannot be read: No such file"),
+        (tmp_path, "cannot be read: Is a directory"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            list(read_rows(place, ",", ()))
