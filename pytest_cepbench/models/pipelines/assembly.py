@@ -159,7 +159,8 @@ def apply_loras(
                 components = _load(pipeline, name, file)
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(
-                f"{path}: diffusers does not take these LoRA weights ({error_line(error)})"
+                f"{path}: diffusers does not take these LoRA weights ({error_line(error)}). Were "
+                "they trained on another base?"
             ) from error
         holders |= dict.fromkeys(components)
         for component in components if fuse else ():
@@ -177,13 +178,12 @@ def apply_loras(
 def _load(pipeline: Any, name: str, path: Path) -> list[str]:
     """Load a file as the adapter of a name, and return the components that it is for.
 
-    Raises CheckpointError where a loaded component lacks tensors of the file, or has others, and
-    where an alpha, which scales its layer, did not get to the layer.
+    Raises CheckpointError where a loaded component lacks tensors of the file, or has others, where
+    its own were changed, and where an alpha, which scales its layer, did not get to the layer.
     """
     states, alphas = _convert(pipeline, path)
     modules = {component: getattr(pipeline, component) for component in states}
-    for component, state in states.items():
-        _check_places(path, component, modules[component], state)
+    sizes = {component: _own_size(module) for component, module in modules.items()}
     pipeline.load_lora_weights(str(path), adapter_name=name)
     for component, state in states.items():
         # In peft's form without the adapter's name and without ".weight".
@@ -195,12 +195,16 @@ def _load(pipeline: Any, name: str, path: Path) -> list[str]:
                 loaded[".".join(filter(None, (layer, end)))] = tensor.shape
         # DoRA's magnitudes are a layer of their own when loaded.
         given = {key.removesuffix(".weight"): tensor.shape for key, tensor in state.items()}
-        lost = [f"{component}.{key}" for key in given.keys() ^ loaded.keys()]
-        lost += [f"{component}.{key}" for key in given.keys() & loaded if given[key] != loaded[key]]
+        lost = sorted({f"{component}.{key}" for key, _ in given.items() ^ loaded.items()})
         if lost:
             raise CheckpointError(
                 f"{path}: diffusers left out tensors of the LoRA, or made some up: {few_of(lost)}. "
-                "Save it again with one convention for all of its names"
+                "Trained on another base, or saved with names of several conventions?"
+            )
+        if _own_size(modules[component]) != sizes[component]:  # as it does for control LoRAs
+            raise CheckpointError(
+                f"{path}: diffusers widened layers of the {component} for these LoRA weights: they "
+                "were trained on another base than this pipeline"
             )
     scaled = Counter(
         float(layer.lora_alpha[name])
@@ -214,6 +218,11 @@ def _load(pipeline: Any, name: str, path: Path) -> list[str]:
             f"{path}: diffusers did not take over the alpha {values} of {missing.total()} layers"
         )
     return list(states)
+
+
+def _own_size(module: Any) -> int:
+    """The numbers that a component's own tensors hold, without those of LoRA weights."""
+    return sum(t.numel() for name, t in module.named_parameters() if ".lora_" not in name)
 
 
 def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[float]]:
@@ -257,26 +266,3 @@ def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[floa
         prefix = "" if hasattr(getattr(pipeline, name), "text_model") else "text_model."
         peft[name] = {key.removeprefix(prefix): tensor for key, tensor in converted.items()}
     return peft, list((alphas or {}).values())
-
-
-def _check_places(path: Path, component: str, module: Any, state: State) -> None:
-    """Raise CheckpointError where a tensor's layer is not there or of another shape."""
-    layers = dict(module.named_modules())
-    for name, tensor in state.items():
-        layer_name, _, matrix = name.rpartition(".lora_")
-        layer = layers.get(layer_name)
-        if layer is None:
-            fault = "is for a layer that is not there"
-        elif matrix not in ("A.weight", "B.weight"):
-            continue
-        else:
-            # The first takes the layer's inputs, the second gives its outputs.
-            side, axis = ("in", 1) if matrix == "A.weight" else ("out", 0)
-            channels = getattr(layer, f"{side}_channels", None)
-            size = getattr(layer, f"{side}_features", channels)
-            if size is None or tensor.shape[axis] == size:
-                continue
-            fault = f"is {tuple(tensor.shape)}, where its layer has {size}"
-        raise CheckpointError(
-            f"{path}: LoRA weights of another base than this pipeline: {component}.{name} {fault}"
-        )

@@ -162,7 +162,11 @@ def rename(weights: Path, file: Path, before: str, after: str) -> Path:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ("down_blocks.1.", "down_blocks.7.", r"unet\.down_blocks\.7\..* layer that is not there"),
+        (
+            "down_blocks.1.",
+            "down_blocks.7.",
+            r"left out tensors.*unet\.down_blocks\.7\.",
+        ),
         ("unet.", "transformer.", "is for a 'transformer', and a StableDiffusionPipeline takes"),
         ("unet.", "text_encoder_2.", "is for a 'text_encoder_2'"),
         ("unet.down", "down", "is for a 'down_blocks'"),
@@ -180,13 +184,23 @@ def test_a_tensor_without_a_place_is_an_error_and_not_left_out(
 
 
 def test_a_lora_of_another_base_is_refused_by_tensor(
-    folders: dict[str, Path], base: Path, lora: Path
+    folders: dict[str, Path], lora: Path, tmp_path: Path
 ) -> None:
-    """Its layers are there and have other sizes: SDXL's LoRA on Stable Diffusion 1.5."""
-    with pytest.raises(CheckpointError, match=r"another base.*to_k\.lora_A\.weight is \(4, 32\)"):
+    """Its layers are there and have other sizes: SDXL's LoRA on Stable Diffusion 1.5, and one for
+    twice the channels, to which diffusers would bring a FLUX.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    with pytest.raises(CheckpointError, match=r"to_k\.lora_A\..*another base"):
         bind_generator(f"{folders['sdxl']}?lora={lora}").load()
     with pytest.raises(CheckpointError, match="is for a 'unet', and a FluxPipeline"):
         bind_generator(f"{folders['flux']}?lora={lora}").load()
+    shapes = {"A": (4, 8), "B": (32, 4)}
+    wide = {f"transformer.x_embedder.lora_{n}.weight": torch.ones(s) for n, s in shapes.items()}
+    save_file(wide, tmp_path / "wide.safetensors")
+    with pytest.raises(CheckpointError, match="widened layers of the transformer"):
+        bind_generator(f"{folders['flux']}?lora={tmp_path / 'wide.safetensors'}").load()
 
 
 def test_names_of_two_conventions_in_one_file_are_refused(
@@ -195,7 +209,7 @@ def test_names_of_two_conventions_in_one_file_are_refused(
     """Diffusers looks at the first name and drops what is written otherwise."""
     file = rename(lora, tmp_path / "lora.safetensors", "attn1.to_k.lora.down", "attn1.to_k.lora_A")
     file = rename(file, file, "attn1.to_k.lora.up", "attn1.to_k.lora_B")
-    with pytest.raises(CheckpointError, match=r"left out tensors of the LoRA.*one convention"):
+    with pytest.raises(CheckpointError, match=r"left out tensors of the LoRA.*several conventions"):
         bind_generator(f"{base}?lora={file}").load()
 
 
