@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,22 +79,16 @@ class UnicomParams(Placement):
     allow_pickle: bool = False
 
 
-def _locate_unicom(spec: ModelSpec) -> Checkpoint:
-    """The weights file of a spec. Raises CheckpointError where there is no such file."""
-    path = Path(spec.target).expanduser()
-    if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "is not there"
-        raise CheckpointError(
-            f"{path}: the weights file of {UNICOM} {problem}. Give the path of the file itself"
-        )
-    # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
-    config = {"dtype": "float16", "code": {}}
-    return Checkpoint(path.absolute(), "weights_file", UNICOM, ("encoder",), config)
-
-
-def _check_format(plan: LoadPlan[UnicomParams]) -> None:
-    """Raise CheckpointError for a file that is cut off, or a pickle without allow_pickle=true."""
+def _check_unicom(plan: LoadPlan[UnicomParams]) -> None:
+    """Raise CheckpointError for a file that is not there, of another kind or cut off, or a pickle
+    without allow_pickle=true.
+    """
     file = plan.checkpoint.path
+    if not file.is_file():
+        problem = "is a folder" if file.is_dir() else "is not there"
+        raise CheckpointError(
+            f"{file}: the weights file of {UNICOM} {problem}. Give the path of the file itself"
+        )
     if file.suffix == ".safetensors":
         check_safetensors(file)
     elif file.suffix not in _PICKLED:
@@ -280,49 +275,31 @@ class InceptionParams(Placement):
     weights: str | None = None
 
 
-def _place(spec: ModelSpec) -> Path:
-    """Where a spec's weights are looked for."""
+def inception_weights(spec: ModelSpec) -> Path:
+    """The weights file that a `cleanfid:` spec means; no torch needed.
+
+    Without `weights` it is looked for where clean-fid downloads it to: /tmp. There it counts only
+    if it belongs to this user or to root, because everyone can write there and the file is code.
+    Raises SpecError for a target or parameters that are wrong, CheckpointError where it is not
+    there.
+    """
     if spec.target:
         raise spec.error(
             f"nothing but parameters can follow 'cleanfid:', got {spec.target!r}; write cleanfid: "
             "or cleanfid:?weights=PATH"
         )
     named = parse_params(spec, InceptionParams, f"the encoder {INCEPTION}").weights
-    return _KEPT if named is None else Path(named).expanduser()
-
-
-def inception_weights(spec: ModelSpec) -> Path | None:
-    """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch
-    needed.
-
-    Without `weights` it is looked for where clean-fid downloads it to: /tmp. There it counts only
-    if it belongs to this user or to root, because everyone can write there and the file is code.
-    Raises SpecError for a target or parameters that are wrong.
-    """
-    place = _place(spec)
+    place = _KEPT if named is None else Path(named).expanduser()
     file = place / WEIGHTS_NAME if place.is_dir() else place
-    if not file.is_file() or file.name != WEIGHTS_NAME:
-        return None
-    return file.absolute() if place != _KEPT or file.stat().st_uid in (0, os.getuid()) else None
-
-
-def _locate_inception(spec: ModelSpec) -> Checkpoint:
-    """The weights and what else decides the features: clean-fid's version and the resizing.
-
-    Raises SpecError for unknown or wrong parameters, CheckpointError where the weights are not
-    there.
-    """
-    file = inception_weights(spec)
-    if file is None:
-        place = _place(spec)
-        whose = " of this user's or root's" if place == _KEPT else ""
-        raise CheckpointError(
-            f"{place}: {INCEPTION} needs its weights, and there is no file named {WEIGHTS_NAME}"
-            f"{whose}. Put it there (NVIDIA's TorchScript Inception, at the address in clean-fid's "
-            "downloads_helper.inception_url), or name it: cleanfid:?weights=PATH"
-        )
-    code = {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}
-    return Checkpoint(file, "weights_file", INCEPTION, ("encoder",), {"code": code})
+    there = file.is_file() and file.name == WEIGHTS_NAME
+    if there and (place != _KEPT or file.stat().st_uid in (0, os.getuid())):
+        return file.absolute()
+    whose = " of this user's or root's" if place == _KEPT else ""
+    raise CheckpointError(
+        f"{place}: {INCEPTION} needs its weights, and there is no file named {WEIGHTS_NAME}"
+        f"{whose}. Put it there (NVIDIA's TorchScript Inception, at the address in clean-fid's "
+        "downloads_helper.inception_url), or name it: cleanfid:?weights=PATH"
+    )
 
 
 def _load_inception(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
@@ -353,7 +330,7 @@ _ADAPTERS: dict[str, Bind] = {
         UnicomParams,
         _load_unicom,
         packages=("torchvision", "safetensors"),
-        check=_check_format,
+        check=_check_unicom,
     ),
     "cleanfid": adapter(
         "cleanfid-inception/1",
@@ -371,14 +348,26 @@ def detect(spec: ModelSpec) -> DetectedModel:
     return DetectedModel(what, ("encoder",), "embeds images")
 
 
+def _weights(spec: ModelSpec) -> Path:
+    """Where a spec's weights are; raises as `inception_weights`."""
+    if spec.scheme == "cleanfid":
+        return inception_weights(spec)
+    # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
+    return Path(spec.target).expanduser().absolute()
+
+
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """The encoder of a file. Raises RoleError for another role, and as `models.binding.bind`."""
+    what = detect(spec).what
     if role != "encoder":
         raise RoleError(
-            f"{spec.text!r} is {detect(spec).what}: it embeds images, so it can be the encoder, "
-            f"not the {role}"
+            f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, not the {role}"
         )
-    checkpoint = _locate_unicom(spec) if spec.scheme == "unicom" else _locate_inception(spec)
+    # What decides the features beside the weights, and the precision of the file.
+    config: dict[str, Any] = {"dtype": "float16", "code": {}}
+    if what == INCEPTION:
+        config = {"code": {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}}
+    checkpoint = Checkpoint(_weights(spec), "weights_file", what, ("encoder",), config)
     return _ADAPTERS[spec.scheme](role, spec, checkpoint, context)
 
 
@@ -387,14 +376,13 @@ def check_installed(_: ModelSpec) -> None:
     require("torch")
 
 
-def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:
-    """The size of the file; without one None for clean-fid's, OSError for Unicom's."""
-    if spec.scheme == "unicom":
-        return Path(spec.target).expanduser().stat().st_size
-    file = inception_weights(spec)
-    return None if file is None else file.stat().st_size
+def weights_bytes(spec: ModelSpec, _device: str | None) -> int:
+    """The size of the file. Raises OSError or CheckpointError without one."""
+    return _weights(spec).stat().st_size
 
 
 def weights_present(spec: ModelSpec) -> bool:
     """Whether the file of clean-fid is there, which a site of its own gives out."""
-    return spec.scheme == "unicom" or inception_weights(spec) is not None
+    with suppress(CheckpointError):
+        return bool(_weights(spec))
+    return False

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.binding import weights_present
 from pytest_cepbench.models.encoders import file_encoders
 from pytest_cepbench.models.encoders.file_encoders import inception_weights, make_network
 from pytest_cepbench.models.spec import parse_spec
@@ -221,7 +222,7 @@ def test_absent_weights_say_which_file_goes_where(weights: Path, tmp_path: Path)
         assert inception_weights(parse_spec(f"cleanfid:?weights={place}")) == weights
     (tmp_path / "other.pt").write_bytes(b"x")
     for place in (tmp_path, tmp_path / "other.pt", tmp_path / "nowhere" / INCEPTION_NAME):
-        assert inception_weights(parse_spec(f"cleanfid:?weights={place}")) is None
+        assert not weights_present(parse_spec(f"cleanfid:?weights={place}"))
         with pytest.raises(CheckpointError, match=f"no file named {INCEPTION_NAME}. Put it there"):
             bind_encoder(f"cleanfid:?weights={place}")
 
@@ -233,7 +234,7 @@ def test_where_clean_fid_keeps_it_only_an_own_file_counts(
     """Anyone can write to /tmp, and the file is code: another user's is as good as none."""
     monkeypatch.setattr(file_encoders, "_KEPT", tmp_path)
     spec = parse_spec(text)
-    assert inception_weights(spec) is None
+    assert not weights_present(spec)
     file = tmp_path / INCEPTION_NAME
     file.write_bytes(weights.read_bytes())
     assert inception_weights(spec) == file
@@ -241,7 +242,7 @@ def test_where_clean_fid_keeps_it_only_an_own_file_counts(
         os.chown(file, 54321, -1)
     else:
         monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
-    assert inception_weights(spec) is None
+    assert not weights_present(spec)
     with pytest.raises(
         CheckpointError, match=f"no file named {INCEPTION_NAME} of this user's or root's"
     ):
