@@ -1,11 +1,11 @@
 """Small roles for the chains' tests: real plug-ins whose answers follow from their inputs alone.
 
-Each notes every call it gets; `answer` (one input) or `batch` (all of them) makes one misbehave.
+`answer` (one input) or `batch` (all of them) makes one misbehave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -55,83 +55,87 @@ def find_all(image: Image.Image, queries: Sequence[str]) -> Any:
 
 
 @dataclass
-class SmallDescriber:
-    """A describer. seeded: whether its text names the seed."""
+class SmallRole:
+    """Answers each input by itself.
 
-    answer: Callable[[Image.Image, str, int | None], Any] = describe_image
+    calls: the inputs of each call, images by their digests. seeded: whether answers name the seed.
+    """
+
+    answer: Callable[..., Any]
     batch: Callable[[Sequence[Any]], object] = lambda _: None
     seeded: bool = False
-    calls: list[list[str]] = field(default_factory=list)
+    calls: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def asked(self) -> list[Any]:
+        """The inputs of all calls."""
+        return [own for call in self.calls for own in call]
+
+    @property
+    def batches(self) -> list[int]:
+        """How many inputs each call had."""
+        return [len(call) for call in self.calls]
+
+    def reply(
+        self, inputs: Sequence[Any], *others: Sequence[Any], noted: Iterable[Any] | None = None
+    ) -> list[Any]:
+        """An answer for each input and what belongs to it; noted: as what the inputs are kept."""
+        names = (
+            ImageArtifact.from_pil(own).digest if isinstance(own, Image.Image) else own
+            for own in inputs
+        )
+        self.calls.append(list(names if noted is None else noted))
+        self.batch(inputs)
+        return [self.answer(*row) for row in zip(inputs, *others, strict=True)]
+
+    def own(self, seeds: Sequence[int]) -> list[int | None]:
+        """The seeds, as far as they count."""
+        return [seed if self.seeded else None for seed in seeds]
+
+
+@dataclass
+class SmallDescriber(SmallRole):
+    """A describer."""
+
+    answer: Callable[..., Any] = describe_image
 
     def describe(self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]) -> Any:
         """One text per image."""
-        self.calls.append([ImageArtifact.from_pil(image).digest for image in images])
-        self.batch(images)
-        return [
-            self.answer(image, prompt, seed if self.seeded else None)
-            for image, seed in zip(images, seeds, strict=True)
-        ]
+        return self.reply(images, [prompt] * len(images), self.own(seeds))
 
 
 @dataclass
-class SmallGenerator:
+class SmallGenerator(SmallRole):
     """A generator whose pictures depend on the seed."""
 
-    answer: Callable[[str, int | None], Any] = draw_text
-    batch: Callable[[Sequence[Any]], object] = lambda _: None
+    answer: Callable[..., Any] = draw_text
     seeded: bool = True
-    calls: list[list[str]] = field(default_factory=list)
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
         """One picture per text."""
-        self.calls.append(list(texts))
-        self.batch(texts)
-        return [
-            self.answer(text, seed if self.seeded else None)
-            for text, seed in zip(texts, seeds, strict=True)
-        ]
+        return self.reply(texts, self.own(seeds))
 
 
 @dataclass
-class SmallEncoder:
-    """An encoder of images and texts."""
+class SmallEncoder(SmallRole):
+    """An encoder of images and texts. most: words of a text that it reads."""
 
-    answer: Callable[[Image.Image | str], Any] = vector_of
-    batch: Callable[[Sequence[Any]], object] = lambda _: None
-    seeded: bool = False
-    calls: list[list[str]] = field(default_factory=list)
+    answer: Callable[..., Any] = vector_of
+    most: int = 1000
 
     def encode_images(self, images: Sequence[Image.Image]) -> Any:
         """One vector per image."""
-        self.calls.append([ImageArtifact.from_pil(image).digest for image in images])
-        self.batch(images)
-        return np.stack([self.answer(image) for image in images])
-
-    def encode_texts(self, texts: Sequence[str]) -> Any:
-        """One vector per text."""
-        self.calls.append(list(texts))
-        self.batch(texts)
-        return np.stack([self.answer(text) for text in texts])
-
-
-@dataclass
-class TruncatingEncoder:
-    """An encoder of texts that reads their first words only, and says how many they have."""
-
-    most: int
-    batch: Callable[[Sequence[str]], object] = lambda _: None
-    seeded: bool = False
-    calls: list[list[str]] = field(default_factory=list)
-
-    def encode_images(self, images: Sequence[Image.Image]) -> Any:
-        """One vector per image."""
-        return np.stack([vector_of(image) for image in images])
+        return np.stack(self.reply(images))
 
     def encode_texts(self, texts: Sequence[str]) -> Any:
         """One vector per text, of its beginning."""
-        self.calls.append(list(texts))
-        self.batch(texts)
-        return np.stack([vector_of(" ".join(text.split()[: self.most])) for text in texts])
+        read = [" ".join(text.split(" ")[: self.most]) for text in texts]
+        return np.stack(self.reply(read, noted=texts))
+
+
+@dataclass
+class TruncatingEncoder(SmallEncoder):
+    """An encoder that says how many words texts have."""
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Words of each text, and the most that are read."""
@@ -139,22 +143,14 @@ class TruncatingEncoder:
 
 
 @dataclass
-class SmallDetector:
+class SmallDetector(SmallRole):
     """A detector that finds every query once, with a score that follows from image and query."""
 
-    answer: Callable[[Image.Image, Sequence[str]], Any] = find_all
-    batch: Callable[[Sequence[Any]], object] = lambda _: None
-    seeded: bool = False
-    calls: list[list[tuple[str, ...]]] = field(default_factory=list)
+    answer: Callable[..., Any] = find_all
 
     def detect(self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]) -> Any:
         """One answer per image."""
-        self.calls.append([tuple(asked) for asked in queries])
-        self.batch(images)
-        return [self.answer(*pair) for pair in zip(images, queries, strict=True)]
-
-
-AnyRole = SmallDescriber | SmallGenerator | SmallEncoder | TruncatingEncoder | SmallDetector
+        return self.reply(images, queries, noted=map(tuple, queries))
 
 
 def bound(role: RoleName, model: Any, **changes: Any) -> BoundRole:
@@ -252,9 +248,9 @@ def outcomes(traces: Sequence[Trace]) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def inputs_of(*models: AnyRole) -> int:
+def inputs_of(*models: SmallRole) -> int:
     """How many inputs the models were asked about."""
-    return sum(len(call) for model in models for call in model.calls)
+    return sum(len(model.asked) for model in models)
 
 
 def battle_inputs(battle: Battle) -> list[list[str]]:

@@ -40,25 +40,29 @@ class Device:
 
 
 @dataclass
-class MovingDescriber(SmallDescriber):
-    """A describer whose weights can wait in host memory."""
+class Moving:
+    """A model whose weights can wait in host memory. name: of its role."""
 
     on: Device = field(default_factory=Device)
+    name = ""
 
     def move(self, device: str) -> None:
         """Come or go."""
-        self.on.put("describer", there=device != "cpu")
+        self.on.put(self.name, there=device != "cpu")
 
 
 @dataclass
-class MovingGenerator(SmallGenerator):
-    """A generator of the same kind."""
+class MovingDescriber(Moving, SmallDescriber):
+    """A describer."""
 
-    on: Device = field(default_factory=Device)
+    name = "describer"
 
-    def move(self, device: str) -> None:
-        """Come or go."""
-        self.on.put("generator", there=device != "cpu")
+
+@dataclass
+class MovingGenerator(Moving, SmallGenerator):
+    """A generator."""
+
+    name = "generator"
 
 
 def loaded_on(device: Device, role: Any, model: Any, where: str = "cuda") -> BoundRole:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -22,12 +21,13 @@ from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.protocols import CODE, Battle
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
+from tests.chains.answers.roles import SmallJudge
 from tests.chains.roles import (
     PLAN,
-    AnyRole,
     SmallDescriber,
     SmallDetector,
     SmallEncoder,
+    SmallRole,
     TruncatingEncoder,
     bound,
     find_all,
@@ -39,11 +39,11 @@ from tests.chains.roles import (
 TEXTS = ["one two three four", "one two", "one two three four five", "three words here"]
 
 
-def _detector(store: Store, detector: AnyRole, **changes: Any) -> RoleRunner:
+def _detector(store: Store, detector: SmallRole, **changes: Any) -> RoleRunner:
     return RoleRunner(bound("detector", detector, **changes), store)
 
 
-def _encoder(store: Store, encoder: AnyRole, **changes: Any) -> RoleRunner:
+def _encoder(store: Store, encoder: SmallRole, **changes: Any) -> RoleRunner:
     return RoleRunner(bound("encoder", encoder, **changes), store)
 
 
@@ -72,7 +72,7 @@ def test_detections_are_found_in_batches_and_kept(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         runner = _detector(store, detector, batch_size=2)
         actual = runner.ask("detect", _looks(runner, 5))
-    assert [len(call) for call in detector.calls] == [2, 2, 1]
+    assert detector.batches == [2, 2, 1]
     assert actual == [find_all(_picture(i), ["a cup"]) for i in range(5)]
     with Store(tmp_path) as store:
         again = _detector(store, SmallDetector())
@@ -122,10 +122,10 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
         if TEXTS[3] in texts:
             raise ModelError("the device is gone")
 
-    runner = _encoder(store, TruncatingEncoder(3, stop_at_the_second), batch_size=2)
+    runner = _encoder(store, TruncatingEncoder(most=3, batch=stop_at_the_second), batch_size=2)
     with pytest.raises(ModelError, match="the device is gone"):
         runner.ask("encode_texts", _reads(runner, TEXTS))
-    again = _encoder(store, TruncatingEncoder(3), batch_size=2)
+    again = _encoder(store, TruncatingEncoder(most=3), batch_size=2)
     again.ask("encode_texts", _reads(again, TEXTS))
     assert again.tally.hits == 2
     assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
@@ -136,29 +136,16 @@ def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
     runner = _encoder(store, SmallEncoder())
     runner.ask("encode_texts", _reads(runner, TEXTS))
     assert runner.cut_texts(TEXTS) == {}
-    short = _encoder(store, TruncatingEncoder(0), fingerprint="short")
+    short = _encoder(store, TruncatingEncoder(most=0), fingerprint="short")
     short.ask("encode_images", [Step("key", 0, lambda: _picture(0))])
     assert short.cut_texts(TEXTS) == {}
-
-
-@dataclass
-class _PreferLonger:
-    """A judge that prefers the longer answer."""
-
-    seeded: bool = False
-    batches: list[int] = field(default_factory=list)
-
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
-        """A letter for each battle."""
-        self.batches.append(len(battles))
-        return ["A" if len(b.first) > len(b.second) else "B" for b in battles]
 
 
 @pytest.mark.parametrize(("seeded", "judged"), [(False, 2), (True, 3)])
 def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: int) -> None:
     """Unless the seed decides; an answer that changes sides is another battle."""
-    judge = _PreferLonger(seeded)
-    runner = RoleRunner(bound("judge", judge), store)
+    judge = SmallJudge(lambda own, _: "A" if len(own.first) > len(own.second) else "B")
+    runner = RoleRunner(bound("judge", judge, seeded=seeded), store)
     battle = Battle(["question", _picture(0)], ["short"], ["a longer", _picture(1)])
     swapped = Battle(battle.question, battle.second, battle.first)
 

@@ -24,7 +24,7 @@ from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import list_files
-from tests.chains.roles import bound, outcomes
+from tests.chains.roles import SmallGenerator, bound, outcomes
 from tests.optional import needs
 
 needs("soundfile")
@@ -119,18 +119,6 @@ def test_lost_sounds_are_made_again(store: Store, spoil: Callable[[Path], Any]) 
 # -- what models return --------------------------------------------------------------------------
 
 
-class Player:
-    """A generator that returns what it is told to."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
-        """The value for each text."""
-        assert len(texts) == len(seeds)
-        return [self.value] * len(texts)
-
-
 RATE = 8_000
 
 
@@ -151,8 +139,8 @@ RATE = 8_000
 )
 def test_what_is_no_sound_fails_its_chain(store: Store, value: Any, kind: str) -> None:
     """And is never dropped: similarities from there on are 0."""
-    generator = RoleRunner(bound("generator", Player(value), makes="sound"), store)
-    for own in Run(store, generator=generator).traces:
+    player = bound("generator", SmallGenerator(lambda *_: value), makes="sound")
+    for own in Run(store, generator=RoleRunner(player, store)).traces:
         assert (own.failure is not None, own.failure and own.failure.kind) == (True, kind)
         assert own.failed_at == 2
         assert own.similarities == pytest.approx((1.0, 0.0, 0.0, 0.0))
@@ -169,6 +157,6 @@ def test_a_model_that_makes_another_kind_is_an_error(
     store: Store, makes: Any, value: Any, words: str
 ) -> None:
     """It is not stored as what it is not."""
-    generator = RoleRunner(bound("generator", Player(value), makes=makes), store)
+    generator = RoleRunner(bound("generator", SmallGenerator(lambda *_: value), makes=makes), store)
     with pytest.raises(ModelError, match=words):
         Run(store, generator=generator)

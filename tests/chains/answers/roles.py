@@ -1,12 +1,12 @@
 """Small roles for the tests of answers: real plug-ins whose results follow from their inputs alone.
 
-Each notes every input it gets; a function given by the test makes one misbehave.
+A function given by the test makes one misbehave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -20,6 +20,7 @@ from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answe
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.datasets.sample import DrawnImage, GoldStep, Sample
 from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
     AnswerStep,
     Battle,
     Piece,
@@ -30,7 +31,7 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import put_answers
 from tests.artifacts.files import noise
-from tests.chains.roles import bound
+from tests.chains.roles import SmallRole, bound
 
 
 def picture(name: object) -> Any:
@@ -54,52 +55,6 @@ def write_three(pieces: Sequence[Piece], seed: int) -> Any:
     return f"first of {name} <IMG> second of {name} <IMG> third of {name} <IMG> the end of {name}"
 
 
-@dataclass
-class SmallWriter:
-    """A writer. asked: the pieces of each question, in words."""
-
-    answer: Callable[[Sequence[Piece], int], Any] = write_three
-    asked: list[str] = field(default_factory=list)
-    batches: list[int] = field(default_factory=list)
-
-    def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
-        """One text per question."""
-        self.asked += [
-            in_words([prompt, *question] if prompt else question) for question in questions
-        ]
-        self.batches.append(len(questions))
-        return [self.answer(*pair) for pair in zip(questions, seeds, strict=True)]
-
-
-@dataclass
-class SmallGenerator:
-    """A generator whose pictures name text and seed. asked: the texts."""
-
-    answer: Callable[[str, int], Any] = lambda text, seed: picture((text, seed))
-    asked: list[str] = field(default_factory=list)
-
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
-        """One picture per text."""
-        self.asked += texts
-        return [self.answer(*pair) for pair in zip(texts, seeds, strict=True)]
-
-
-@dataclass
-class SmallEditor:
-    """An editor whose pictures name image, text and seed. asked: digests of images, and texts."""
-
-    answer: Callable[[str, str, int], Any] = lambda image, text, seed: picture((image, text, seed))
-    asked: list[tuple[str, str]] = field(default_factory=list)
-
-    def edit(
-        self, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
-    ) -> Any:
-        """One picture per image."""
-        digests = [digest_of(image) for image in images]
-        self.asked += zip(digests, texts, strict=True)
-        return [self.answer(*parts) for parts in zip(digests, texts, seeds, strict=True)]
-
-
 def two_steps(pieces: Sequence[Piece], _: StepLimit, seed: int) -> Any:
     """Two steps with texts and images."""
     name = f"{in_words(pieces)} {seed}"
@@ -107,31 +62,67 @@ def two_steps(pieces: Sequence[Piece], _: StepLimit, seed: int) -> Any:
 
 
 @dataclass
-class SmallInterleaver:
+class SmallWriter(SmallRole):
+    """A writer. asked: the pieces of each question, in words."""
+
+    answer: Callable[..., Any] = write_three
+
+    def write(self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]) -> Any:
+        """One text per question."""
+        before = [prompt] if prompt else []
+        return self.reply(questions, seeds, noted=(in_words([*before, *own]) for own in questions))
+
+
+@dataclass
+class SmallGenerator(SmallRole):
+    """A generator whose pictures name text and seed."""
+
+    answer: Callable[..., Any] = lambda text, seed: picture((text, seed))
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
+        """One picture per text."""
+        return self.reply(texts, seeds)
+
+
+@dataclass
+class SmallEditor(SmallRole):
+    """An editor whose pictures name image, text and seed. asked: digests of images, and texts."""
+
+    answer: Callable[..., Any] = lambda image, text, seed: picture((image, text, seed))
+
+    def edit(
+        self, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
+    ) -> Any:
+        """One picture per image."""
+        digests = [digest_of(image) for image in images]
+        return self.reply(digests, texts, seeds, noted=zip(digests, texts, strict=True))
+
+
+@dataclass
+class SmallInterleaver(SmallRole):
     """An interleaver. asked: its questions in words, and their limits."""
 
-    answer: Callable[[Sequence[Piece], StepLimit, int], Any] = two_steps
-    asked: list[tuple[str, StepLimit]] = field(default_factory=list)
+    answer: Callable[..., Any] = two_steps
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> Any:
         """One answer per question."""
-        self.asked += zip(map(in_words, questions), limits, strict=True)
-        return [self.answer(*parts) for parts in zip(questions, limits, seeds, strict=True)]
+        noted = zip(map(in_words, questions), limits, strict=True)
+        return self.reply(questions, limits, seeds, noted=noted)
 
 
 @dataclass
-class SmallJudge:
-    """A judge. asked: its battles."""
-
-    verdict: Callable[[Battle, int], Any]
-    asked: list[Battle] = field(default_factory=list)
+class SmallJudge(SmallRole):
+    """A judge of battles and of single answers."""
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> Any:
         """One verdict per battle."""
-        self.asked += battles
-        return [self.verdict(*pair) for pair in zip(battles, seeds, strict=True)]
+        return self.reply(battles, seeds)
+
+    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> Any:
+        """One set of scores per answer."""
+        return self.reply(answers, seeds)
 
 
 def runner(store: Store, role: RoleName, model: Any, **changes: Any) -> RoleRunner:

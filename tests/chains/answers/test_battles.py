@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -175,25 +174,6 @@ def test_a_judge_without_seeds_is_not_asked_twice(store: Store) -> None:
 SEVEN: dict[str, Any] = dict.fromkeys(CRITERIA, 6)
 
 
-@dataclass
-class SmallScorer:
-    """A judge that scores alone. asked: its answers, with their seeds; batches: their numbers."""
-
-    score: Callable[[AnsweredQuestion, int], Any]
-    asked: list[tuple[AnsweredQuestion, int]] = field(default_factory=list)
-    batches: list[int] = field(default_factory=list)
-
-    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> Any:
-        """No battle is fought here."""
-        raise AssertionError
-
-    def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> Any:
-        """One set of scores per answer."""
-        self.asked += zip(answers, seeds, strict=True)
-        self.batches.append(len(answers))
-        return [self.score(*pair) for pair in zip(answers, seeds, strict=True)]
-
-
 def by_length(answered: AnsweredQuestion, _: int) -> Any:
     """More for an answer of more pieces."""
     return SEVEN | {"richness": min(len(answered.answer), 10)}
@@ -206,7 +186,7 @@ def _answer(store: Store, number: int, *texts: str) -> AnswerPair:
 
 
 def _score(
-    store: Store, answers: Sequence[AnswerPair], judge: SmallScorer, **changes: Any
+    store: Store, answers: Sequence[AnswerPair], judge: SmallJudge, **changes: Any
 ) -> list[CriteriaScores]:
     return score_answers(answers, 0, runner(store, "judge", judge, **changes))
 
@@ -214,18 +194,18 @@ def _score(
 def test_each_answer_is_scored_behind_its_question(store: Store) -> None:
     """In batches; the judge sees question and answer as texts and images."""
     answers = [_answer(store, k, *(f"{k}-{i}" for i in range(k + 1))) for k in range(3)]
-    judge = SmallScorer(by_length)
+    judge = SmallJudge(by_length)
     scores = _score(store, answers, judge, batch_size=2)
     assert [own.value("richness") for own in scores] == [2.0, 4.0, 6.0]
     assert sorted(judge.batches) == [1, 2]
-    shown = [in_words(answered.question) for answered, _ in judge.asked]
+    shown = [in_words(answered.question) for answered in judge.asked]
     assert [text.split("|")[0] for text in shown] == ["question 0", "question 1", "question 2"]
-    assert in_words(judge.asked[0][0].answer).startswith("0-0|")
+    assert in_words(judge.asked[0].answer).startswith("0-0|")
 
 
 def test_stored_scores_cost_no_call(store: Store) -> None:
     """Another question, another answer, another judge or another run's seed are scored anew."""
-    answers, judge = [_answer(store, 0, "x"), _answer(store, 0, "x")], SmallScorer(by_length)
+    answers, judge = [_answer(store, 0, "x"), _answer(store, 0, "x")], SmallJudge(by_length)
     first = _score(store, answers, judge)
     assert (len(judge.asked), first[0]) == (1, first[1])
     assert _score(store, answers, judge) == first
@@ -250,7 +230,7 @@ def test_what_failed_is_asked_once_more_and_fills_the_gaps(store: Store) -> None
         return SEVEN | ({"quality": 2, "preference": 1} if again else {"quality": 40})
 
     seeds: dict[str, int] = {}
-    judge = SmallScorer(unsure)
+    judge = SmallJudge(unsure)
     mute, partly = _score(store, [_answer(store, 0, "mute"), _answer(store, 1, "partly")], judge)
     assert [mute.value("quality"), mute.value("preference")] == [1.0, 6.0]
     assert [partly.value("quality"), partly.value("preference")] == [2.0, 6.0]
@@ -266,7 +246,7 @@ def test_what_failed_is_asked_once_more_and_fills_the_gaps(store: Store) -> None
 def test_what_is_no_set_of_scores_is_an_error(store: Store, value: Any, message: str) -> None:
     """One line that says what a judge of the user's own has to return."""
     with pytest.raises(ModelError, match=message):
-        _score(store, [_answer(store, 0, "x")], SmallScorer(lambda _, __: value))
+        _score(store, [_answer(store, 0, "x")], SmallJudge(lambda _, __: value))
 
 
 def test_damaged_images_are_named_by_the_place_of_their_answer(store: Store) -> None:
@@ -278,13 +258,13 @@ def test_damaged_images_are_named_by_the_place_of_their_answer(store: Store) -> 
     store.artifact_path(digest).write_bytes(b"no image")
     store.artifact_cache.clear()
     with pytest.raises(DamagedInputsError) as caught:
-        _score(store, answers, SmallScorer(by_length))
+        _score(store, answers, SmallJudge(by_length))
     assert caught.value.indices == (1,)
 
 
 def test_scores_in_a_store_that_cannot_be_read_are_failures(store: Store) -> None:
     """A shared store may hold anything under a key; nothing is raised, and nothing passes as 0."""
-    answer, judge = _answer(store, 0, "x"), SmallScorer(by_length)
+    answer, judge = _answer(store, 0, "x"), SmallJudge(by_length)
     work = runner(store, "judge", judge, seeded=False)
     key = score_step(answer, 0, work, again=False).key
     store.put([StoredResult(key, "ten out of ten")])
