@@ -80,67 +80,50 @@ def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) ->
     assert len({image for *_, image in links}) == 3
 
 
+LENGTH = {"params": {"max_new_tokens": 8}}
+
+
 @pytest.mark.parametrize(
-    ("role", "change"),
+    ("changes", "plan", "asked"),
     [
-        ("describer", {"fingerprint": "weights-2"}),
-        ("generator", {"fingerprint": "weights-2"}),
-        ("encoder", {"fingerprint": "weights-2"}),
-        ("describer", {"adapter": "test/2"}),
-        ("generator", {"params": {"max_new_tokens": 9}}),
-        ("encoder", {"params": {"temperature": 0.5}}),
+        # Other weights, another adapter or another parameter.
+        ({"describer": {"fingerprint": "weights-2"}}, PLAN, "describer"),
+        ({"generator": {"fingerprint": "weights-2"}}, PLAN, "generator"),
+        ({"encoder": {"fingerprint": "weights-2"}}, PLAN, "encoder"),
+        ({"describer": {"adapter": "test/2"}}, PLAN, "describer"),
+        ({"generator": {"params": {"max_new_tokens": 9}}}, PLAN, "generator"),
+        ({"encoder": {"params": {"temperature": 0.5}}}, PLAN, "encoder"),
+        # Another question.
+        ({}, replace(PLAN, describe="another prompt"), "describer"),
+        ({}, replace(PLAN, generate="paint: {description}"), "generator"),
+        ({}, replace(PLAN, seed=1), "describer"),
+        ({}, replace(PLAN, seed=1), "generator"),
+        # Batch shape, device, path and name decide nothing.
+        ({"describer": {"batch_size": 2}}, PLAN, None),
+        ({"generator": {"provenance": {"device": "cuda:1"}}}, PLAN, None),
+        ({"encoder": {"spec": "the same, elsewhere"}}, PLAN, None),
+        ({"describer": {"what": "X"}}, PLAN, None),
     ],
     ids=str,
 )
-def test_another_model_is_never_served_these_answers(
-    store: Store, role: Any, change: dict[str, Any]
+def test_answers_are_those_of_the_same_model_to_the_same_question(
+    store: Store, changes: dict[Any, Any], plan: ChainPlan, asked: str | None
 ) -> None:
-    """Other weights, another adapter or another parameter: every answer is asked for anew."""
-    params = {role: {"params": {"max_new_tokens": 8}}}
-    grow_and_trace(PLAN, samples(2), make_runners(store, only=params))
-    other = make_runners(store, only={role: params[role] | change})
-    grow_and_trace(PLAN, samples(2), other)
-    assert getattr(other, role).tally.inputs == (6 if role == "encoder" else 4)
-    again = make_runners(store, only=params)
-    grow_and_trace(PLAN, samples(2), again)
-    assert again.asked == [0, 0, 0]
+    """Where one of them differs its role is asked anew; what was stored stays."""
+    roles = ("describer", "generator", "encoder")
 
+    def run(plan: ChainPlan = PLAN, **changes: Any) -> tuple[dict[str, Any], list[int]]:
+        only: Any = {role: LENGTH | changes.get(role, {}) for role in roles}
+        runners = make_runners(store, SmallDescriber(seeded=True), only=only)
+        return outcomes(grow_and_trace(plan, samples(2), runners)), runners.asked
 
-@pytest.mark.parametrize(
-    ("plan", "asked"),
-    [
-        (replace(PLAN, describe="another prompt"), "describer"),
-        (replace(PLAN, generate="paint: {description}"), "generator"),
-        (replace(PLAN, seed=1), "describer"),
-        (replace(PLAN, seed=1), "generator"),
-    ],
-)
-def test_another_question_is_never_served_these_answers(
-    store: Store, plan: ChainPlan, asked: str
-) -> None:
-    """Another prompt or another run seed: the role that it concerns is asked anew."""
-    grow_and_trace(PLAN, samples(2), make_runners(store, SmallDescriber(seeded=True)))
-    runners = make_runners(store, SmallDescriber(seeded=True))
-    grow_and_trace(plan, samples(2), runners)
-    assert getattr(runners, asked).tally.inputs == 4
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"batch_size": 2},
-        {"provenance": {"device": "cuda:1"}},
-        {"spec": "the same, elsewhere"},
-        {"what": "X"},
-    ],
-    ids=str,
-)
-def test_what_does_not_decide_is_no_part_of_the_key(store: Store, change: dict[str, Any]) -> None:
-    """Batch shape, device, path and name: the first result stored is the one that counts."""
-    first = outcomes(grow_and_trace(PLAN, samples(3), make_runners(store)))
-    runners = make_runners(store, every=change)
-    assert outcomes(grow_and_trace(PLAN, samples(3), runners)) == first
-    assert runners.asked == [0, 0, 0]
+    first, _ = run()
+    other, numbers = run(plan, **changes)
+    if asked is None:
+        assert (other, numbers) == (first, [0, 0, 0])
+    else:
+        assert numbers[roles.index(asked)] == (6 if asked == "encoder" else 4)
+        assert run() == (first, [0, 0, 0])
 
 
 def test_how_a_result_came_about_is_kept(store: Store) -> None:
@@ -183,19 +166,24 @@ def test_an_image_that_no_step_needs_is_not_missed(store: Store) -> None:
     assert runners.asked == [0, 0, 0]
 
 
-@pytest.mark.parametrize("how", ["deleted", "cut", "text"])
-@pytest.mark.parametrize("generation", [2, 4])
-def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> None:
-    """Another encoder needs it: only its own step is repeated, and the numbers are the same."""
-    traces = grow_and_trace(PLAN, samples(3), make_runners(store))
+def remake(store: Store, plan: ChainPlan, count: int, **every: Any) -> list[int]:
+    """What is asked of describer and generator for another encoder, which needs the images."""
     with Store(store.root.with_name("untouched")) as untouched:
-        expected = outcomes(
-            grow_and_trace(PLAN, samples(3), make_runners(untouched, only=OTHER_ENCODER))
-        )
+        whole = make_runners(untouched, only=OTHER_ENCODER)
+        expected = outcomes(grow_and_trace(plan, samples(count), whole))
+    runners = make_runners(store, every=every, only=OTHER_ENCODER)
+    assert outcomes(grow_and_trace(plan, samples(count), runners)) == expected
+    return runners.asked[:2]
+
+
+@pytest.mark.parametrize(
+    ("generation", "how"), [(2, "deleted"), (4, "deleted"), (4, "cut"), (4, "text")]
+)
+def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> None:
+    """Only its own step is repeated, and the numbers are the same."""
+    traces = grow_and_trace(PLAN, samples(3), make_runners(store))
     spoil(store.artifact_path(traces[1].chain.links[generation].digest), how)
-    runners = make_runners(store, only=OTHER_ENCODER)
-    assert outcomes(grow_and_trace(PLAN, samples(3), runners)) == expected
-    assert runners.asked[:2] == [0, 1]
+    assert remake(store, PLAN, 3) == [0, 1]
     assert any("damaged or gone" in note for note in store.damage)
 
 
@@ -209,18 +197,10 @@ def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
     assert outcomes(grow_and_trace(plan, samples(3), make_runners(store, only=other))) == first
 
 
-@pytest.mark.parametrize("iterations", [1, 6])
-def test_all_images_are_made_again(store: Store, iterations: int) -> None:
+def test_all_images_are_made_again(store: Store) -> None:
     """All were deleted to save space: many batches and long chains are repaired too."""
-    plan = replace(PLAN, generations=2 * iterations)
-    small: Any = {"batch_size": 2}
-    grow_and_trace(plan, samples(5), make_runners(store, every=small))
-    with Store(store.root.with_name("untouched")) as untouched:
-        expected = outcomes(
-            grow_and_trace(plan, samples(5), make_runners(untouched, only=OTHER_ENCODER))
-        )
+    plan = replace(PLAN, generations=10)
+    grow_and_trace(plan, samples(3), make_runners(store, every={"batch_size": 2}))
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
-    runners = make_runners(store, every=small, only=OTHER_ENCODER)
-    assert outcomes(grow_and_trace(plan, samples(5), runners)) == expected
-    assert runners.asked[1] == 5 * iterations
+    assert remake(store, plan, 3, batch_size=2) == [0, 15]
