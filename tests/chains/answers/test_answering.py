@@ -87,8 +87,11 @@ def test_a_text_becomes_steps(
 
 
 def test_every_step_that_ends_in_a_marker_is_drawn(store: Store) -> None:
-    """From its text alone; what stands after the last image is a step without one."""
-    writer, generator = _write("one <IMG> two <IMG> the end"), SmallGenerator()
+    """From its text alone; what stands after the last image is a step without one. Reasoning is
+    none, and neither are its markers of images.
+    """
+    writer = _write("<think>a <IMG> b</think>one <IMG> two <IMG> the end")
+    generator = SmallGenerator()
     (own,) = make_answers(FREE, [question(0)], pipeline(store, writer, generator))
     assert _texts(own) == ["one", "two", "the end"]
     assert _with_image(own) == [True, True, False]
@@ -97,7 +100,9 @@ def test_every_step_that_ends_in_a_marker_is_drawn(store: Store) -> None:
 
 
 def test_the_reference_answers_number_is_told(store: Store) -> None:
-    """Before the question; so many steps have an image and the surplus keeps its text."""
+    """Before the question; so many steps have an image and the surplus keeps its text. Without one
+    there is none to tell, which is said and not made up.
+    """
     writer = SmallWriter(lambda _, __: "one<IMG>two<IMG>three<IMG>")
     plan = AnswerPlan(steps="gold")
     (own,) = make_answers(plan, [question(0, gold=2)], pipeline(store, writer, SmallGenerator()))
@@ -106,16 +111,8 @@ def test_the_reference_answers_number_is_told(store: Store) -> None:
     )
     assert _texts(own) == ["one", "two", "three"]
     assert _with_image(own) == [True, True, False]
-
-
-def test_no_reference_answer_no_number(store: Store) -> None:
-    """A data set without reference answers cannot tell their steps: it is said, not made up."""
     with pytest.raises(DatasetError, match="q00: has no reference answer"):
-        make_answers(
-            AnswerPlan(steps="gold"),
-            [question(0)],
-            pipeline(store, SmallWriter(), SmallGenerator()),
-        )
+        make_answers(plan, [question(0)], pipeline(store, writer, SmallGenerator()))
 
 
 def test_a_text_without_steps_is_no_answer(store: Store) -> None:
@@ -279,15 +276,6 @@ def test_reasoning_of_an_interleaver_is_no_step(store: Store) -> None:
     (own,) = make_answers(FREE, [question(1)], _interleaver(store, thinker))
     assert own.failure is not None
     assert (own.failure.kind, own.blamed) == ("only-reasoning", "interleaver")
-
-
-def test_reasoning_of_a_writer_is_not_drawn(store: Store) -> None:
-    """Its markers of images neither: the parts are those of the answer."""
-    models = pipeline(store, _write("<think>a <IMG> b</think>one<IMG>two<IMG>"), SmallGenerator())
-
-    (own,) = make_answers(FREE, [question(0)], models)
-
-    assert (_texts(own), _with_image(own)) == (["one", "two"], [True, True])
 
 
 def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> None:

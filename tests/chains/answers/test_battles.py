@@ -81,9 +81,10 @@ def test_the_two_orders_are_two_verdicts(store: Store) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_better_answer_wins_in_every_order(store: Store, order: OrderName) -> None:
     """1 for the better one, 0 for the worse, one half for a tie."""
-    pairs = [_pair(store, k, f"better {k}", f"plain {k}") for k in range(4)]
-    pairs += [_pair(store, k, f"plain {k}", f"better {k}") for k in range(4)]
-    pairs += [_pair(store, k, f"plain {k}", f"other {k}") for k in range(4)]
+    sides = (("better", "plain"), ("plain", "better"), ("plain", "other"))
+    pairs = [
+        _pair(store, k, f"{own} {k}", f"{other} {k}") for own, other in sides for k in range(4)
+    ]
     scores, _ = _judge(store, prefers_better, pairs, order=order)
     assert scores == [1.0] * 4 + [0.0] * 4 + [0.5] * 4
 
@@ -122,6 +123,7 @@ def test_always_first_is_even_where_both_orders_are_asked(store: Store) -> None:
 
 def test_balanced_shows_each_answer_first_about_equally_often(store: Store) -> None:
     """In one order, alike for every candidate: no checkpoint gains by the places it drew."""
+    assert str(BattleRules()) == "order both, tie half, seed 0"  # as baselines have it
     pairs = [_pair(store, k, f"one {k}", f"two {k}") for k in range(40)]
     others = [_pair(store, k, f"three {k}", f"two {k}") for k in range(40)]
     scores, judge = _judge(store, always_first, pairs, order="balanced")
@@ -145,7 +147,9 @@ def test_scores_of_verdicts(winner: Any, first: bool, score: float) -> None:
 
 
 def test_no_verdict_is_asked_for_once_more_and_is_a_tie_then(store: Store) -> None:
-    """With another seed; a battle of which a verdict failed twice is missing, with the failures."""
+    """With another seed, unless the judge has none, whose second answer would be its first. A
+    battle of which a verdict failed twice is missing, with the failures.
+    """
     seeds: dict[str, list[int]] = {}
 
     def unsure(battle: Battle, seed: int) -> Any:
@@ -161,14 +165,10 @@ def test_no_verdict_is_asked_for_once_more_and_is_a_tie_then(store: Store) -> No
     assert [failure.kind for failure in lost.failures] == ["no-verdict"] * 2
     assert (recovered.score, recovered.missing) == (0.5, False)
     assert all(len(set(asked)) == 2 == len(asked) for asked in seeds.values())
-
-
-def test_a_judge_without_seeds_is_not_asked_twice(store: Store) -> None:
-    """Its second answer would be its first."""
-    judge = SmallJudge(lambda _, __: Failure("no-verdict", "neither"))
-    pairs = [_pair(store, 0, "one", "two")]
-    (outcome,) = judge_pairs(pairs, BattleRules(), runner(store, "judge", judge, seeded=False))
-    assert (outcome.score, len(judge.asked)) == (0.5, 2)
+    greedy = SmallJudge(lambda _, __: Failure("no-verdict", "neither"))
+    unseeded = runner(store, "judge", greedy, seeded=False)
+    (outcome,) = judge_pairs(pairs[:1], BattleRules(), unseeded)
+    assert (outcome.score, len(greedy.asked)) == (0.5, 2)
 
 
 SEVEN: dict[str, Any] = dict.fromkeys(CRITERIA, 6)
@@ -271,8 +271,3 @@ def test_scores_in_a_store_that_cannot_be_read_are_failures(store: Store) -> Non
     (scores,) = score_answers([answer], 0, work)
     assert [scores.value(name) for name in CRITERIA] == [None] * 7
     assert "ten out of ten" in scores.failures[0].detail
-
-
-def test_rules_name_what_changes_a_score() -> None:
-    """They are in the identity."""
-    assert str(BattleRules()) == "order both, tie half, seed 0"

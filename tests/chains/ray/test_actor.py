@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pytest_cepbench
 from pytest_cepbench import __version__
 from pytest_cepbench.chains.ray.actor import (
     ASKED,
@@ -40,7 +41,6 @@ from pytest_cepbench.models.protocols import (
     RoleName,
 )
 from tests.artifacts.files import noise
-from tests.test_floors import imports, trees
 from tests.tiny.encoders import build_clip
 
 MODELS = "python:tests.chains.ray.actor_models"
@@ -227,19 +227,14 @@ def test_an_exception_arrives_with_its_name_and_words(
 
 def test_ray_is_imported_in_its_folder_alone_and_late() -> None:
     """Inside functions of chains/ray, so that the package can be used without it."""
+    package = Path(pytest_cepbench.__file__).parent
     importing = {
-        path.as_posix(): tree
-        for path, tree in trees().items()
-        if any(name.split(".")[0] == "ray" for name in imports(tree))
+        path.relative_to(package).as_posix(): indents
+        for path in package.rglob("*.py")
+        if (indents := re.findall(r"^( *)(?:import|from) ray\b", path.read_text("utf-8"), re.M))
     }
-
     assert importing
-    assert all(name.startswith("chains/ray/") for name in importing)
-    for tree in importing.values():
-        top = ast.Module(
-            [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
-        )
-        assert not any(name.split(".")[0] == "ray" for name in imports(top))
+    assert all(name.startswith("chains/ray/") and all(importing[name]) for name in importing)
 
 
 def test_a_remote_model_has_the_abilities_of_its_methods() -> None:

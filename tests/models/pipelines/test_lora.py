@@ -168,7 +168,6 @@ def rename(weights: Path, file: Path, before: str, after: str) -> Path:
             r"left out tensors.*unet\.down_blocks\.7\.",
         ),
         ("unet.", "transformer.", "is for a 'transformer', and a StableDiffusionPipeline takes"),
-        ("unet.", "text_encoder_2.", "is for a 'text_encoder_2'"),
         ("unet.down", "down", "is for a 'down_blocks'"),
     ],
 )
