@@ -228,10 +228,11 @@ def test_an_exception_arrives_with_its_name_and_words(
 def test_ray_is_imported_in_its_folder_alone_and_late() -> None:
     """Inside functions of chains/ray, so that the package can be used without it."""
     package = Path(pytest_cepbench.__file__).parent
+    line = re.compile(r"^( *)(?:import|from) ray\b", re.MULTILINE)
     importing = {
         path.relative_to(package).as_posix(): indents
         for path in package.rglob("*.py")
-        if (indents := re.findall(r"^( *)(?:import|from) ray\b", path.read_text("utf-8"), re.M))
+        if (indents := line.findall(path.read_text(encoding="utf-8")))
     }
     assert importing
     assert all(name.startswith("chains/ray/") and all(importing[name]) for name in importing)
