@@ -11,6 +11,7 @@ library only, so that every floor can use it.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -41,6 +42,8 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 """How the file begins that Git has in the place of a large one until `git lfs pull` brings that."""
 
 _MOST_POINTER = 1024  # bytes, by the specification of Git LFS
+
+_POLL_SECONDS = 0.02  # between two tries for a lock
 
 
 def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BufferedReader:
@@ -167,6 +170,23 @@ def replace_small(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+def lock_file(file: int, seconds: float) -> None:
+    """Lock an open file for one process at a time, until it is closed or the process ends.
+
+    Raises BlockingIOError where another one has it for so many seconds, OSError where locks fail.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def append_line(file: int, line: bytes) -> None:

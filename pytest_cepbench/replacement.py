@@ -8,10 +8,8 @@ behind. Standard library only.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from pytest_cepbench.errors import UnfitFileError, WriteError
-from pytest_cepbench.files import parse_json, read_regular
+from pytest_cepbench.files import lock_file, parse_json, read_regular
 
 JOURNAL = ".cepbench-replacing"
 """The journal until all names have changed: `recover` undoes what it lists."""
@@ -30,8 +28,6 @@ _BEGUN = f"{JOURNAL}.new"
 _MOST = 2**30  # bytes of a file, and of a journal
 
 _PATIENCE = 10.0  # seconds for another process to replace files there, which needs far less
-
-_POLL_SECONDS = 0.05
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EINVAL)
 
@@ -287,23 +283,17 @@ def _locked(root: Path) -> Iterator[None]:
     with _write_errors(root):
         file = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        until = time.monotonic() + _PATIENCE
         with _write_errors(root):
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise WriteError(
-                            f"another process is replacing files below {root} and has not finished "
-                            f"within {_PATIENCE:g} s: wait for it, or end it, and try again"
-                        ) from None
-                    time.sleep(_POLL_SECONDS)
-                    continue
-                except OSError as error:
-                    if error.errno not in _NO_LOCKS:  # some network file systems have no locks
-                        raise
-                break
+            try:
+                lock_file(file, _PATIENCE)
+            except BlockingIOError:
+                raise WriteError(
+                    f"another process is replacing files below {root} and has not finished within "
+                    f"{_PATIENCE:g} s: wait for it, or end it, and try again"
+                ) from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:  # some network file systems have no locks
+                    raise
         yield
     finally:
         os.close(file)

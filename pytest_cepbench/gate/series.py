@@ -15,22 +15,19 @@ added or left out is found. Lines that are cut off at the end are not.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from pytest_cepbench.errors import SeriesError, WriteError
-from pytest_cepbench.files import MOST_TEXT, read_regular
+from pytest_cepbench.files import MOST_TEXT, append_line, lock_file, read_regular
 from pytest_cepbench.gate.policy import Place
 from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS, LEAST_SHARE
 from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
@@ -46,8 +43,6 @@ _SUFFIX = ".jsonl"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _PATIENCE = 10.0  # seconds for another process to add its line, which needs far less
-
-_POLL_SECONDS = 0.02
 
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,16 +80,6 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
 
 
-Line = TypeVar("Line", bound=Opening | Entry)
-
-
-def sealed(line: Line, before: str) -> Line:
-    """A line with its digest. before: that of the line before; empty for the first."""
-    text = msgspec.json.encode(msgspec.structs.replace(line, digest=""))
-    digest = blake2b(before.encode() + text, digest_size=16).hexdigest()
-    return msgspec.structs.replace(line, digest=digest)
-
-
 @dataclass
 class SeriesRecord:
     """A record, line by line.
@@ -110,31 +95,41 @@ class SeriesRecord:
     digest: str = ""
     runs: dict[int, str] = field(default_factory=dict)
 
-    @classmethod
-    def parse(cls, data: bytes, name: str) -> SeriesRecord:
-        """The record of a series.
+    def seal(self, line: Opening | Entry) -> Opening | Entry:
+        """The next line with its digest, which is of the digest of the line before, too."""
+        text = msgspec.json.encode(msgspec.structs.replace(line, digest=""))
+        digest = blake2b(self.digest.encode() + text, digest_size=16).hexdigest()
+        return msgspec.structs.replace(line, digest=digest)
 
-        Raises ValueError that names the line, SeriesError for another version's.
+    def read(self, text: bytes, name: str) -> None:
+        """Take in the next line of the file of a series.
+
+        Raises ValueError where it is none, was edited, or contradicts those before it, SeriesError
+        for the first line of another version's.
         """
-        *lines, rest = data.split(b"\n")
-        if rest or not lines:
-            raise ValueError(f"line {len(lines) + 1} is cut off")
-        number = 1
-        try:
-            opening = msgspec.json.decode(lines[0], type=Opening)
-            _check_opening(opening, name)
-            record = cls(opening.expected, digest=_unbroken(opening, ""))
-            decoder = msgspec.json.Decoder(Entry)
-            for number, line in enumerate(lines[1:], 2):  # noqa: B007 # the error names it
-                entry = decoder.decode(line)
-                record.digest = _unbroken(entry, record.digest)
-                record.add(msgspec.structs.replace(entry, digest=""))
-        except (ValueError, msgspec.MsgspecError) as error:  # one only since msgspec 0.21
-            raise ValueError(f"line {number}: {error}") from error
-        return record
+        line: Opening | Entry
+        if self.digest:
+            line = msgspec.json.decode(text, type=Entry)
+        else:
+            line = msgspec.json.decode(text, type=Opening)
+            if line.format != FORMAT:
+                raise SeriesError(
+                    f"{SERIES}/{name}{_SUFFIX}: its format is {line.format}, and this version goes "
+                    f"on with {FORMAT} alone: begin another series under a new name"
+                )
+            if line.series != name:
+                raise ValueError(f"it is the record of series {line.series!r}")
+            if not 1 <= line.expected <= LONGEST_SERIES:
+                raise ValueError(f"{line.expected} checkpoints are expected")
+            self.expected = line.expected
+        if line.digest != self.seal(line).digest:
+            raise ValueError("its digest is another one, so it was edited, or lines before it were")
+        self.digest = line.digest
+        if isinstance(line, Entry):
+            self.add(msgspec.structs.replace(line, digest=""))
 
     def add(self, entry: Entry) -> None:
-        """Take in the next line. Raises ValueError where it contradicts those before it."""
+        """Take in an entry. Raises ValueError where it contradicts those before it."""
         if not 1 <= entry.look <= self.next_look:
             raise ValueError(f"look {entry.look} comes after look {self.next_look - 1}")
         if not 0 < entry.alpha <= 0.5:
@@ -160,26 +155,6 @@ class SeriesRecord:
         suite = entry.case.partition("/")[0] + "/"
         looks = [e.look for e in self.lines if e.model == model and e.case.startswith(suite)]
         return min(looks, default=0)
-
-
-def _check_opening(opening: Opening, name: str) -> None:
-    """Raise ValueError for the first line of something else, SeriesError for another version's."""
-    if opening.format != FORMAT:
-        raise SeriesError(
-            f"{SERIES}/{name}{_SUFFIX}: its format is {opening.format}, and this version goes on "
-            f"with {FORMAT} alone: begin another series under a new name"
-        )
-    if opening.series != name:
-        raise ValueError(f"it is the record of series {opening.series!r}")
-    if not 1 <= opening.expected <= LONGEST_SERIES:
-        raise ValueError(f"{opening.expected} checkpoints are expected")
-
-
-def _unbroken(line: Opening | Entry, before: str) -> str:
-    """The digest of a line. Raises ValueError where it is not that of the line after those."""
-    if line.digest != sealed(line, before).digest:
-        raise ValueError("its digest is another one, so it was edited, or lines before it were")
-    return line.digest
 
 
 class SeriesFile:
@@ -264,12 +239,18 @@ class SeriesFile:
         return Place(self.name, known.look, record.expected, known.alpha, *references)
 
     def _parse(self, data: bytes) -> SeriesRecord | None:
+        """The record in a file's bytes; None where there are none. Raises SeriesError."""
         if not data:
             return None
-        try:
-            record = SeriesRecord.parse(data, self.name)
-        except ValueError as error:
-            raise self._damaged(str(error)) from error
+        *lines, rest = data.split(b"\n")
+        if rest:
+            raise self._damaged(f"line {len(lines) + 1} is cut off")
+        record = SeriesRecord()
+        for number, line in enumerate(lines, 1):
+            try:
+                record.read(line, self.name)
+            except (ValueError, msgspec.MsgspecError) as error:  # one only since msgspec 0.21
+                raise self._damaged(f"line {number}: {error}") from error
         if self.expected not in (None, record.expected):
             raise SeriesError(
                 f"series {self.name} was begun for {record.expected} checkpoints, and "
@@ -289,20 +270,14 @@ class SeriesFile:
 
         record: of all lines before.
         """
-        whole = sealed(line, record.digest)
-        data = msgspec.json.encode(whole) + b"\n"
-        size = os.fstat(file).st_size
-        reason = ""
+        whole = record.seal(line)
         try:
-            if os.write(file, data) < len(data):
-                reason = "the disk is full"
-            os.fsync(file)
+            append_line(file, msgspec.json.encode(whole) + b"\n")
         except OSError as error:
-            reason = error.strerror or str(error)
-        if reason:
-            with suppress(OSError):  # what is left is found when it is read next
-                os.ftruncate(file, size)
-            raise WriteError(f"{self.path} could not be written: {reason}; it is as it was before")
+            raise WriteError(
+                f"{self.path} could not be written: {error.strerror or error}; it is as it was "
+                "before"
+            ) from error
         record.digest = whole.digest
 
     @contextmanager
@@ -316,26 +291,19 @@ class SeriesFile:
             raise WriteError(
                 f"{self.path} could not be opened for writing: {error.strerror or error}"
             ) from error
-        until = time.monotonic() + _PATIENCE
         try:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise WriteError(
-                            f"another process has held {self.path} for {_PATIENCE:g} s: wait for "
-                            "it, or end it, and try again"
-                        ) from None
-                    time.sleep(_POLL_SECONDS)
-                except OSError as error:
-                    raise WriteError(
-                        f"{self.path} cannot be locked ({error.strerror or error}), so that two "
-                        "runs could spend the same error: put the baselines on a file system with "
-                        "locks"
-                    ) from error
-                else:
-                    break
+            try:
+                lock_file(file, _PATIENCE)
+            except BlockingIOError:
+                raise WriteError(
+                    f"another process has held {self.path} for {_PATIENCE:g} s: wait for it, or "
+                    "end it, and try again"
+                ) from None
+            except OSError as error:
+                raise WriteError(
+                    f"{self.path} cannot be locked ({error.strerror or error}), so that two runs "
+                    "could spend the same error: put the baselines on a file system with locks"
+                ) from error
             yield file
         finally:
             os.close(file)
