@@ -1,8 +1,9 @@
-"""Libraries that tests need and that may be absent."""
+"""Libraries, and values, that tests need and that may be absent."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TypeVar
 
 import pytest
 
@@ -15,3 +16,12 @@ def needs(*libraries: str, reason: str = "") -> None:
     for name in libraries:
         if find_spec(name) is None:
             pytest.skip(reason or f"could not import '{name}'", allow_module_level=True)
+
+
+T = TypeVar("T")
+
+
+def known(value: T | None) -> T:
+    """A value that must be there."""
+    assert value is not None
+    return value

@@ -26,6 +26,7 @@ from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.writers import properties_of
 from tests.evaluation.projects import ArenaProject
 from tests.gate.build import accepted, measured
+from tests.optional import known
 
 CASE: Any = None
 
@@ -72,9 +73,7 @@ def _digest(steps: list[StepShown]) -> str:
 @pytest.fixture(scope="module")
 def first(project: ArenaProject) -> dict[str, str]:
     """The digests of the accepted answers, by measuring their model again."""
-    measured = project.gate(model="shapes:")[WIN_RATE].measurement
-    assert measured is not None
-    return measured.answers
+    return known(project.gate(model="shapes:")[WIN_RATE].measurement).answers
 
 
 def test_battles_show_both_answers(first: dict[str, str], battles: CaseResult) -> None:
@@ -82,8 +81,7 @@ def test_battles_show_both_answers(first: dict[str, str], battles: CaseResult) -
     assert battles.verdict == "regressed"
     assert len(battles.shown.answers) == 5
     assert len(_whole(battles)) == 3
-    measured = battles.measurement
-    assert measured is not None
+    measured = known(battles.measurement)
     for answer in _whole(battles):
         assert (answer.score, answer.baseline) == (0.0, 0.5)
         assert _digest(answer.steps) == measured.answers[answer.sample]
@@ -254,8 +252,7 @@ def test_a_curve_has_students_interval(samples: int) -> None:
     """Of independent samples, the ends are those of SciPy's t interval of each mean."""
     rows = np.random.default_rng(0).uniform(0, 1, (samples, 2))
     excerpts = _excerpts(rows)
-    curve = similarity_curve(excerpts.get, {name: name for name in excerpts})
-    assert curve is not None
+    curve = known(similarity_curve(excerpts.get, {name: name for name in excerpts}))
     assert (curve.generations, curve.n) == ([2, 4], samples)
     low, high = stats.t.interval(0.95, samples - 1, rows.mean(axis=0), stats.sem(rows, axis=0))
     assert curve.mean == pytest.approx(rows.mean(axis=0), abs=1e-6)
@@ -267,10 +264,8 @@ def test_repeated_samples_do_not_narrow_the_interval() -> None:
     """Every sample twice is as much as every sample once, if both are one unit."""
     rows = np.random.default_rng(1).uniform(0, 1, (8, 2))
     single, double = _excerpts(rows), _excerpts(np.repeat(rows, 2, axis=0))
-    once = similarity_curve(single.get, {name: name for name in single})
-    twice = similarity_curve(double.get, {name: str(int(name) // 2) for name in double})
-    assert once is not None
-    assert twice is not None
+    once = known(similarity_curve(single.get, {name: name for name in single}))
+    twice = known(similarity_curve(double.get, {name: str(int(name) // 2) for name in double}))
     assert (twice.low, twice.high) == (once.low, once.high)
 
 

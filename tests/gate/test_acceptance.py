@@ -12,6 +12,7 @@ from pytest_cepbench.gate import Measurement, Noise, dump_baseline, load_baselin
 from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, measured
+from tests.optional import known
 from tests.plugin.project import contents
 
 NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031)
@@ -52,8 +53,7 @@ def test_an_anchor_is_frozen_kept_or_moved_on_request(tmp_path: Path) -> None:
     steps = []
     for k, move in [(2, True), (3, False), (4, False), (4, True)]:
         frozen = baseline_path(tmp_path, KEY).read_bytes()
-        change = _accept(tmp_path, _model(k), move_anchor=move)
-        assert change is not None
+        change = known(_accept(tmp_path, _model(k), move_anchor=move))
         assert change.after == _model(k)
         steps.append(change.anchor)
         if change.anchor == "frozen":
@@ -97,8 +97,7 @@ def test_every_field_that_a_reviewer_sees_is_a_change(
         "model": {"spec": "step-1"},
     }
     _accept(tmp_path, accepted(measured(**fields)))
-    change = propose(KEY, accepted(measured(**(fields | changes))), tmp_path)
-    assert change is not None
+    change = known(propose(KEY, accepted(measured(**(fields | changes))), tmp_path))
     assert change.before != change.after
 
 

@@ -24,6 +24,7 @@ from pytest_cepbench.gate import (
     present,
 )
 from tests.gate.build import accepted, measured, replace
+from tests.optional import known
 
 RISING = [Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.HELD, Verdict.IMPROVED]
 
@@ -191,8 +192,7 @@ def test_less_error_decides_no_more(it: Comparison) -> None:
 def test_exactly_one_row_of_the_table_holds(it: Comparison) -> None:
     """Improved, held, regressed and inconclusive exclude each other, and the true one is given."""
     judgement = it.judged(anchor=None)
-    tolerance, difference = it.policy.tolerance, judgement.difference
-    assert difference is not None
+    tolerance, difference = it.policy.tolerance, known(judgement.difference)
     if not it.policy.statistical:
         regressed = round(difference + tolerance, 6) < 0
         assert judgement.verdict is (Verdict.REGRESSED if regressed else Verdict.HELD)
@@ -214,9 +214,7 @@ def test_noninferiority_passes_only_what_it_has_excluded(it: Comparison) -> None
     """A pass means that the bound is above the tolerated drop, from baseline and from anchor."""
     judgement = it.judged(policy=replace(it.policy, gate="noninferiority"))
     if present(judgement.verdict, strict=True).passes:
-        assert judgement.low is not None
-        assert judgement.low > -it.policy.tolerance
+        assert known(judgement.low) > -it.policy.tolerance
         since = judgement.since_anchor
         if since is not None:
-            assert since.low is not None
-            assert since.low > -it.policy.since_anchor
+            assert known(since.low) > -it.policy.since_anchor

@@ -22,6 +22,7 @@ from pytest_cepbench.gate.acceptance import apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.gate.policy import Place
 from tests.gate.build import KEY, accepted, bell, drifted, measured, scored
+from tests.optional import known
 
 N = 200
 
@@ -36,40 +37,32 @@ def _step(k: int, size: float = 0.009, **changes: Any) -> FreshMeasurement:
     return measured(scores, model={"spec": f"step-{k}", "identity": f"{k}"}, **changes)
 
 
-def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor() -> None:
-    """Each loses nine tenths of the tolerance; together they lose nine times as much as it."""
-    policy = Policy(gate="threshold")
-    anchor = accepted(_step(0))
-    alone = [judge(_step(k), accepted(_step(k - 1)), policy).verdict for k in range(1, 11)]
-    assert alone == [Verdict.HELD] * 10
-    judgements = [
-        judge(_step(k), accepted(_step(k - 1)), policy, anchor=anchor) for k in range(1, 11)
+@pytest.mark.parametrize("gate", ["regression", "threshold"])
+def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor(
+    tmp_path: Path, gate: Any
+) -> None:
+    """Each loses nine tenths of the tolerance; together they lose nine times as much as it.
+
+    Accepted as a team would: the first baseline is frozen, the later ones take its place.
+    """
+    policy, judgements = Policy(gate=gate), []
+    for k in range(11):
+        baseline, anchor = _read(tmp_path, k)
+        judgements.append(judge(_step(k), baseline, policy, anchor=anchor))
+        if baseline is not None:
+            assert judge(_step(k), baseline, policy).verdict is Verdict.HELD
+        apply([known(propose(KEY, accepted(_step(k)), tmp_path))], tmp_path)
+    assert [judgement.verdict for judgement in judgements] == [
+        *(Verdict.NO_BASELINE, Verdict.HELD, Verdict.HELD),
+        *[Verdict.REGRESSED] * 8,
     ]
-    assert [judgement.verdict for judgement in judgements] == [Verdict.HELD] * 2 + [
-        Verdict.REGRESSED
-    ] * 8
     last = judgements[-1]
     assert last.difference == pytest.approx(-0.009)
-    assert last.since_anchor is not None
-    assert last.since_anchor.difference == pytest.approx(-0.09)
+    assert known(last.since_anchor).difference == pytest.approx(-0.09)
     assert last.reasons == (
         "the steps since the anchor add up to -0.0900, and -0.0200 is tolerated",
     )
     assert last.reference == "anchor"
-
-
-def test_ten_steps_through_files(tmp_path: Path) -> None:
-    """As a team would accept them: the first baseline is frozen, the later ones take its place."""
-    verdicts = []
-    for k in range(11):
-        baseline, anchor = _read(tmp_path, k)
-        verdicts.append(judge(_step(k), baseline, Policy(), anchor=anchor).verdict)
-        change = propose(KEY, accepted(_step(k)), tmp_path)
-        assert change is not None
-        apply([change], tmp_path)
-    assert verdicts[0] is Verdict.NO_BASELINE
-    assert verdicts[1:3] == [Verdict.HELD, Verdict.HELD]
-    assert set(verdicts[3:]) == {Verdict.REGRESSED}
 
 
 def _read(root: Path, k: int) -> tuple[Measurement | None, Measurement | None]:
@@ -92,11 +85,8 @@ def test_alpha_is_halved_only_where_an_anchor_says_something_else() -> None:
     assert same == alone
     assert (alone.alpha, alone.since_anchor) == (0.05, None)
     both = judge(_step(2), baseline, Policy(), anchor=accepted(_step(0)))
-    assert both.since_anchor is not None
-    assert (both.alpha, both.since_anchor.alpha) == (0.025, 0.025)
-    assert both.low is not None
-    assert alone.low is not None
-    assert both.low < alone.low
+    assert (both.alpha, known(both.since_anchor).alpha) == (0.025, 0.025)
+    assert known(both.low) < known(alone.low)
 
 
 def test_an_anchor_of_something_else_is_incomparable() -> None:
@@ -108,8 +98,7 @@ def test_an_anchor_of_something_else_is_incomparable() -> None:
         "anchor: samples: baseline another, now 2 0123456789abcdef",
         "anchor: suite: baseline shapes/0, now shapes/1",
     )
-    assert judgement.since_anchor is not None
-    assert judgement.since_anchor.difference is None
+    assert known(judgement.since_anchor).difference is None
 
 
 def test_what_fails_against_the_last_baseline_keeps_its_own_reasons() -> None:
@@ -132,8 +121,7 @@ def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
     now, last = _step(1, size=0.001), accepted(_step(0, size=0.001))
     regression = judge(now, last, Policy(), anchor=anchor)
     assert regression.verdict is Verdict.HELD
-    assert regression.since_anchor is not None
-    assert regression.since_anchor.verdict is Verdict.INCONCLUSIVE
+    assert known(regression.since_anchor).verdict is Verdict.INCONCLUSIVE
     noninferiority = judge(now, last, Policy(gate="noninferiority"), anchor=anchor)
     assert noninferiority.verdict is Verdict.INCONCLUSIVE
     assert noninferiority.reasons == (
@@ -155,9 +143,7 @@ def test_the_lower_bound_is_that_of_a_single_gate() -> None:
     single, serial = judge(candidate, baseline, ALONE), judge(candidate, baseline, SERIES)
     assert serial.verdict is single.verdict is Verdict.HELD
     assert (serial.low, serial.alpha) == (single.low, single.alpha)
-    assert serial.high is not None
-    assert single.high is not None
-    assert serial.high > single.high
+    assert known(serial.high) > known(single.high)
     assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * PLACE.share_beside(1))
     assert serial.p is None
 
@@ -165,16 +151,12 @@ def test_the_lower_bound_is_that_of_a_single_gate() -> None:
 def test_a_drop_beyond_the_bound_is() -> None:
     """What the visible drop says is found is found."""
     candidate, baseline = drifted(bell(N, -0.012, 0.02))
-    visible = judge(candidate, baseline, SERIES).visible
-    single = judge(candidate, baseline, ALONE).visible
-    assert visible is not None
-    assert single is not None
-    assert visible > single > 0.01
+    visible = known(judge(candidate, baseline, SERIES).visible)
+    assert visible > known(judge(candidate, baseline, ALONE).visible) > 0.01
     candidate, baseline = drifted(bell(N, -visible, 0.02))
     judgement = judge(candidate, baseline, SERIES)
     assert judgement.verdict is Verdict.REGRESSED
-    assert judgement.high is not None
-    assert judgement.high < -0.01
+    assert known(judgement.high) < -0.01
 
 
 def test_baseline_and_anchor_have_shares_of_their_own() -> None:
@@ -182,7 +164,7 @@ def test_baseline_and_anchor_have_shares_of_their_own() -> None:
     candidate, baseline = drifted(bell(N, -0.004, 0.02))
     anchor = accepted(measured({"color": {f"s{i:04d}": 0.9 for i in range(N)}}))
     judgement = judge(candidate, baseline, SERIES, anchor=anchor)
-    assert judgement.since_anchor is not None
-    assert judgement.alpha == judgement.since_anchor.alpha == 0.025
+    since = known(judgement.since_anchor)
+    assert judgement.alpha == since.alpha == 0.025
     assert judgement.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(1))
-    assert judgement.since_anchor.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(None))
+    assert since.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(None))

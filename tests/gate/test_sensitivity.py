@@ -19,6 +19,7 @@ from pytest_cepbench.gate.sensitivity import (
 )
 from pytest_cepbench.gate.statistics.power import Design, smallest_visible
 from tests.gate.build import KEY, accepted, bell, drifted, measured, replace, scored, text_of
+from tests.optional import known
 
 OTHER = {"spec": "step-8000", "identity": "another"}
 
@@ -151,30 +152,23 @@ def test_samples_with_which_good_checkpoints_are_often_undecided() -> None:
         f"is held in {power.held_of_100} of 100 runs, undecided else, and a drop of "
         f"{power.visible:.4f} fails in 80; about {power.needed} would do"
     )
-    assert power.needed is not None
-    assert power_remark(design.scaled(power.needed), policy) is None
-    assert power_remark(design.scaled(power.needed - 1), policy) is not None
+    needed = known(power.needed)
+    assert power_remark(design.scaled(needed), policy) is None
+    assert power_remark(design.scaled(needed - 1), policy) is not None
     assert power_remark(design, Policy(tolerance=0.5)) is None
     assert power_remark(design, Policy(gate="threshold")) is None
-    untold = power_remark(design, Policy(tolerance=0.0))
-    assert untold is not None
-    assert "would do" not in untold
+    assert "would do" not in known(power_remark(design, Policy(tolerance=0.0)))
 
 
 def test_units_that_decide_are_planned_for_the_tolerance() -> None:
     """As many as the remark says; with that many already, for the difference as observed."""
     policy, design = Policy(), Design.plain(0.1, 24)
-    needed = units_to_decide(design, 0.0, policy)
+    needed = known(units_to_decide(design, 0.0, policy))
     assert f"about {needed} would do" in str(power_remark(design, policy))
-    assert needed is not None
     enough = design.scaled(needed)
-    between = units_to_decide(enough, -0.004, policy)
-    assert between is not None
-    assert between > needed
+    assert known(units_to_decide(enough, -0.004, policy)) > needed
     assert units_to_decide(enough, -0.01, policy) is None  # at the very tolerance
-    beyond = units_to_decide(design, -0.03, policy)
-    assert beyond is not None
-    assert 24 < beyond < needed
+    assert 24 < known(units_to_decide(design, -0.03, policy)) < needed
     assert units_to_decide(design, 0.0, Policy(tolerance=0.0)) is None
     assert units_to_decide(replace(design, worst=0.5), 0.0, Policy(tolerance=0.5)) is None
 
@@ -199,11 +193,11 @@ def test_the_gate_says_of_a_comparison_what_is_planned_for_it(series: Place | No
     differences = [*bell(30, 0.0, 0.1)[::-1], *bell(30, 0.0, 0.02)]
     policy = Policy(series=series)
     judgement = judge(*drifted(differences), policy)
-    assert judgement.design is not None
     level = 0.05 if series is None else 0.05 * series.share_beside(None)
-    visible = smallest_visible(judgement.design, level, 0.01, strict=series is not None)
+    design = known(judgement.design)
+    visible = smallest_visible(design, level, 0.01, strict=series is not None)
     assert judgement.visible == round(visible, 6)
-    alone = power_of(judgement.design, Policy()).visible
+    alone = power_of(design, Policy()).visible
     assert (judgement.visible > alone + 1e-3) is bool(series)
 
 

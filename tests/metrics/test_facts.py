@@ -26,6 +26,7 @@ from pytest_cepbench.metrics.facts import (
     soft_tifa,
     summarize_facts,
 )
+from tests.optional import known
 
 
 @st.composite
@@ -115,16 +116,13 @@ def test_a_known_decay_has_its_half_life() -> None:
     """A share of 0.8, 0.6, 0.4 crosses one half at 2.5; nothing is extrapolated."""
     value, low, high = half_life(np.tile([0.8, 0.6, 0.4], (500, 1)), [1, 2, 3])
     assert value == pytest.approx(2.5)
-    assert low is not None
-    assert high is not None
-    assert low < 2.5 < high
+    assert known(low) < 2.5 < known(high)
     assert half_life(np.tile([0.99, 0.9], (400, 1)), [2, 4]) == (None, None, None)
     with pytest.raises(ValueError, match="rising generations"):
         half_life(np.ones((2, 2)), [2, 1])
     # Three samples that lost a third: the half-life may lie within the chain, and it may not.
     value, low, _ = half_life(np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), [1, 2])
-    assert value is None
-    assert low is not None
+    assert (value, known(low) > 0) == (None, True)
 
 
 def test_the_interval_covers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import inf, sqrt
 from typing import Any
@@ -128,7 +129,7 @@ def test_blocks_have_halls_bounds_around_the_plain_difference() -> None:
     """Pseudo-values give the spread, whatever the scale; their test has the same centre."""
     values = np.array([3.0, -1.0, 2.0, 40.0, 0.5, -2.0])
     plain = sample(values)
-    blocks = Differences(values, plain.categories, plain.clusters, center=6.0)
+    blocks = replace(plain, center=6.0)
     bounds = mean_bounds(blocks, 0.05, blocks=True)
     reference = mean_bounds(plain, 0.05, span=100)
     shift = 6.0 - plain.mean
@@ -162,12 +163,7 @@ def test_other_settings_are_refused(settings: dict[str, float], message: str) ->
     """Even where the data would not need them."""
     with pytest.raises(ValueError, match=message):
         mean_bounds(sample([0.5]), settings.get("alpha", 0.05), span=settings.get("span", 1.0))
-
-
-def test_a_center_without_blocks_is_refused() -> None:
-    """Samples that have scores of their own have a mean of their own."""
-    plain = sample(NOISE)
-    centred = Differences(plain.values, plain.categories, plain.clusters, center=0.0)
+    centred = replace(sample(NOISE), center=0.0)  # goes with the blocks of a set metric
     with pytest.raises(ValueError, match="blocks=True"):
         mean_bounds(centred, 0.05)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import fsum
 
@@ -45,14 +46,6 @@ def test_shares_add_up(count: int) -> None:
     assert fsum(shares) == pytest.approx(1.0, abs=1e-12)
     assert shares[-1] == (1.0 if count == 1 else 0.5)
     assert len(set(shares[:-1])) <= 1
-
-
-def test_looks_at_nothing_are_refused() -> None:
-    """The last look is at no sample; nor are there no looks."""
-    with pytest.raises(ValueError, match="at least 1 sample"):
-        look_sizes(0)
-    with pytest.raises(ValueError, match="at least 1 look"):
-        look_shares(0)
 
 
 P_VALUES = st.dictionaries(st.text(max_size=2), st.floats(0, 0.1), max_size=8)
@@ -121,16 +114,21 @@ def test_the_parts_of_references_never_exceed_their_checkpoint(number: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(0, 40), (-1, 40), (1, 0)], ids=["none", "negative", "no length"]
+    ("share", "numbers", "message"),
+    [
+        (look_sizes, (0,), "at least 1 sample"),
+        (look_shares, (0,), "at least 1 look"),
+        (checkpoint_share, (0, 40), "from 1 on"),
+        (checkpoint_share, (-1, 40), "from 1 on"),
+        (checkpoint_share, (1, 0), "from 1 on"),
+        (reference_share, (5, -1), "checkpoint 5 is compared with earlier ones"),
+        (reference_share, (5, 5), "checkpoint 5 is compared with earlier ones"),
+        (reference_share, (5, 6), "checkpoint 5 is compared with earlier ones"),
+    ],
 )
-def test_other_checkpoints_have_no_share(number: int, expected: int) -> None:
-    """They are counted from 1."""
-    with pytest.raises(ValueError, match="from 1 on"):
-        checkpoint_share(number, expected)
-
-
-@pytest.mark.parametrize("reference", [-1, 5, 6])
-def test_a_checkpoint_is_compared_with_earlier_ones_only(reference: int) -> None:
-    """A later one would be another comparison, which has no share here."""
-    with pytest.raises(ValueError, match="checkpoint 5 is compared with earlier ones"):
-        reference_share(5, reference)
+def test_what_is_not_there_has_no_share(
+    share: Callable[..., object], numbers: tuple[int, ...], message: str
+) -> None:
+    """Looks at nothing, checkpoints before the first, and comparisons with later ones."""
+    with pytest.raises(ValueError, match=message):
+        share(*numbers)
