@@ -88,29 +88,17 @@ def test_a_rest_of_one_vector_is_refused() -> None:
         vendi_scores(np.eye(3), np.array([0, 0, 1]), 2)
 
 
-def centred(n: int, dimension: int, seed: int) -> Array:
-    """Vectors of many lengths."""
-    random = np.random.default_rng(seed)
-    return random.standard_normal((n, dimension)) * random.uniform(0.1, 90, (n, 1))
-
-
 def by_definition(starts: Array, outputs: Array) -> list[float]:
     """Whether the largest cosine of each output is that with its own start."""
-
-    def cosines(output: Array) -> list[float]:
-        return [
-            float(output @ start / (np.linalg.norm(output) * np.linalg.norm(start)))
-            for start in starts
-        ]
-
-    return [float(np.argmax(cosines(output)) == own) for own, output in enumerate(outputs)]
+    nearest = [np.argmax([cosine(output, start) for start in starts]) for output in outputs]
+    return [float(place == own) for own, place in enumerate(nearest)]
 
 
 @FEW
 @given(seed=SEEDS, n=st.integers(2, 40), dimension=st.integers(2, 9))
 def test_it_is_the_nearest_neighbour_by_cosine(seed: int, n: int, dimension: int) -> None:
     """Whatever the lengths; no ties in vectors from a continuous law."""
-    starts, outputs = (centred(n, dimension, seed), centred(n, dimension, seed + 1))
+    starts, outputs = (drawn(n, dimension, seed), drawn(n, dimension, seed + 1))
     names = [f"s{i}" for i in range(n)]
     assert Gallery.of(starts, names).top_1(outputs, names).tolist() == by_definition(
         starts, outputs
@@ -121,7 +109,7 @@ def test_it_is_the_nearest_neighbour_by_cosine(seed: int, n: int, dimension: int
 @given(seed=SEEDS, n=st.integers(2, 30))
 def test_an_encoder_of_one_vector_scores_chance_never_perfect(seed: int, n: int) -> None:
     """All starts are tied, so each has its fair share of a draw among them."""
-    vectors = np.repeat(centred(1, 4, seed), n, axis=0) * np.linspace(1, 2, n)[:, None]
+    vectors = np.repeat(drawn(1, 4, seed), n, axis=0) * np.linspace(1, 2, n)[:, None]
     gallery = Gallery.of(vectors, list(range(n)))
     assert gallery.top_1(vectors, list(range(n))).tolist() == pytest.approx([1 / n] * n)
     assert gallery.ceiling().tolist() == pytest.approx([1 / n] * n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -190,27 +191,8 @@ def test_degenerate_sets_give_finite_numbers(kind: str) -> None:
         assert np.abs(result.x).max() < 1e-9
 
 
-def test_what_has_no_distance_has_no_influences() -> None:
-    """One sample, other widths and NaN are refused as by the distance."""
-    x, y = pair(5, 5, 3)
-    with pytest.raises(TooFewError):
-        frechet_influences(x[:1], y)
-    with pytest.raises(ValueError, match="dimension"):
-        frechet_influences(x, y[:, :2])
-    broken: Any = x.copy()
-    broken[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        frechet_influences(broken, y)
-
-
 COUNTS = st.integers(2, 13)
 KERNEL = settings(max_examples=40, deadline=None)
-
-
-def normal_pair(n_x: int, n_y: int, seed: int = 0, dimension: int = 3) -> tuple[Array, Array]:
-    """Two sets with different laws."""
-    random = np.random.default_rng(seed)
-    return random.standard_normal((n_x, dimension)), random.standard_normal((n_y, dimension)) + 0.5
 
 
 def mmd_by_definition(x: Array, y: Array) -> float:
@@ -233,7 +215,7 @@ def mmd_by_definition(x: Array, y: Array) -> float:
 @given(seed=SEEDS, n_x=COUNTS, n_y=COUNTS)
 def test_one_block_is_the_unbiased_estimate(seed: int, n_x: int, n_y: int) -> None:
     """Every pair of different samples counts once, a sample with itself never."""
-    x, y = normal_pair(n_x, n_y, seed)
+    x, y = pair(n_x, n_y, 3, seed)
     assert kernel_distance(x, y) == pytest.approx(mmd_by_definition(x, y), rel=1e-11, abs=1e-11)
 
 
@@ -243,7 +225,7 @@ def test_blocks_are_consecutive_near_equal_and_lose_no_sample(
     seed: int, n: int, block: int
 ) -> None:
     """ceil(n / block) blocks, or as many as have two samples; sizes differ by at most one."""
-    x, y = normal_pair(n, n, seed)
+    x, y = pair(n, n, 3, seed)
     count = min(-(-n // block), n // 2)
     bounds = [part * n // count for part in range(count + 1)]
     sizes = [high - low for low, high in pairwise(bounds)]
@@ -255,26 +237,30 @@ def test_blocks_are_consecutive_near_equal_and_lose_no_sample(
     assert result == pytest.approx(sum(parts) / count, rel=1e-11, abs=1e-11)
 
 
-@pytest.mark.parametrize(("n_x", "n_y"), [(1, 5), (5, 1)])
-def test_less_than_two_samples_are_refused(n_x: int, n_y: int) -> None:
-    """The unbiased estimate needs two different samples in each set and block."""
-    with pytest.raises(TooFewError, match=f"at least 2 .*got sets of {n_x} and {n_y}"):
-        kernel_distance(*normal_pair(n_x, n_y))
-    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
-        kernel_distance(*normal_pair(5, 5), block=1)
-
-
-def test_features_that_do_not_fit_are_refused() -> None:
-    """Other dimensions, other shapes and values without a kernel are each named."""
-    x, y = normal_pair(4, 4)
+@pytest.mark.parametrize("distance", [frechet_distance, kernel_distance])
+def test_features_that_do_not_fit_are_refused(distance: Callable[[Any, Any], float]) -> None:
+    """Too few samples, other dimensions, other shapes and what is no number are each named."""
+    x, y = pair(4, 4, 3)
+    for few, many, sizes in ((x[:1], y, "1 and 4"), (x, y[:1], "4 and 1")):
+        with pytest.raises(TooFewError, match=f"at least 2 .*got sets of {sizes}"):
+            distance(few, many)
     with pytest.raises(ValueError, match="dimension 3 and of dimension 2 have no distance"):
-        kernel_distance(x, y[:, :2])
+        distance(x, y[:, :2])
     with pytest.raises(ValueError, match=r"expected features \(n, D\) twice, got \(4, 3\) and"):
-        kernel_distance(x, y[0])
-    with pytest.raises(ValueError, match="count them as failed"):
-        kernel_distance(x, np.where(np.eye(4, 3) > 0, np.nan, y))
+        distance(x, y[0])
+    spoilt = np.where(np.eye(4, 3) > 0, np.nan, y)
+    for rows in ((x, spoilt), (spoilt, x)):
+        with pytest.raises(ValueError, match="NaN, infinity or values beyond"):
+            distance(*rows)
+
+
+def test_kernels_that_have_no_number_are_refused() -> None:
+    """Features beyond the range of float64, and a block without two samples of a set."""
+    x, y = pair(4, 4, 3)
     with pytest.raises(ValueError, match="leaves the range of float64"):
         kernel_distance(x, y * 1e80)
+    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
+        kernel_distance(x, y, block=1)
 
 
 @KERNEL

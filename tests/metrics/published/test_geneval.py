@@ -29,9 +29,6 @@ MAJORITIES = {
     "IF-XL": ((1.000, 0.847, 0.765, 0.855, 0.300, 0.635), 0.734),
 }
 
-GENEVAL_PRINTS = {"CLIP retrieval": 0.35, "SD 2.1": 0.50, "IF-XL": 0.61}
-"""The evaluator's own overall scores of the three, as its README prints them."""
-
 
 def votes_of(model: str) -> tuple[list[int], list[str]]:
     """(annotators who call it right, task) of every image of a model."""
@@ -67,17 +64,6 @@ def test_accuracies_by_the_majority_of_people(model: str) -> None:
     accuracies = [right[np.array(tasks) == task].mean() for task in TASKS]
     assert [round(accuracy, 3) for accuracy in accuracies] == list(by_task)
     assert round(overall_accuracy(right, tasks), 3) == overall
-
-
-def test_people_rank_the_models_as_the_evaluator_does_and_are_milder() -> None:
-    """Every overall score by people is above the evaluator's."""
-    people = {model: overall for model, (_, overall) in MAJORITIES.items()}
-    # Every model is there.
-    assert sorted(people, key=people.get) == sorted(  # type: ignore[arg-type]
-        GENEVAL_PRINTS,
-        key=GENEVAL_PRINTS.get,  # type: ignore[arg-type]
-    )
-    assert all(people[model] > GENEVAL_PRINTS[model] for model in people)
 
 
 @pytest.mark.parametrize(

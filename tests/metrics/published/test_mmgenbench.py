@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -77,12 +75,6 @@ def test_agreement_with_majorities() -> None:
     assert (result.majorities.right, result.majorities.total) == (900, 1000)
     assert round(100 * (result.majorities.share or 0), 1) == 90.0
     assert result.without_majority == 0
-
-
-def test_agreement_with_majorities_and_single_votes_fit_each_other() -> None:
-    """900 right majorities have 4,500 to 8,100 right votes, 100 wrong ones at most 400."""
-    least, most = 900 * 5, 900 * 9 + 100 * 4
-    assert least <= 7944 <= most
 
 
 # Rankings of Tables 1 and 7
@@ -246,13 +238,6 @@ BANDS = {
 }
 
 
-def test_longer_captions_score_better_in_table_5() -> None:
-    """SIM rises and FID falls from band to band, for every model."""
-    for sim, fid in BANDS.values():
-        assert all(shorter < longer for shorter, longer in pairwise(sim))
-        assert all(shorter > longer for shorter, longer in pairwise(fid))
-
-
 @pytest.mark.parametrize(("score", "higher_is_better"), [(0, True), (1, False)])
 def test_the_order_of_models_is_that_of_every_band(score: int, *, higher_is_better: bool) -> None:
     """The paper's claim on the order holds for SIM and for FID."""
@@ -261,17 +246,6 @@ def test_the_order_of_models_is_that_of_every_band(score: int, *, higher_is_bett
         for column in zip(*(scores[score] for scores in BANDS.values()), strict=True)
     }
     assert ranks == {(2, 1, 3, 4)}
-
-
-def test_the_middle_band_is_the_test_set_of_table_3() -> None:
-    """Tables 3 and 5 print the same scores of the default prompt."""
-    table_3 = {
-        "InternVL2-8B": (0.5478, 1.4037),
-        "Ovis1.6-Gemma2-9B": (0.5825, 1.3167),
-        "Qwen2-VL-7B-Instruct": (0.5323, 1.4370),
-        "LLaVA-OneVision-Qwen2-7B": (0.4888, 1.5904),
-    }
-    assert {model: (sim[1], fid[1]) for model, (sim, fid) in BANDS.items()} == table_3
 
 
 # Seeds: C.9, Table 6
