@@ -17,7 +17,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
-from pytest_cepbench.measures.cases import Case, SampleData
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.metrics.facts import Facts
 from pytest_cepbench.models.binding import BoundRole
@@ -329,40 +329,24 @@ def by_part(
 
 
 def parts_of(
-    case: Case, data: SampleData
+    case: Case, dataset: Dataset
 ) -> tuple[dict[str, tuple[Sample, ...]], tuple[Sample, ...]]:
     """A case's samples as its scores are pooled, by category or all once under its own name; and
-    every one of them once.
+    every one of them once, by id.
     """
-    parts = _pooled(case, data.dataset)
-    return parts, _everyone(parts)
-
-
-def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
-    """All samples that a case is about, also those that are not looked at now."""
-    return _everyone(_pooled(case, data.population))
-
-
-def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
     parts = {name: dataset.in_category(name) for name in case.categories}
-    return parts if case.pool == "categories" else {case.key.part: _everyone(parts)}
+    by_id = {sample.id: sample for part in parts.values() for sample in part}
+    every = tuple(by_id[name] for name in sorted(by_id))
+    return parts if case.pool == "categories" else {case.key.part: every}, every
 
 
-def strata(case: Case, data: SampleData) -> dict[str, tuple[str, ...]]:
-    """Ids of all samples that a case is about, by category.
+def strata(case: Case, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+    """Ids of the samples that a case is about, by category.
 
     Of a case that counts every sample once, each is in the first of its categories.
     """
-    if case.pool == "categories":
-        parts = _pooled(case, data.population)
-        return {name: tuple(sample.id for sample in samples) for name, samples in parts.items()}
-    homes: dict[str, list[str]] = {}
-    for sample in population(case, data):
-        homes.setdefault(sample.categories[0], []).append(sample.id)
-    return {name: tuple(ids) for name, ids in homes.items()}
-
-
-def _everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
-    """Every sample of the parts once, by id."""
-    by_id = {sample.id: sample for part in parts.values() for sample in part}
-    return tuple(by_id[name] for name in sorted(by_id))
+    homes, every = parts_of(case, dataset)
+    if case.pool != "categories":
+        names = dict.fromkeys(sample.categories[0] for sample in every)
+        homes = {name: tuple(s for s in every if s.categories[0] == name) for name in names}
+    return {name: tuple(sample.id for sample in samples) for name, samples in homes.items()}

@@ -62,7 +62,7 @@ class WinRateMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
         """A score per sample."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         answers = data.answers(samples)
         if all(own.answer is None for own in answers.values()):
             failure = next(iter(answers.values())).failure
@@ -145,7 +145,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
         """A share per sample; 0 where the judge was not needed."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         (fought, obstacles), scores = self.read(samples, data)
         shares = {}
         for sample in samples:

@@ -119,8 +119,13 @@ class SampleData:
             number = counts[name] = counts.get(name, -1) + 1
             self._places[sample.id] = (homes.setdefault(name, len(homes)), number)
 
-    def narrowed(self, most: int) -> Self:
-        """A look at no more than so many samples of each category; what is known is shared."""
+    def narrowed(self, most: int | None) -> Self:
+        """A look at no more than so many samples of each category, at all where None.
+
+        What is known is shared.
+        """
+        if most is None:
+            return self
         look = copy(self)
         look.dataset = self.cached("narrowed", str(most), lambda: self.population.limited(most))
         return look

@@ -187,74 +187,39 @@ class ChainData(SampleData):
         return {sample.id: by_sample[sample.id] for sample in samples}
 
     def cut_texts(
-        self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]
+        self, plan: ChainPlan, role: str, generations: Sequence[int], samples: Sequence[Sample]
     ) -> str:
-        """One sentence on the texts at these generations that were cut for the encoder of a role.
+        """One sentence on the texts at these generations that were cut for a role's model.
 
-        Empty where none was.
+        role: an encoder, which compares them, or the generator, which draws them. Empty where none
+        was cut.
         """
+        runner, draws = self.runner(role), role == "generator"
 
-        def texts(chain: Chain) -> list[str]:
-            links = enumerate(chain.links)
-            return [link.text for at, link in links if at in generations and link.text is not None]
-
-        key = ("cut", role, *generations)
-        return self._cut(key, start, samples, self.runner(role), texts, "texts", "compared")
-
-    def cut_prompts(self, plan: ChainPlan, samples: Sequence[Sample]) -> str:
-        """The same on the descriptions that were cut for the generator."""
-        runner = self._models.generator
-
-        def prompts(chain: Chain) -> list[str]:
-            drawn = chain.links[: plan.generations]
-            return [plan.drawing_prompt(link.text) for link in drawn if link.text is not None]
-
-        if runner is None:
-            return ""
-        return self._cut("cut prompts", plan.start, samples, runner, prompts, "prompts", "drawn")
-
-    def _cut(
-        self,
-        key: Hashable,
-        start: Modality,
-        samples: Sequence[Sample],
-        runner: RoleRunner,
-        texts_of: Callable[[Chain], list[str]],
-        what: str,
-        used: str,
-    ) -> str:
-        """The sentence. what: the texts are. used: what was done with their beginning."""
-
-        def read(group: ChainGroup) -> dict[str, tuple[str | None, ...]]:
-            texts = {chain.sample.id: texts_of(chain) for chain in group.chains}
+        def read(chains: Sequence[Chain]) -> dict[str, tuple[str | None, ...]]:
+            texts = {
+                chain.sample.id: [
+                    plan.drawing_prompt(link.text) if draws else link.text
+                    for at, link in enumerate(chain.links)
+                    if at in generations and link.text is not None
+                ]
+                for chain in chains
+            }
             cut = runner.cut_texts(text for own in texts.values() for text in own)
             # Of each text how long it was, None for one that was read whole.
             return {name: tuple(map(cut.get, own)) for name, own in texts.items()}
 
-        by_sample = self.per_sample(key, start, samples, read).values()
+        by_sample = self.per_chain(("cut", role, *generations), plan.start, samples, read).values()
         every = [length for own in by_sample for length in own]
         cut = [length for length in every if length is not None]
         if not cut:
             return ""
         most = cut[0].rpartition(" ")[2]
+        what, used = ("prompts", "drawn") if draws else ("texts", "compared")
         return (
             f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
             f"{runner.bound.spec} reads, and were {used} by their beginning"
         )
-
-    def per_sample(
-        self,
-        key: Hashable,
-        start: Modality,
-        samples: Sequence[Sample],
-        read: Callable[[ChainGroup], Mapping[str, V]],
-    ) -> dict[str, V]:
-        """The results of `read` on each sample's group, by sample id; kept under the key."""
-        known = self._known.setdefault((start, key), {})
-        missing = [sample for sample in samples if sample.id not in known]
-        for group in self._groups_of(start, missing):
-            known.update(read(group))
-        return {sample.id: known[sample.id] for sample in samples}
 
     def per_chain(
         self,
@@ -263,8 +228,16 @@ class ChainData(SampleData):
         samples: Sequence[Sample],
         read: Callable[[Sequence[Chain]], Mapping[str, V]],
     ) -> dict[str, V]:
-        """The same of the chains of groups, where damaged artifacts are made anew."""
-        return self.per_sample(key, start, samples, lambda group: group.read(read))
+        """The results of `read` on each sample's chain, by sample id; kept under the key.
+
+        It is given the chains of a shard at once, also those that other samples have. Where it
+        meets damaged artifacts they are made anew.
+        """
+        known = self._known.setdefault((start, key), {})
+        missing = [sample for sample in samples if sample.id not in known]
+        for group in self._groups_of(start, missing):
+            known.update(group.read(read))
+        return {sample.id: known[sample.id] for sample in samples}
 
     def require_recorded(self, start: Modality, generations: Sequence[int]) -> None:
         """Raise MeasurementError where chains made elsewhere never hold one of the generations."""

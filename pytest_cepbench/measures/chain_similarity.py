@@ -227,7 +227,7 @@ class SimilarityMeasure(TraceMeasure):
 
     def measure(self, case: Case, data: ChainData) -> Measured:
         """One score per chain: of several mappings the mean of theirs."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         tracks, traces = self._tracks_of(case), self.read(case, samples, data)
         curves, floors, rates, cut = [], [], [], []
         for name, track in tracks.items():
@@ -241,7 +241,7 @@ class SimilarityMeasure(TraceMeasure):
             chance = partial(_chance, readable, self.score)
             floors.append(floor_by_exchange(case, parts, readable.keys(), chance))
             compared = (0, *track.generations)
-            if note := data.cut_texts(track.plan.start, track.encoder, compared, samples):
+            if note := data.cut_texts(track.plan, track.encoder, compared, samples):
                 cut.append(f"{name}: {note}" if name else note)
         scores = {}
         for part, members in parts.items():
@@ -358,7 +358,7 @@ class RetrievalMeasure(TraceMeasure):
 
     def measure(self, case: Case, data: ChainData) -> Measured:
         """1 for each chain whose last artifact finds its start, 0 for others, shared by ties."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         traces = self.read(case, samples, data)
         starts = self._starts(data)
         hits = self._hits(starts.gallery, list(traces[""].values()))

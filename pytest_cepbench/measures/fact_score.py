@@ -40,7 +40,6 @@ from pytest_cepbench.measures.base import (
     by_part,
     outcome_of_chain,
     parts_of,
-    population,
 )
 from pytest_cepbench.measures.blindness import NO_FLOOR, floor_by_exchange
 from pytest_cepbench.measures.cases import Case
@@ -141,7 +140,7 @@ class FactsMeasure(Measure):
 
         Raises MeasurementError for a sample without facts.
         """
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         checked = self.read(case, samples, data)
         own = [checked[sample.id] for sample in samples]
         floor = floor_by_exchange(
@@ -152,7 +151,7 @@ class FactsMeasure(Measure):
                 [checked[name].facts for name in ids], [checked[name].claims for name in ids], homes
             ),
         )
-        facts = [[s.id, *map(str, facts_of_scene(s))] for s in population(case, data)]
+        facts = [[s.id, *map(str, facts_of_scene(s))] for s in parts_of(case, data.population)[1]]
         return Measured(
             scores=by_part(parts, {name: float(c.f1.mean()) for name, c in checked.items()}),
             samples=samples,

@@ -35,7 +35,6 @@ from pytest_cepbench.measures.base import (
     by_part,
     outcome_of_chain,
     parts_of,
-    population,
 )
 from pytest_cepbench.measures.blindness import refuse_same
 from pytest_cepbench.measures.cases import Case
@@ -192,7 +191,7 @@ class GenevalMeasure(Measure):
 
     def measure(self, case: Case, data: ChainData) -> Measured:
         """One score per prompt."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         ruled = self.read(case, samples, data)
         correct = np.array([ruled[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]
@@ -204,7 +203,9 @@ class GenevalMeasure(Measure):
         if common is not None and common.constant:
             found = "nothing" if common.answer == hash(()) else "the same boxes"
             blind = Blindness(f"the detector found {found} in {common} different images", 1.0)
-        clauses = [[s.id, prompt_metadata(prompt_of(s))] for s in population(case, data)]
+        clauses = [
+            [s.id, prompt_metadata(prompt_of(s))] for s in parts_of(case, data.population)[1]
+        ]
         return Measured(
             scores=by_part(parts, {n: float(np.mean(own.correct)) for n, own in ruled.items()}),
             samples=samples,

@@ -170,7 +170,7 @@ class SetsMeasure(Measure):
 
         Raises MeasurementError for too few artifacts, and for an encoder that cannot see.
         """
-        parts, every_sample = parts_of(case, data)
+        parts, every_sample = parts_of(case, data.dataset)
         found: dict[str, CategorySets] = {}
         outcomes: list[CaseScores] = []
         for name, samples in parts.items():

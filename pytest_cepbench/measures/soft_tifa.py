@@ -30,7 +30,6 @@ from pytest_cepbench.measures.base import (
     by_part,
     outcome_of_chain,
     parts_of,
-    population,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
@@ -198,7 +197,7 @@ class SoftTifaMeasure(Measure):
 
     def measure(self, case: Case, data: ChainData) -> Measured:
         """One score per sample. Raises MeasurementError where the controls show a blind model."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         asked = self.read(case, samples, data)
         controls = [probability for own in asked.values() for probability in own.controls]
         notes = self._control_notes(data, controls)
@@ -215,7 +214,7 @@ class SoftTifaMeasure(Measure):
                 for kind, (mean, count) in means_by_kind(kinds, atoms).items()
             )
             notes += (f"right answers by kind of question: {shown}",)
-        content = [[s.id, self._query(s)] for s in population(case, data)]
+        content = [[s.id, self._query(s)] for s in parts_of(case, data.population)[1]]
         return Measured(
             scores=by_part(parts, {name: self._score(own) for name, own in asked.items()}),
             samples=samples,

@@ -84,7 +84,7 @@ class TextMeasure(Measure):
 
     def measure(self, case: Case, data: ChainData) -> Measured:
         """A number for each chain's last description."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         chains = self.read(case, samples, data)
         rows = {name: self._scores(chain) for name, chain in chains.items()}
         return Measured(
@@ -158,7 +158,7 @@ class FailureMeasure(Measure):
 
     def measure(self, case: Case, data: ChainData) -> Measured:
         """A share per sample."""
-        parts, samples = parts_of(case, data)
+        parts, samples = parts_of(case, data.dataset)
         by_chain = self.read(case, samples, data)
         shares = {
             sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)

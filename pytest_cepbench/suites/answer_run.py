@@ -180,7 +180,7 @@ class AnswerRun(SuiteRun):
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
-        data = self.look(most).against(self.opponents_of(case))
+        data = self.data.narrowed(most).against(self.opponents_of(case))
         measured = measure.measure(case, data)
         measured = self._with_text_counts(case, measured, data)
         if not (measure.judged or measure.scored) or JUDGE in self.assignments.gated:

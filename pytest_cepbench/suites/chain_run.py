@@ -178,17 +178,20 @@ class ChainRun(SuiteRun):
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
-        measured = measure.measure(case, self.look(most))
-        cut: dict[str | None, None] = {}
+        measured = measure.measure(case, self.data.narrowed(most))
+        cut: dict[str, None] = {}
         same: dict[str, None] = {}
         keys: list[str] = []
         for plan in plans_of(measure.required_features(case)):
             chains = self.chain_data.chains(plan.start, measured.samples).values()
-            cut[self.chain_data.cut_prompts(plan, measured.samples)] = None
+            if "generator" in self.assignments.roles:
+                drawn = range(plan.generations)
+                note = self.chain_data.cut_texts(plan, "generator", drawn, measured.samples)
+                cut |= {note: None} if note else {}
             same |= dict.fromkeys(same_answers(plan, chains))
             links = (link for chain in chains for link in chain.links[: plan.generations + 1])
             keys += [key for link in links if link.text is not None and (key := link.key)]
-        notes, warnings = [note for note in cut if note], list(same)
+        notes, warnings = list(cut), list(same)
         if keys:
             describer = self.runner("describer")
             told = describer.text_notes(keys, "descriptions")

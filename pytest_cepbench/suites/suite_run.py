@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import ceil
-from typing import Any
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
@@ -25,7 +24,6 @@ from pytest_cepbench.measures.base import (
     MeasureBase,
     Measured,
     parts_of,
-    population,
     strata,
 )
 from pytest_cepbench.measures.cases import Case, Cell, SampleData
@@ -241,13 +239,9 @@ class SuiteRun(ABC):
         samples = {sample.id for _, own in looked_at for sample in own}
         return Forecast(len(samples), units, tuple(steps))
 
-    def look(self, most: int | None) -> Any:
-        """The data of no more than so many samples of each category; of all where None."""
-        return self.data if most is None else self.data.narrowed(most)
-
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
-        return parts_of(case, self.look(most))[1]
+        return parts_of(case, self.data.narrowed(most).dataset)[1]
 
     def measure(self, case: Case, most: int | None = None) -> CaseMeasurement:
         """The value of a case, making what it reads where that is missing.
@@ -261,8 +255,8 @@ class SuiteRun(ABC):
         measured = self._measured(case, most)
         self._refuse_infrastructure(measured.outcomes)
         measured, unscored = self._without_unscored(case, measured)
-        data = self.look(most)
-        identity = self.identity(case, population(case, data)) | dict(measured.identity)
+        dataset = self.data.population
+        identity = self.identity(case, parts_of(case, dataset)[1]) | dict(measured.identity)
         try:
             return CaseMeasurement.of(
                 key=case.key,
@@ -275,7 +269,7 @@ class SuiteRun(ABC):
                     o.failure.kind for o in measured.outcomes if o.failure is not None
                 ),
                 notes=(*self.dataset.notes, *measured.notes),
-                strata=strata(case, data) if measured.answers else {},
+                strata=strata(case, dataset) if measured.answers else {},
                 unscored=unscored,
                 ends=(0.0 if (measure.span or 2.0) <= 1.0 else -1.0, 1.0),
                 **{name: getattr(measured, name) for name in _CARRIED},
