@@ -17,6 +17,7 @@ from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.answer_measures import AnswerMeasure, outcome_of_answer
 from pytest_cepbench.measures.base import (
     JUDGE,
+    Against,
     AnswerContext,
     CaseScores,
     Measured,
@@ -56,9 +57,7 @@ class WinRateMeasure(AnswerMeasure):
     def read(self, samples: Sequence[Sample], data: AnswerData) -> list[_Fought]:
         """The battles against the last baseline and against the anchor."""
         data.answers(samples)
-        if self.against == "gold":
-            return [(data.battles(samples, None), ()), ({}, ())]
-        return [_fight(samples, data, "baseline"), _fight(samples, data, "anchor")]
+        return [_fight(samples, data, self.against), _fight(samples, data, "anchor")]
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
         """A score per sample."""
@@ -136,11 +135,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
         self, samples: Sequence[Sample], data: AnswerData
     ) -> tuple[_Fought, dict[str, CriteriaScores]]:
         """The verdicts and scores."""
-        fought: _Fought = ({}, ())
-        if self.judged and self.against == "gold":
-            fought = data.battles(samples, None), ()
-        elif self.judged:
-            fought = _fight(samples, data, "baseline")
+        fought = _fight(samples, data, self.against) if self.judged else ({}, ())
         return fought, data.scores(samples) if self.scored else {}
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
@@ -164,14 +159,16 @@ _Fought = tuple[dict[str, PairOutcome], tuple[str, ...]]
 
 
 def _fight(
-    samples: Sequence[Sample], data: AnswerData, name: Literal["baseline", "anchor"]
+    samples: Sequence[Sample], data: AnswerData, against: Against | Literal["anchor"]
 ) -> _Fought:
-    """The battles against the answers of one baseline, and why they could not be fought.
+    """The battles against reference answers or those of one baseline; why they could not be fought.
 
     Also of a model with the identity of the accepted one: its answers are looked at, and equal ones
     need no judge.
     """
-    opponents = data.opponents.anchor if name == "anchor" else data.opponents.accepted
+    if against == "gold":
+        return data.battles(samples, None), ()
+    opponents = data.opponents.anchor if against == "anchor" else data.opponents.accepted
     if opponents is None:
         return {}, ()
     fought: dict[str, PairOutcome] = {}
@@ -184,6 +181,7 @@ def _fight(
         missing = [s.id for s in samples if s.id in opponents.answers and s.id not in fought]
     if missing:
         shown = ", ".join(missing[:_NAMED])
+        name = "anchor" if against == "anchor" else "baseline"
         obstacle = (
             f"answers: {len(missing)} of {len(samples)} answers of the {name} are not in the "
             f"store ({shown}): use the store of the run that accepted them (--cep-store, "

@@ -15,7 +15,6 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text
 from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, VqaQuestion
-from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.models.rule_based.scene_models import ShapesDetector, ShapesVqa, VqaKnobs
 from tests.suites.world import Namer, vector
 
@@ -102,21 +101,18 @@ class Judge(Failing):
     """
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Any]:
-        """A verdict, or none."""
-        verdicts = ShapesJudge(JudgeKnobs()).judge(battles, seeds)
-        return [
-            self._reply(battle, str(verdict))
-            for battle, verdict in zip(battles, verdicts, strict=True)
-        ]
+        """The answer of more words, which misses fewer objects; or no verdict."""
+        return [self._verdict(*each) for each in zip(battles, seeds, strict=True)]
 
-    def _reply(self, battle: Battle, verdict: str) -> Any:
+    def _verdict(self, battle: Battle, seed: int) -> Any:
         first, second = (
-            "".join(piece if isinstance(piece, str) else "" for piece in answer)
+            " ".join(piece for piece in answer if isinstance(piece, str))
             for answer in (battle.first, battle.second)
         )
         if self.fails(_text(battle.question)) and (self.kind != "second" or first > second):
             return Failure("no-verdict", "I cannot decide.")
-        return verdict
+        lead = len(first.split()) - len(second.split())
+        return "A" if lead > 0 else "B" if lead < 0 else ("Tie(A)", "Tie(B)")[seed % 2]
 
     def score_answers(self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]) -> list[Any]:
         """Scores, or none."""

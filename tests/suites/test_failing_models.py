@@ -24,7 +24,7 @@ from pytest_cepbench.gate import Measurement, Policy, Verdict, dump_baseline, ju
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun
+from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun, list_cases
 from tests.gate.build import replace
 from tests.suites.answers import WORSE, prepare
 from tests.suites.failing import EVERYTHING
@@ -154,8 +154,8 @@ class Bench:
                 for own in {"", self.candidate}:
                     suite, case = self._prepare(self.folder / "grower", store, own)
                     suite.grow([(case, suite.dataset.samples)])
-        unfinished = shutil.ignore_patterns("new")
-        shutil.copytree(grown, place / "store", ignore=unfinished)
+        shutil.copytree(grown, place / "store", ignore=shutil.ignore_patterns("new", "images"))
+        (place / "store" / "images").symlink_to(grown / "images")
         return self._prepare(place, self.opened.enter_context(Store(place / "store")), model)
 
     def _prepare(self, folder: Path, store: Store, model: str) -> tuple[SuiteRun, Case]:
@@ -296,37 +296,39 @@ def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, made: Path, kind:
             suite.measure(case)
 
 
-SETS = {
-    "fid": "[metrics.fid]\n",
-    "kid": "[metrics.kid]\n",
-    "diversity": "[metrics.diversity]\n",
-}
-
-
-@pytest.mark.parametrize("metric", SETS)
-def test_sets_without_other_samples_are_not_compared(
-    tmp_path: Path, made: Path, metric: str
-) -> None:
+def test_sets_without_other_samples_are_not_compared(tmp_path: Path, made: Path) -> None:
     """They have no worst case: what failed is in no set, and named by the identity of the sets."""
-    setup = Setup(IMAGES, f"overall-{metric}", SETS[metric], "encoder", "Encoder")
+    setup = Setup(
+        IMAGES,
+        "overall-fid",
+        "[metrics.fid]\n[metrics.kid]\n[metrics.diversity]\n",
+        "encoder",
+        "Encoder",
+    )
     with ExitStack() as opened:
         bench = Bench(tmp_path, setup, "odd", opened, made)
-        baseline = bench.baseline
-        inputs = bench.inputs
-        names = sorted(inputs)
-        suite, case = bench.run(broken=[inputs[name] for name in names[::10]])
-        with pytest.raises(UnscoredError, match=r"the encoder \(.*nan-vector"):
-            suite.measure(case)
+        run, _ = bench.run()
+        cases = list_cases(run.measures, "failing", run.dataset, {})
+        cases = [case for case in cases if case.key.part == "overall"]
+        whole = {case: record_of(run.measure(case)) for case in cases}
+        names = sorted(bench.inputs)
+        run, _ = bench.run(broken=[bench.inputs[name] for name in names[::10]])
+        for case in cases:
+            with pytest.raises(UnscoredError, match=r"the encoder \(.*nan-vector"):
+                run.measure(case)
         few = []
         for name in names[:2]:
-            suite, case = bench.run(broken=[inputs[name]])
-            few.append(suite.measure(case))
-            assert any("left out of the sets" in warning for warning in few[-1].warnings)
+            run, _ = bench.run(broken=[bench.inputs[name]])
+            few.append({case: run.measure(case) for case in cases})
         policy = Policy("regression", 0.5)
-        for judged in (judge(few[0], baseline, policy), judge(few[1], record_of(few[0]), policy)):
-            assert judged.verdict is Verdict.INCOMPARABLE
-            assert any(reason.startswith("unscored: ") for reason in judged.reasons)
-        assert judge(few[0], record_of(few[0]), policy).verdict is Verdict.HELD
+        for case, baseline in whole.items():
+            first, second = (measured[case] for measured in few)
+            for measured in (first, second):
+                assert any("left out of the sets" in warning for warning in measured.warnings)
+            for judged in (judge(first, baseline, policy), judge(second, record_of(first), policy)):
+                assert judged.verdict is Verdict.INCOMPARABLE
+                assert any(reason.startswith("unscored: ") for reason in judged.reasons)
+            assert judge(first, record_of(first), policy).verdict is Verdict.HELD
 
 
 @pytest.mark.parametrize(
@@ -341,14 +343,14 @@ def test_a_battle_lacks_what_its_rules_ask_for(
     tmp_path: Path, made: Path, kind: str, rules: str, missing: bool | None
 ) -> None:
     """One of two orders is half a verdict."""
-    setup = replace(SETUPS["win_rate"], text=BATTLES + rules)
+    setup = replace(SETUPS["win_rate"], text=BATTLES.replace("= 6", "= 2") + rules)
     with ExitStack() as opened:
         bench = Bench(tmp_path, setup, kind, opened, made)
         assert bench.baseline
         suite, case = bench.run(WORSE, [EVERYTHING])
         with pytest.raises(MeasurementError, match=r"the judge \(.*no-verdict") as raised:
             suite.measure(case)
-        half = isinstance(raised.value, UnscoredError) and "at 60 of 60" not in str(raised.value)
+        half = isinstance(raised.value, UnscoredError) and "at 20 of 20" not in str(raised.value)
         assert half or missing  # asked in one order, only those that got none are missing
 
 
