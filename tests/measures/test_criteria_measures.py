@@ -16,14 +16,14 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import load_suite
 from tests.suites.answers import DISLIKED, HEAD, WORSE, MeasuredSuite, prepare
 
-SCORES = HEAD.replace("samples_per_category = 2", "samples_per_category = 4") + (
+SCORES = HEAD + (
     '[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n'
     '[metrics.overall_score]\nkind = "criteria"\ntolerance = 0.02\n'
     '[metrics.truth]\n[metrics.failures]\n[metrics.judge_failures]\ngate = "threshold"\n'
     "tolerance = 0.0\n"
     + "".join(f'[metrics.{c}]\nkind = "criteria"\ncriterion = "{c}"\n' for c in CRITERIA)
 )
-"""Forty questions, scored in every criterion and overall."""
+"""Twenty questions, scored in every criterion and overall."""
 
 WITHOUT_IMAGES = "shapes:?no_image=0.1"
 
@@ -59,7 +59,7 @@ def test_each_criterion_is_a_metric_from_0_to_1(tmp_path: Path, empty: Store) ->
     for criterion, own in zip(CRITERIA, by_criterion, strict=True):
         truth = _scores(suite, f"true_{criterion}")
         assert all(abs(own[name] - truth[name]) <= 0.05 + 1e-6 for name in own)
-    assert suite.inputs("judge") == len(overall) == 40
+    assert suite.inputs("judge") == len(overall) == 20
     measurement = suite.measure("overall-overall_score")
     assert (measurement.label, measurement.higher_is_better) == ("overall score", True)
     assert measurement.identity["scores"] == "criteria-scores/1, seed 0"
@@ -93,7 +93,7 @@ def test_a_missing_answer_scores_nothing(tmp_path: Path, empty: Store) -> None:
     scores = _scores(suite, "overall_score")
     assert missing
     assert {name for name, score in scores.items() if score == 0.0} == missing
-    assert suite.inputs("judge") == 40 - len(missing)
+    assert suite.inputs("judge") == 20 - len(missing)
     assert suite.measure("overall-judge_failures").value == 0.0
 
 
@@ -112,7 +112,7 @@ def test_what_the_judge_does_not_score_is_an_error(tmp_path: Path, store: Store)
     assert mute
     assert disliked
     for criterion, lacking in (("correctness", mute), ("quality", mute | disliked)):
-        with pytest.raises(UnscoredError, match=rf"failed at {len(lacking)} of 40 .*no-score"):
+        with pytest.raises(UnscoredError, match=rf"failed at {len(lacking)} of 20 .*no-score"):
             suite.measure(f"overall-{criterion}")
     failed = _scores(suite, "judge_failures")
     assert {name for name, share in failed.items() if share == 1.0} == mute
@@ -124,7 +124,7 @@ def test_what_the_judge_does_not_score_is_an_error(tmp_path: Path, store: Store)
 def test_a_judge_that_scores_nothing_is_an_error(tmp_path: Path, store: Store) -> None:
     """With its own words; there is no mean of nothing."""
     suite = prepare(tmp_path, store, judged_by("MuteJudge"))
-    with pytest.raises(MeasurementError, match=r"all 40 answers failed at the judge .*not my bus"):
+    with pytest.raises(MeasurementError, match=r"all 20 answers failed at the judge .*not my bus"):
         suite.measure("overall-overall_score")
     assert suite.measure("overall-judge_failures").value == 1.0
 
@@ -142,7 +142,7 @@ def test_a_judge_without_the_ability_is_refused_before_anything_is_made(
 
 def test_a_judge_that_sees_no_difference_holds_nothing(tmp_path: Path, store: Store) -> None:
     """Its scores are the same whatever the answers are; a first baseline has a warning."""
-    said = "the judge cannot see a drop: all 40 answers have the score 7 by it"
+    said = "the judge cannot see a drop: all 20 answers have the score 7 by it"
     accepted = prepare(tmp_path, store, judged_by("EvenJudge"))
     assert accepted.judge("overall-quality").warnings == (said,)
     accepted.accept()

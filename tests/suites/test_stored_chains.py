@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,16 @@ LONG = SUITE.replace("iterations = 2", "iterations = 3")
 BOTH = SUITE.replace('start = "image"\niterations = 2', 'start = "both"\ngenerations = 4')
 
 Setter = Callable[..., Staged]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """What one test has made is read by the others; what must not be there is of its own model.
+
+    One that spoils generations beyond its chains spoils none, by another name.
+    """
+    with Store(tmp_path_factory.mktemp("module") / "store") as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -249,7 +259,7 @@ def _silent(attribution: Attribution) -> str:
 def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged) -> None:
     """No model is asked, and the sentence says which store would do."""
     with Store(tmp_path / "elsewhere") as elsewhere:
-        step = _measured(tmp_path, elsewhere, BASELINE, "describer", None)
+        step = _measured(tmp_path, elsewhere, f"{BASELINE}?at=8", "describer", None)
     calls = ASKED.copy()
     sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
     assert sentence.startswith("The baseline's chains are not in this run's store, so")
@@ -261,7 +271,7 @@ def test_samples_that_the_store_lacks_are_left_out(
     tmp_path: Path, store: Store, candidate: Staged
 ) -> None:
     """The others are looked at, and how many are missing is said."""
-    step = _measured(tmp_path, store, BASELINE, "describer", 2)
+    step = _measured(tmp_path, store, f"{BASELINE}?at=9", "describer", 2)
     attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
     assert 0 < attribution.samples < 5
     assert attribution.said.endswith(
@@ -366,7 +376,7 @@ def test_what_is_not_stored_is_not_made(stage_model: Setter) -> None:
     now = stage_model(STORED, "describer", "3")
     now.measure("overall-gc")
     asked = ASKED.copy()
-    other = _step(stage_model(STORED, "describer", "1-3"))
+    other = _step(stage_model(STORED, "describer", "7"))
     stored = stored_chains(now.run, other)
     case = now.cases["overall-gc"]
     assert stored.known(case, _ids(now)) == []
@@ -374,17 +384,21 @@ def test_what_is_not_stored_is_not_made(stage_model: Setter) -> None:
     assert ASKED.copy() == asked
 
 
-def test_chains_without_vectors_have_no_similarities(stage_model: Setter) -> None:
+def test_chains_without_vectors_have_no_similarities(tmp_path: Path) -> None:
     """Chains that were grown and not compared are shown as they are; the encoder is not loaded."""
-    before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
-    case = now.cases["overall-gc"]
-    before.run.grow([(case, before.run.dataset.samples)])
-    before.run.chain_data.chains("image", before.run.dataset.samples)  # waits until all are stored
-    stored = stored_chains(now.run, _step(before))
-    excerpt = stored.excerpt(case, _ids(now)[0], "image")
-    assert excerpt is not None
-    assert (len(excerpt.chain.links), excerpt.marks) == (5, {})
-    assert stored.scored(case, _ids(now)) == {}
+    with Store(tmp_path / "store") as apart:
+        before, now = (
+            stage(tmp_path / "suite", STORED, apart, RoleChoices(f"{BASELINE}?at={at}"))
+            for at in (1, 3)
+        )
+        case = now.cases["overall-gc"]
+        before.run.grow([(case, before.run.dataset.samples)])
+        before.run.chain_data.chains("image", before.run.dataset.samples)  # until all are stored
+        stored = stored_chains(now.run, _step(before))
+        excerpt = stored.excerpt(case, _ids(now)[0], "image")
+        assert excerpt is not None
+        assert (len(excerpt.chain.links), excerpt.marks) == (5, {})
+        assert stored.scored(case, _ids(now)) == {}
 
 
 def test_chains_are_complete_as_far_as_the_case_reads(stage_model: Setter) -> None:
