@@ -113,11 +113,6 @@ class RoleRunner:
             return result
         return answer_in(result)
 
-    def provenance(self, keys: Iterable[str]) -> dict[str, dict[str, str]]:
-        """How stored results came about, by key; those that are not stored are left out."""
-        texts = self.store.provenance(keys)
-        return {key: _read_provenance(text) for key, text in texts.items()}
-
     def text_notes(self, keys: Sequence[str], what: str) -> tuple[list[str], list[str]]:
         """How many stored texts count in part, and how many ended at the limit of their length.
 
@@ -125,11 +120,11 @@ class RoleRunner:
         plural.
         """
         new = [key for key in dict.fromkeys(keys) if key not in self._faults]
-        made = self.provenance(new)
+        made = self.store.provenance(new)
         for key, stored in self.store.get(new).items():
             answer = self._without_reasoning(stored)
             long = isinstance(answer, str) and self._role.beginning(answer) != answer
-            cut = CUT.items() <= made.get(key, {}).items()
+            cut = CUT.items() <= _read_provenance(made.get(key, "")).items()
             self._faults[key] = answer is not stored, long, cut
         known = [self._faults[key] for key in dict.fromkeys(keys) if key in self._faults]
         reasoned, long_texts, cut_texts = (sum(own[which] for own in known) for which in range(3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.models.protocols import Encoder
-from tests.models.binding import bind_text
+from tests.models.binding import bind_text, load_once
 from tests.tiny import encoders as tiny
 from tests.tiny.text_encoders import build_sentence_transformer
 from tests.tiny.weights_files import UNICOM, build_inception, make_unicom, randomize, save_unicom
@@ -51,6 +53,11 @@ def load(text: str) -> Encoder:
     return model
 
 
+def shared(text: str) -> Any:
+    """Bind and load, once; not to be changed."""
+    return load_once(text, "encoder")
+
+
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """One tiny checkpoint of each kind."""
@@ -74,10 +81,18 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def specs(
     folders: Folders, reference: Any, weights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
-    """The spec of each of them, and of a sentence-transformers folder."""
+    """The spec of each of them, of a sentence-transformers folder, and of an open_clip folder with
+    a tokenizer of its own.
+    """
     root = tmp_path_factory.mktemp("files")
     unicom = save_unicom(root / "u.safetensors", reference.state_dict())
+    own = Path(shutil.copytree(folders["open_clip"], root / "own"))
+    tiny.clip_tokenizer().save_pretrained(own)
+    config = json.loads((own / "open_clip_config.json").read_text())
+    config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = str(own)
+    (own / "open_clip_config.json").write_text(json.dumps(config))
     return {name: str(folder) for name, folder in folders.items()} | {
+        "open_clip-own": str(own),
         "unicom": f"unicom:{unicom}",
         "cleanfid": f"cleanfid:?weights={weights}",
         "mpnet": str(build_sentence_transformer(root / "mpnet")),

@@ -26,6 +26,7 @@ from tests.models.encoders.conftest import (
     Images,
     bind_encoder,
     load,
+    shared,
 )
 from tests.optional import needs
 from tests.tiny import encoders as tiny
@@ -54,7 +55,7 @@ def test_an_image_vector_does_not_depend_on_its_batch(
     """Alone or among others an image has the same vector, and other images have others. A vision
     tower says that it reads no texts, and what kind of model would.
     """
-    encoder = load(specs[name])
+    encoder = shared(specs[name])
     vectors = encoder.encode_images(images)
     assert vectors.shape == (3, DIMENSIONS[name])
     assert vectors.dtype == np.float32
@@ -72,7 +73,7 @@ def test_texts_share_the_space_of_images_and_ignore_their_neighbours(
     folders: Folders, images: Images, name: str
 ) -> None:
     """One dimension for both kinds, the empty text included, and padding changes nothing."""
-    encoder = load(str(folders[name]))
+    encoder = shared(str(folders[name]))
     vectors = encoder.encode_texts(TEXTS)
     assert vectors.dtype == np.float32
     assert vectors.shape == (4, encoder.encode_images(images[:1]).shape[1])
@@ -116,7 +117,7 @@ def test_a_pickle_beside_the_safetensors_is_not_what_is_loaded(
             bind_encoder(str(folder))
     else:
         vectors = load(str(folder)).encode_images(images)
-        assert np.array_equal(vectors, load(str(folders[name])).encode_images(images))
+        assert np.array_equal(vectors, shared(str(folders[name])).encode_images(images))
 
 
 def test_the_configuration_of_a_text_tower_from_elsewhere_is_part_of_the_model(
@@ -216,7 +217,7 @@ def test_siglip_reads_texts_padded_to_their_full_length(folders: Folders) -> Non
             ).pooler_output.numpy()
             for n in (tiny.TEXT_LENGTH, 8)
         )
-    vectors = load(str(folder)).encode_texts(["red circle"])
+    vectors = shared(str(folder)).encode_texts(["red circle"])
     assert np.abs(vectors - full).max() < 1e-6
     assert np.abs(vectors - short).max() > 1e-4
 
@@ -227,6 +228,8 @@ def test_siglip_reads_texts_padded_to_their_full_length(folders: Folders) -> Non
         ("clip", 2, tiny.TEXT_LENGTH),
         ("siglip", 1, tiny.TEXT_LENGTH),
         ("open_clip", 2, tiny.TEXT_LENGTH),
+        # SigLIP and multilingual models of open_clip bring a tokenizer of transformers.
+        ("open_clip-own", 2, tiny.TEXT_LENGTH),
         ("mpnet", 2, SENTENCE_LENGTH),
     ],
 )
@@ -251,20 +254,6 @@ def test_the_tokens_of_texts_are_counted_and_a_cut_is_reported_once(
     assert np.abs(cut - longer).max() < 1e-5
 
 
-def test_an_open_clip_model_with_a_tokenizer_of_its_own_counts_too(
-    folders: Folders, tmp_path: Path
-) -> None:
-    """SigLIP and multilingual models of open_clip bring a tokenizer of transformers."""
-    folder = Path(shutil.copytree(folders["open_clip"], tmp_path / "own"))
-    tiny.clip_tokenizer().save_pretrained(folder)
-    config = json.loads((folder / "open_clip_config.json").read_text())
-    config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = str(folder)
-    (folder / "open_clip_config.json").write_text(json.dumps(config))
-    encoder: Any = load(str(folder))
-    lengths, most = encoder.text_lengths(["red", "red " * 40])
-    assert (lengths, most) == ([3, 42], tiny.TEXT_LENGTH)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MPNet, mean pooling, normalisation; the plain MPNet lies beside it as mpnet-plain."""
@@ -286,7 +275,7 @@ def test_vectors_are_mean_pooled_and_normalised(folder: Path) -> None:
 
     plain = folder.with_name("mpnet-plain")
     model, tokenizer = AutoModel.from_pretrained(plain).eval(), AutoTokenizer.from_pretrained(plain)
-    vectors = load(str(folder)).encode_texts(TEXTS)
+    vectors = shared(str(folder)).encode_texts(TEXTS)
     assert vectors.shape == (4, DIMENSION)
     assert vectors.dtype == np.float32
     for text, vector in zip(TEXTS, vectors, strict=True):
@@ -305,7 +294,7 @@ def test_detection_names_the_modules(folder: Path, images: Images) -> None:
     with pytest.raises(RoleError, match=r"reads no images.*modules\.json of sentence-transformers"):
         bind_encoder(str(folder.with_name("mpnet-plain")))
     with pytest.raises(RoleError, match=r"embeds texts only.*dual encoder"):
-        load(str(folder)).encode_images(images)
+        shared(str(folder)).encode_images(images)
 
 
 def test_the_fingerprint_covers_the_files_of_every_module(folder: Path) -> None:
@@ -342,12 +331,12 @@ def test_the_models_own_prompt_counts(copy: Path) -> None:
     assert np.abs(load(str(copy)).encode_texts(["two small red"]) - expected).max() < 1e-5
 
 
-def test_pickled_weights_need_permission(copy: Path) -> None:
+def test_pickled_weights_need_permission(folder: Path, copy: Path) -> None:
     """As everywhere: refused with the remedy, read once the spec says so."""
     import torch
     from safetensors.torch import load_file
 
-    expected = load(str(copy)).encode_texts(TEXTS)
+    expected = shared(str(folder)).encode_texts(TEXTS)
     torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
     (copy / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="allow_pickle=true"):

@@ -393,40 +393,29 @@ def test_the_scene_of_nothing_is_no_failure() -> None:
 
 
 def test_the_detector_finds_what_was_drawn(dataset: Dataset) -> None:
-    """Of every scene the shapes that are asked for, with their colors, sure of each."""
-    detector = load("shapes:", "detector")
-    images = [load_seed_image(sample).to_pil() for sample in dataset.samples]
-    asked = [["circle", "cross"], ["triangle", "square"]]
-    queries = [asked[index % 2] for index in range(len(images))]
-    for sample, wanted, detections in zip(
-        dataset.samples, queries, detector.detect(images, queries), strict=True
-    ):
-        assert isinstance(detections, Detections)
-        drawn = parse_caption(sample.text or "").objects
-        expected = [(thing.shape, thing.color, 1.0) for thing in drawn if thing.shape in wanted]
-        assert [
-            (detection.query, detection.color, detection.score) for detection in detections.found
-        ] == expected
-
-
-def test_the_detector_says_where_things_are(dataset: Dataset) -> None:
-    """The center of each box lies in the cell that the caption names.
+    """The shapes that are asked for, with their colors, sure of each; the center of each box lies in
+    the cell that the caption names.
 
     A wrong question is the caller's mistake, found also where the image shows nothing.
     """
     detector = load("shapes:", "detector")
     with pytest.raises(RoleError, match=r"unknown shape .*Known: circle, cross, square, triangle"):
         detector.detect([Image.new("RGB", (64, 64))], [["cross", "red circle"]])
-    for sample in dataset.samples:
-        image = load_seed_image(sample).to_pil().resize((192, 192))
-        (detections,) = detector.detect([image], [SHAPES])
+    images = [load_seed_image(sample).to_pil().resize((192, 192)) for sample in dataset.samples]
+    queries = [
+        (["circle", "cross"], ["triangle", "square"], SHAPES)[i % 3] for i in range(len(images))
+    ]
+    for sample, wanted, detections in zip(
+        dataset.samples, queries, detector.detect(images, queries), strict=True
+    ):
         assert isinstance(detections, Detections)
-        cells = [thing.cell for thing in parse_caption(sample.text or "").objects]
-        centers = [
-            ((detection.box[0] + detection.box[2]) / 2, (detection.box[1] + detection.box[3]) / 2)
-            for detection in detections.found
+        drawn = parse_caption(sample.text or "").objects
+        places = [(own.box[0] + own.box[2], own.box[1] + own.box[3]) for own in detections.found]
+        actual = [
+            (own.query, own.color, own.score, int(y // 128) * 3 + int(x // 128))
+            for own, (x, y) in zip(detections.found, places, strict=True)
         ]
-        assert [int(y // 64) * 3 + int(x // 64) for x, y in centers] == cells
+        assert actual == [(o.shape, o.color, 1.0, o.cell) for o in drawn if o.shape in wanted]
 
 
 def test_what_the_world_has_not_is_refused() -> None:
@@ -449,9 +438,15 @@ COUNT = VqaQuestion("How many shapes are in the image?", ("two", "Two", "2"))
 
 
 def test_pictures_and_texts_are_answered_alike() -> None:
-    """Exactly: 1 for the answer that is right, else 0."""
-    answers = ShapesVqa(VqaKnobs()).answer([PICTURE, CAPTION], [[RED, BLUE, COUNT]] * 2)
+    """Exactly: 1 for the answer that is right, else 0. No answer is made up for another world."""
+    asked = [RED, BLUE, COUNT]
+    model = ShapesVqa(VqaKnobs())
+    *answers, foreign = model.answer(
+        [PICTURE, CAPTION, PICTURE], [asked, asked, [RED, VqaQuestion("Why?", ("Yes",))]]
+    )
     assert answers == [[1.0, 0.0, 1.0]] * 2
+    assert isinstance(foreign, Failure)
+    assert foreign.kind == "refused"
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -461,10 +456,3 @@ def test_knobs_take_known_amounts(yes: float, doubt: float) -> None:
     assert answers == pytest.approx(
         [1 - doubt, yes * (1 - doubt), (1 - yes) * (1 - doubt)], abs=1e-12
     )
-
-
-def test_a_foreign_question_is_a_failure() -> None:
-    """No answer is made up for it."""
-    (answer,) = ShapesVqa(VqaKnobs()).answer([PICTURE], [[RED, VqaQuestion("Why?", ("Yes",))]])
-    assert isinstance(answer, Failure)
-    assert answer.kind == "refused"
