@@ -393,8 +393,8 @@ def test_the_scene_of_nothing_is_no_failure() -> None:
 
 
 def test_the_detector_finds_what_was_drawn(dataset: Dataset) -> None:
-    """The shapes that are asked for, with their colors, sure of each; the center of each box lies in
-    the cell that the caption names.
+    """The shapes that are asked for, with their colors, sure of each; the center of each box lies
+    in the cell that the caption names.
 
     A wrong question is the caller's mistake, found also where the image shows nothing.
     """
