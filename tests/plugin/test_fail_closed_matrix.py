@@ -59,7 +59,7 @@ name = "matrix"
 version = 1
 [data]
 loader = "shapes"
-options = { samples_per_category = 2 }
+options = { samples_per_category = 1 }
 [chain]
 iterations = 1
 [prompts]
@@ -78,7 +78,7 @@ name = "matrix"
 version = 1
 [data]
 loader = "shapes-tasks"
-options = { samples_per_category = 3 }
+options = { samples_per_category = 1 }
 questions = "metadata"
 [chain]
 start = "text"
@@ -96,7 +96,7 @@ name = "matrix"
 version = 1
 [data]
 loader = "shapes-arena"
-options = { samples_per_category = 2 }
+options = { samples_per_category = 1 }
 [answer]
 [prompts]
 [arena]

@@ -92,20 +92,19 @@ def test_command_line_before_environment_before_ini(
     pytester, (argument, environment, ini) = project.pytester, VALUES[option.name]
     silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
     project.write("pytest.ini", f"[pytest]\n{option.ini} = {ini}\n")
-    settings = _settings(pytester.parseconfig(*silent))
+    config = pytester.parseconfig(*silent)
+    settings = _settings(config)
     assert _found(settings, option.name) == ini
     assert settings["sources"] == {option.name: f"ini {option.ini}"}
     monkeypatch.setenv(option.env, environment)
-    settings = _settings(pytester.parseconfig(*silent))
+    settings = _settings(config)
     assert _found(settings, option.name) == environment
     assert settings["sources"] == {option.name: option.env}
-    flags = [option.flag, f"--{option.name}"] if option.short else [option.flag]
-    for flag in flags:
-        more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
-        more += ["--cep-series=run-1"] if option.name == "series-length" else []
-        settings = _settings(
-            pytester.parseconfig(*silent, *more, flag if option.switch else f"{flag}={argument}")
-        )
+    more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
+    more += ["--cep-series=run-1"] if option.name == "series-length" else []
+    for flag in [option.flag, f"--{option.name}"][: 1 + option.short]:
+        typed = flag if option.switch else f"{flag}={argument}"
+        settings = _settings(pytester.parseconfig(*silent, *more, typed))
         assert _found(settings, option.name) == argument
         assert settings["sources"][option.name] == option.flag
 
@@ -130,14 +129,13 @@ def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
 def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--cep-data` may be given several times; a `;` or a line separates them in its twins."""
     places = {"a": project.path / "x", "b": project.path / "y = z"}
-    assert (
-        _settings(project.pytester.parseconfig("--cep-data=a=x", "--cep-data", "b=y = z"))["data"]
-        == places
-    )
+    config = project.pytester.parseconfig("--cep-data=a=x", "--cep-data", "b=y = z")
+    assert _settings(config)["data"] == places
     project.write("pytest.ini", "[pytest]\ncepbench_data =\n  a=x\n  b=y = z\n")
-    assert _settings(project.pytester.parseconfig())["data"] == places
+    config = project.pytester.parseconfig()
+    assert _settings(config)["data"] == places
     monkeypatch.setenv("CEPBENCH_DATA", "a=x;b=y = z;")
-    assert _settings(project.pytester.parseconfig())["data"] == places
+    assert _settings(config)["data"] == places
 
 
 def test_the_header_is_short(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,24 +189,22 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
     )
 
 
-@pytest.mark.parametrize("where", ["command", "addopts", "environment"])
 def test_a_checkpoints_conftest_is_never_imported(
-    toy: Project, where: str, monkeypatch: pytest.MonkeyPatch
+    toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The value of `--model DIR` is no test path, wherever it is written: its code is not run."""
     toy.write("ckpt/conftest.py", "open('imported', 'w').close()\n")
     toy.write("ckpt/test_inside.py", "open('imported', 'w').close()\n")
     toy.write("ckpt/config.json", '{"model_type": "nothing-known"}')
-    arguments: list[str] = []
-    if where == "command":
-        arguments = ["--model", "ckpt"]
-    elif where == "addopts":
-        toy.write("pytest.ini", "[pytest]\naddopts = --model ckpt\n")
-    else:
-        monkeypatch.setenv("PYTEST_ADDOPTS", "--model ckpt")
-    result = toy.run_here("test_toy.py", *arguments)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *ckpt*"])
+    results = [toy.run_here("test_toy.py", "--model", "ckpt")]
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--model ckpt")
+    results.append(toy.run_here("test_toy.py"))
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    toy.write("pytest.ini", "[pytest]\naddopts = --model ckpt\n")
+    results.append(toy.run_here("test_toy.py"))
+    for result in results:
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["ERROR: *ckpt*"])
     assert not (toy.path / "imported").exists()
 
 

@@ -37,67 +37,50 @@ tolerance = 0.0
 OWN = SUITE.replace('"tones"\noptions = { samples_per_category = 2 }', '"sounds"\npath = "data"')
 
 
-@pytest.fixture
-def beeps(project: Project) -> Project:
-    """A project of one suite, whose perfect describer is accepted."""
+def test_a_run_again_holds_without_a_model(project: Project) -> None:
+    """All is in the store; what forgets beeps regresses, and a damaged sound changes nothing."""
     project.suite(SUITE)
     project.run_here("--model=tones:", "--snapshot-update").assert_outcomes(passed=7)
-    return project
-
-
-def test_a_run_again_holds_without_a_model(beeps: Project) -> None:
-    """All is in the store; what forgets beeps regresses, and a damaged sound changes nothing."""
-    beeps.run_here("--model=tones:").assert_outcomes(passed=7)
-    assert beeps.effort() == (0, 0)
-    assert set(beeps.verdicts().values()) == {"held"}
-    assert beeps.run_here("--model=tones:?shift=0.5").ret == pytest.ExitCode.TESTS_FAILED
-    assert beeps.verdicts()["overall-gc"] == "regressed"
-    (case,) = [c for c in beeps.report()["cases"] if (c["part"], c["metric"]) == ("overall", "gc")]
+    project.run_here("--model=tones:").assert_outcomes(passed=7)
+    assert project.effort() == (0, 0)
+    assert set(project.verdicts().values()) == {"held"}
+    assert project.run_here("--model=tones:?shift=0.5").ret == pytest.ExitCode.TESTS_FAILED
+    assert project.verdicts()["overall-gc"] == "regressed"
+    first = project.report()["cases"]
+    (case,) = [own for own in first if (own["part"], own["metric"]) == ("overall", "gc")]
     links = case["chains"][0]["links"]
     assert [bool(own["sound"]) for own in links] == [True, False, True]
-    html = (beeps.path / ".cepbench" / "report.html").read_text(encoding="utf-8")
+    html = (project.path / ".cepbench" / "report.html").read_text(encoding="utf-8")
     assert "<audio" in html
-    store = beeps.path / ".cepbench" / "store"
-    for path in store.rglob("*.flac"):
+    for path in (project.path / ".cepbench" / "store").rglob("*.flac"):
         path.write_bytes(path.read_bytes()[:60])
-    first = beeps.numbers()
-    beeps.run_here("--model=tones:?shift=0.5")
-    assert [own["value"] for own in beeps.numbers()] == [own["value"] for own in first]
+    project.run_here("--model=tones:?shift=0.5")
+    again = project.report()["cases"]
+    assert [own["value"] for own in again] == [own["value"] for own in first]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            ("--model=shapes:",),
-            "--model=shapes: reads no sounds, which suite 'beeps' has in its chains",
-        ),
-        (
-            ("--model=shapes:", "--describer=tones:"),
-            "--model=shapes: makes images, not the sounds that suite 'beeps' has in its chains",
-        ),
-        (
-            ("--model=shapes:", "--cep-role=describer"),
-            "shapes: reads no sounds, which the describer of suite 'beeps' is given",
-        ),
-        (
-            ("--model=tones:", "--generator=shapes:"),
-            "shapes: makes images, and the chains of suite 'beeps' need sounds",
-        ),
-        (
-            ("--model=tones:", "--encoder=shapes:"),
-            "shapes: reads no sounds, which the encoder of suite 'beeps' is given",
-        ),
-    ],
-)
-def test_models_of_another_kind_pass_nothing(
-    beeps: Project, options: tuple[str, ...], words: str
-) -> None:
+def test_models_of_another_kind_pass_nothing(project: Project) -> None:
     """One clear sentence, no verdict, and an exit code that stops the pipeline."""
-    result = beeps.run_here(*options)
-    assert result.ret != 0
-    assert "passed" not in result.parseoutcomes()
-    assert words in " ".join(result.stdout.str().split())
+    project.suite(SUITE)
+    for options, words in {
+        "--model=shapes:": "--model=shapes: reads no sounds, which suite 'beeps' has in its chains",
+        "--model=shapes: --describer=tones:": (
+            "--model=shapes: makes images, not the sounds that suite 'beeps' has in its chains"
+        ),
+        "--model=shapes: --cep-role=describer": (
+            "shapes: reads no sounds, which the describer of suite 'beeps' is given"
+        ),
+        "--model=tones: --generator=shapes:": (
+            "shapes: makes images, and the chains of suite 'beeps' need sounds"
+        ),
+        "--model=tones: --encoder=shapes:": (
+            "shapes: reads no sounds, which the encoder of suite 'beeps' is given"
+        ),
+    }.items():
+        result = project.run_here(*options.split(), "--snapshot-update")
+        assert result.ret != 0
+        assert "passed" not in result.parseoutcomes()
+        assert words in " ".join(result.stdout.str().split())
 
 
 # -- sounds of one's own ---------------------------------------------------------------------------
@@ -108,34 +91,26 @@ def _write(path: Path, samples: object, rate: int, subtype: str = "PCM_16") -> N
     soundfile.write(path, samples, rate, subtype=subtype)
 
 
-@pytest.fixture
-def own(project: Project) -> Project:
-    """Sounds of 8 bits, of two channels, of 48 kHz, and a FLAC: two categories."""
+def test_a_broken_file_stops_its_suite_in_one_line(project: Project) -> None:
+    """It is named, nothing passes, and no baseline is written.
+
+    Beside it are sounds of 8 bits, of two channels, of 48 kHz, and a FLAC: two categories.
+    """
     project.suite(OWN)
     data = project.path / "data"
     _write(data / "a" / "bits.wav", wave(260, 0.36, 8_000), 8_000, "PCM_U8")
     _write(data / "a" / "stereo.wav", np.stack([wave(1_100, 0.36, 16_000)] * 2, axis=1), 16_000)
     _write(data / "b" / "fast.wav", wave(540, 0.36, 48_000), 48_000, "PCM_24")
     _write(data / "b" / "whole.flac", wave(540, 0.12, 44_100), 44_100)
-    return project
-
-
-@pytest.mark.parametrize("kind", ["cut", "text", "endless"])
-def test_a_broken_file_stops_its_suite_in_one_line(own: Project, kind: str) -> None:
-    """It is named, nothing passes, and no baseline is written."""
-    path = own.path / "data" / "a" / "broken.wav"
+    path = data / "a" / "broken.wav"
     _write(path, wave(540, 0.36, 8_000), 8_000)
-    data = bytearray(path.read_bytes())
-    if kind == "cut":
-        data = data[:-99]
-    elif kind == "text":
-        data = bytearray(b"hello")
-    elif kind == "endless":
-        data[40:44] = b"\xff" * 4
-    path.write_bytes(data)
-    result = own.run_here("--model=tones:", "--snapshot-update")
-    assert result.ret != 0
-    assert result.parseoutcomes()["errors"] == 3  # of the category, the whole, and failures
-    words = " ".join(result.stdout.str().split())
-    assert "1 of 3 samples cannot be used: a/broken.wav: " in words
-    assert not list(own.path.rglob("baselines/**/*.toml"))
+    whole = path.read_bytes()
+    endless = whole[:40] + b"\xff" * 4 + whole[44:]
+    for broken in (whole[:-99], b"hello", endless):
+        path.write_bytes(broken)
+        result = project.run_here("--model=tones:", "--snapshot-update")
+        assert result.ret != 0
+        assert result.parseoutcomes()["errors"] == 3  # of the category, the whole, and failures
+        words = " ".join(result.stdout.str().split())
+        assert "1 of 3 samples cannot be used: a/broken.wav: " in words
+        assert not list(project.path.rglob("baselines/**/*.toml"))

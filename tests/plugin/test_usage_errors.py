@@ -211,13 +211,11 @@ OF_THE_GATE = {
 
 def _refused(project: Project, *arguments: str) -> str:
     """What reading the settings raises, without a process of its own."""
-    config = project.pytester.parseconfig(
-        "-p", "no:terminal", "-p", "no:hypothesispytest", *arguments
-    )
     from pytest_cepbench.plugin.options import settings_of
 
+    silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
     with pytest.raises(pytest.UsageError) as raised:
-        settings_of(config)
+        settings_of(project.pytester.parseconfig(*silent, *arguments))
     return str(raised.value)
 
 
@@ -226,16 +224,16 @@ def test_a_value_that_an_option_cannot_have(
     project: Project, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The option, key or variable, what was given, and what is expected, in a line."""
-    values, expected = OF_THE_GATE[name]
-    for value in values:
-        if name != "plan":  # which takes no value there
-            refused = _refused(project, f"--cep-{name}={value}")
-            assert refused == f"--cep-{name} {value!r}: {expected}"
-    said = f"{values[0]!r}: {expected}"
-    project.write("pytest.ini", f"[pytest]\ncepbench_{name} = {values[0]}\n")
-    assert _refused(project) == f"ini cepbench_{name} {said}"
-    monkeypatch.setenv(f"CEPBENCH_{name.upper()}", values[0])
-    assert _refused(project) == f"CEPBENCH_{name.upper()} {said}"
+    (first, *values), expected = OF_THE_GATE[name]
+    variable = f"CEPBENCH_{name.upper()}"
+    if name != "plan":  # which takes no value there
+        said = _refused(project, f"--cep-{name}={first}")
+        assert said == f"--cep-{name} {first!r}: {expected}"
+    project.write("pytest.ini", f"[pytest]\ncepbench_{name} = {first}\n")
+    assert _refused(project) == f"ini cepbench_{name} {first!r}: {expected}"
+    for value in values or [first]:
+        monkeypatch.setenv(variable, value)
+        assert _refused(project) == f"{variable} {value!r}: {expected}"
 
 
 def test_shares_of_alpha_at_which_nothing_fails_are_refused(accepted: Project) -> None:
