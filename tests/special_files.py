@@ -53,13 +53,3 @@ def a_pointer(path: Path) -> None:
     path.write_text(
         f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d7a' * 16}\nsize 3438167540\n"
     )
-
-
-def too_deep(path: Path) -> None:
-    """TOML that a parser cannot follow."""
-    path.write_text("x = " + "[" * DEPTH + "]" * DEPTH)
-
-
-def too_many_digits(path: Path) -> None:
-    """TOML that is right, with a number that Python does not take."""
-    path.write_text("format = " + "9" * DIGITS)

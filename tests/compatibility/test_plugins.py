@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.documents import flat_report
+from tests.plugin.project import SHAPES, TEST_MODULE
+from tests.plugin.scored_project import Ended
 
 INI = """\
 [pytest]
@@ -29,26 +30,11 @@ filterwarnings =
 """
 """Strict. The warning is of plugins that are named like a module, as `html` is."""
 
-SUITE = """\
-name = "toy"
-version = 1
-[data]
-loader = "shapes"
-options = { samples_per_category = 1 }
-[chain]
-iterations = 1
-[prompts]
-describe = "describe"
-[roles]
-describer = "python:flickering:Describer"
-generator = "shapes:"
-encoder = "shapes:"
-[gate]
-gate = "threshold"
-[metrics.gc]
-"""
-
-TEST_MODULE = "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n"
+SUITE = (
+    SHAPES.replace("samples_per_category = 2", "samples_per_category = 1")
+    .replace("iterations = 2", "iterations = 1")
+    .replace('describer = "shapes:"', 'describer = "python:flickering:Describer"')
+)
 
 FLICKERING = """\
 from pathlib import Path
@@ -116,20 +102,6 @@ WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run that ended. report: its JSON document, empty where it wrote none."""
-
-    code: int
-    output: str
-    report: dict[str, Any]
-
-    @property
-    def verdicts(self) -> list[str]:
-        """Of the cases, in their order."""
-        return [case["verdict"] for case in self.report["cases"]]
-
-
-@dataclass(frozen=True)
 class Toy:
     """A project in a folder of its own, whose runs load only the plugins that are named."""
 
@@ -154,11 +126,10 @@ class Toy:
             timeout=300,
             check=False,
         )
-        output = ended.stdout + ended.stderr
-        sys.stdout.write(output)  # shown where the test fails
+        sys.stdout.write(ended.stdout + ended.stderr)  # shown where the test fails
         document = flat_report(json.loads(report.read_text()) if report.exists() else {})
-        assert "INTERNALERROR" not in output
-        return Ended(ended.returncode, output, document)
+        assert "INTERNALERROR" not in ended.stdout + ended.stderr
+        return Ended(ended.returncode, ended.stdout, ended.stderr, document)
 
 
 @pytest.fixture(scope="module")
@@ -213,12 +184,12 @@ def test_a_plugin_changes_no_verdict(toy: Toy, distribution: str, workers: tuple
     plugins, arguments = _installed(distribution, workers)
     good = toy.run(*SOME, *arguments, plugins=plugins)
     assert (good.code, good.report["verdict"]) == (pytest.ExitCode.OK, "passed")
-    assert set(good.verdicts) == {"held"}
+    assert set(good.verdicts.values()) == {"held"}
     bad = toy.run(*SOME, *arguments, BAD, plugins=plugins)
     assert (bad.code, bad.report["verdict"]) == (pytest.ExitCode.TESTS_FAILED, "failed")
-    assert set(bad.verdicts) == {"regressed"}
+    assert set(bad.verdicts.values()) == {"regressed"}
     count = 4 if distribution == "pytest-repeat" else 2
-    assert len(good.verdicts) == len(bad.verdicts) == count
+    assert len(good.report["cases"]) == len(bad.report["cases"]) == count
     assert ("note: 2 cases judged more than once: " in good.output) == (count == 4)
     assert f" {count} failed" in bad.output or "pytest-sugar" in distribution
 
@@ -233,9 +204,9 @@ def test_the_last_attempt_counts_after_an_error(
     (toy.path / "conftest.py").write_text(UP_AGAIN)
     (toy.path / "down").touch()
     shutil.rmtree(toy.path / ".cepbench")
-    ended = toy.run("-k", "crowded", *arguments, plugins=plugins)
+    ended = toy.run("-k", "crowded-gc", *arguments, plugins=plugins)
     assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
-    assert ended.verdicts == ["held"]
+    assert [case["verdict"] for case in ended.report["cases"]] == ["held"]
     (message,) = ended.report["infrastructure"]
     assert "test_toy.py::test_drift[crowded-gc] ran again after an error (all 1 chains " in message
     assert " 1 passed" in ended.output
@@ -247,7 +218,7 @@ def test_a_case_whose_worker_died_runs_again_once(toy: Toy) -> None:
     (toy.path / "conftest.py").write_text(DIES_ONCE)
     ended = toy.run("-k", "crowded", *arguments, "--model=shapes:", plugins=plugins)
     assert (ended.code, ended.report["verdict"]) == (pytest.ExitCode.OK, "passed")
-    assert ended.verdicts == ["held"]
+    assert [case["verdict"] for case in ended.report["cases"]] == ["held"]
     (message,) = ended.report["infrastructure"]
     assert message.endswith("while it judged test_toy.py::test_drift[crowded-gc]; retried alone")
     assert " 1 passed" in ended.output
@@ -271,8 +242,8 @@ def test_a_process_for_each_test_is_refused(toy: Toy, workers: tuple[str, ...]) 
     plugins = (*(["xdist"] if workers else []), "pytest_forked")
     ended = toy.run(*SOME, *workers, "--forked", plugins=plugins)
     assert ended.code == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: --forked runs each test in a process that ends with it, " in ended.output
-    assert "Traceback" not in ended.output
+    assert "ERROR: --forked runs each test in a process that ends with it, " in ended.errors
+    assert "Traceback" not in ended.output + ended.errors
 
 
 @WORKERS

@@ -147,7 +147,12 @@ class Project:
         self.write(f"{folder}/test_{name}.py", module)
 
     def photos(self, colors: dict[str, Color]) -> None:
-        """Make photos of one color each, by path below `photos/`, with models that tell colors."""
+        """Make photos of one color each, by path below `photos/`, with models that tell colors.
+
+        The suite is that of photos, where there is no other one.
+        """
+        if not (self.path / "suite.toml").exists():
+            self.suite(PHOTOS)
         shutil.copy(Path(__file__).with_name("user_models.py"), self.path)
         for name, color in colors.items():
             path = self.path / "photos" / name

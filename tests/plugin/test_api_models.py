@@ -28,7 +28,7 @@ from tests.models.api.fake_server import (
     serving,
 )
 from tests.models.serving.stand_ins import StandIn, is_alive, make_stand_in
-from tests.plugin.project import PHOTOS, SHAPES, Project, contents
+from tests.plugin.project import SHAPES, Project, contents
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
@@ -109,7 +109,6 @@ def test_half_answers_of_a_server_are_an_error_and_not_stored(
 ) -> None:
     """Also one among whole ones; the next run asks a healthy server for that one alone."""
     monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
-    project.suite(PHOTOS)
     project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
 
     with serving() as server:
@@ -139,7 +138,6 @@ def test_cut_answers_are_counted_in_every_report(
 ) -> None:
     """In terminal, JSON and HTML, and in later runs, which read them out of the store."""
     monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
-    project.suite(PHOTOS)
     project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
     told = "1 of 4 descriptions were cut at the limit of their length"
     with serving() as server:
@@ -169,56 +167,49 @@ COLORS = {f"{name}/{n}.png": (40 * n, 90, 10 * len(name)) for name in "ab" for n
 
 
 @pytest.fixture
-def photos(project: Project) -> Project:
-    """A project with photos of two categories."""
-    project.suite(PHOTOS)
-    project.photos(COLORS)
-    return project
-
-
-@pytest.fixture
 def engine(project: Project) -> StandIn:
-    """The checkpoint under test, and the interpreter whose vLLM serves it."""
+    """The checkpoint under test, and the interpreter whose vLLM serves it; beside it photos."""
+    project.photos(COLORS)
     return make_stand_in(project.path / "served")
 
 
 @pytest.mark.slow
 def test_a_served_checkpoint_is_gated_and_a_warm_run_starts_no_server(
-    photos: Project, engine: StandIn
+    project: Project, engine: StandIn
 ) -> None:
     """The header names it, the server ends with the run, and results are reused."""
     arguments = (f"--describer={engine.spec()}", "--snapshot-update")
-    first = photos.run("-p", "no:xdist", *arguments)
+    first = project.run("-p", "no:xdist", *arguments)
 
     assert first.ret == pytest.ExitCode.OK
     first.stdout.fnmatch_lines(["*LlavaForConditionalGeneration on vLLM*"])
     assert len(engine.starts) == 1
     assert not is_alive(engine.starts[0]["pid"])
-    (log,) = (photos.path / ".cepbench" / "servers").iterdir()
+    (log,) = (project.path / ".cepbench" / "servers").iterdir()
     assert "serving" in log.read_text()
-    assert not (photos.path / ".cepbench" / "runs").exists()
+    assert not (project.path / ".cepbench" / "runs").exists()
 
-    again = photos.run("-p", "no:xdist", f"--describer={engine.spec()}")
+    again = project.run("-p", "no:xdist", f"--describer={engine.spec()}")
     assert again.ret == pytest.ExitCode.OK
-    assert photos.effort() == (0, 0)
+    assert project.effort() == (0, 0)
     assert len(engine.starts) == 1
 
 
 @pytest.mark.slow
-def test_workers_share_one_server(photos: Project, engine: StandIn) -> None:
+def test_workers_share_one_server(project: Project, engine: StandIn) -> None:
     """Whichever needs it first starts it; it outlives that worker's work, and ends with the run."""
     engine.behave(slow=0.5)
-    result = photos.run("-n", "2", f"--describer={engine.spec()}", "--snapshot-update")
+    result = project.run("-n", "2", f"--describer={engine.spec()}", "--snapshot-update")
 
     assert result.ret == pytest.ExitCode.OK
     assert len(engine.starts) == 1
     assert not is_alive(engine.starts[0]["pid"])
-    workers = {case["effort"]["worker"] for case in photos.report()["cases"]}
+    workers = {case["effort"]["worker"] for case in project.report()["cases"]}
     assert workers == {"gw0", "gw1"}
 
 
 @pytest.mark.slow
-def test_a_killed_run_leaves_no_server(photos: Project, engine: StandIn) -> None:
+def test_a_killed_run_leaves_no_server(project: Project, engine: StandIn) -> None:
     """SIGKILL of pytest in the middle of its work, and a server that does not heed SIGTERM."""
     engine.behave(seconds=0.2, child=True, deaf=True)
     command = [
@@ -226,7 +217,7 @@ def test_a_killed_run_leaves_no_server(photos: Project, engine: StandIn) -> None
         f"--describer={engine.spec('concurrency=1')}",
     ]  # fmt: skip
     with subprocess.Popen(
-        command, cwd=photos.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as run:
         _wait_for_start(engine, run)
         time.sleep(0.3)

@@ -30,7 +30,6 @@ def _huge_png(side: int) -> bytes:
 @pytest.fixture
 def photos(project: Project) -> Project:
     """The photo project with two good photographs in it."""
-    project.suite(PHOTOS)
     project.photos({"red.png": RED, "blue.png": BLUE})
     return project
 

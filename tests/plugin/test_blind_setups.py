@@ -11,6 +11,7 @@ from tests.plugin.scored_project import ACCEPT, ScoredProject, model, scored_sui
 from tests.suites.answers import HEAD, WORSE
 
 TWO = scored_suite(n=30, categories=("one", "two"))
+"""Scores are set by hand; chance gives about 0 in each category."""
 
 INSENSITIVE = "--cep-accept-insensitive"
 
@@ -31,14 +32,9 @@ class OneAnswer:
 """
 
 
-@pytest.fixture
-def scored(tmp_path: Path) -> ScoredProject:
-    """Two categories whose scores are set by hand; chance gives about 0 in each."""
-    return ScoredProject.make(tmp_path / "scored", TWO)
-
-
-def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProject) -> None:
+def test_a_category_at_chance_is_refused_and_with_it_the_run(tmp_path: Path) -> None:
     """All or nothing: the good category is not accepted either; each is named, with the remedy."""
+    scored = ScoredProject.make(tmp_path / "scored", TWO)
     ended = scored.run("-vv", ACCEPT, model(drop="0,0.77"))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert not scored.baselines.exists()
@@ -67,8 +63,9 @@ def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProje
         *(pytest.param(g, marks=pytest.mark.slow) for g in ("noninferiority", "threshold")),
     ],
 )
-def test_nothing_holds_by_a_baseline_at_chance(scored: ScoredProject, gate: str) -> None:
+def test_nothing_holds_by_a_baseline_at_chance(tmp_path: Path, gate: str) -> None:
     """A checkpoint that is no better is not held: nothing could have been seen of it."""
+    scored = ScoredProject.make(tmp_path / "scored", TWO)
     scored.accept(INSENSITIVE, model(drop="0,0.7905"))
     ended = scored.run(model(drop="0,0.7905", spread=0.003), f"--cep-gate={gate}")
     case = ended.cases["two-gc"]
@@ -116,12 +113,9 @@ def test_a_describer_of_one_answer_is_said_in_words(project: Project) -> None:
         result.stdout.fnmatch_lines([f"warning: toy color GC@2 and * more: {warning}"])
         (case,) = [case for case in project.report()["cases"] if case["part"] == "color"]
         assert warning in case["warnings"]
-        text = (project.path / ".cepbench" / "report.html").read_text()
-        assert "all 4 descriptions are the same" in text
-        assert (
-            "all 4 descriptions are the same"
-            in (project.path / ".cepbench" / "report.md").read_text()
-        )
+        for kind in ("html", "md"):
+            text = (project.path / ".cepbench" / f"report.{kind}").read_text()
+            assert "all 4 descriptions are the same" in text
 
 
 DULL = f"""\
@@ -161,16 +155,25 @@ def test_a_judge_that_sees_nothing_is_said_in_the_first_line(project: Project) -
     ])  # fmt: skip
 
 
-SOURCES = {
+MARKED = "import pytest\n\n@pytest.mark.cep(tolerance=1e9)\ndef test_drift"
+
+ANCHORED = "[metrics.gc]\n[cases.'color/gc']\nanchor_tolerance = 0.8\n"
+
+SOURCES: dict[str, tuple[list[str], dict[str, dict[str, str]], str]] = {
     "option": (["--cep-tolerance=2"], {}, "tolerance = 2 from --cep-tolerance: "),
-    "marker": ([], {"test_toy.py": "@pytest.mark.cep(tolerance=1e9)\n"}, "from @pytest.mark.cep: "),
-    "gate": ([], {"suite.toml": "[gate]\ntolerance = 3.0\n"}, "tolerance = 3 from [gate]: "),
+    "marker": ([], {"test_toy.py": {"def test_drift": MARKED}}, "from @pytest.mark.cep: "),
+    "gate": (
+        [], {"suite.toml": {"[gate]\n": "[gate]\ntolerance = 3.0\n"}},
+        "tolerance = 3 from [gate]: ",
+    ),
     "accepted": (["--cep-tolerance=0.8"], {}, "was accepted at 1 and can lose 0."),
     "since the anchor": (
-        [], {"suite.toml": "[cases.'color/gc']\nanchor_tolerance = 0.8\n"},
+        [], {"suite.toml": {"[metrics.gc]\n": ANCHORED}},
         "anchor_tolerance = 0.8 from [cases.'color/gc']: toy/color",
     ),
-    "shares": ([], {"suite.toml": "[metrics.failures]\ntolerance = 1.0\n"}, "spans 1, so no drop"),
+    "shares": (
+        [], {"suite.toml": {"tolerance = 0.0": "tolerance = 1.0"}}, "spans 1, so no drop",
+    ),
 }  # fmt: skip
 
 
@@ -178,16 +181,10 @@ SOURCES = {
 def test_a_tolerance_that_nothing_exceeds_is_refused(accepted: Project, source: str) -> None:
     """One line that names who said so, before anything is measured."""
     arguments, changes, message = SOURCES[source]
-    for name, text in changes.items():
-        if name == "test_toy.py":
-            accepted.edit(name, "def test_drift", f"import pytest\n\n{text}def test_drift")
-            continue
-        head = text.partition("\n")[0] + "\n"
-        whole = (accepted.path / name).read_text()
-        if head == "[metrics.failures]\n":
-            whole = whole.replace("tolerance = 0.0\n", "")
-        accepted.write(name, whole.replace(head, text) if head in whole else whole + text)
-    result = accepted.run(*arguments)
+    for name, edits in changes.items():
+        for old, new in edits.items():
+            accepted.edit(name, old, new)
+    result = accepted.run_here(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line.startswith("ERROR: ")]
     assert message in line

@@ -29,27 +29,25 @@ ABSENT = OTHER.replace(
 
 IMPORT = 'import pytest\npytest.importorskip("nothing_like_it")\n\n'
 
+UNCOLLECTED = """\
+SETTINGS = dict(suite="smoke")
+
+class DriftChecks:
+    def test_drift(self, cep_case, cep_gate): cep_gate(cep_case)
+"""
+
 MODULES = {
-    "importorskip": (IMPORT + TEST_MODULE, "test_other.py was skipped at collection: could not"),
-    "renamed-test": (
-        TEST_MODULE.replace("test_", "check_"),
-        "pytest collected no test of other/test_other.py that gates it",
-    ),
-    "uncollected-class": (
-        (
-            "SETTINGS = dict(suite='smoke')\n\nclass DriftChecks:\n"
-            "    def test_drift(self, cep_case, cep_gate): cep_gate(cep_case)\n"
-        ),
-        "pytest collected no test of other/test_other.py that gates it",
-    ),
-    "no-case": ("def test_drift(): pass\n", "test_other.py beside it has no test that takes"),
+    "importorskip": (IMPORT + TEST_MODULE, "{} was skipped at collection: could not"),
+    "renamed": (TEST_MODULE.replace("test_", "check_"), "pytest collected no test of {} that"),
+    "uncollected": (UNCOLLECTED, "pytest collected no test of {} that gates it"),
+    "plain": ("def test_drift(): pass\n", "{} beside it has no test that takes"),
     "skipif": (
         f"import pytest\n\n@pytest.mark.skipif(True, reason='no GPU')\n{TEST_MODULE}",
-        "1 case was skipped (no GPU): other/test_other.py::test_drift[crowded-gc]",
+        "1 case was skipped (no GPU): {}::test_drift[crowded-gc]",
     ),
     "skip": (
-        TEST_MODULE.replace("    cep", "    import pytest; pytest.skip('no GPU')\n    cep"),
-        "1 case was skipped (no GPU): other/test_other.py::test_drift[crowded-gc]",
+        TEST_MODULE.replace("    cep", "    import pytest; pytest.skip('no CPU')\n    cep"),
+        "1 case was skipped (no CPU): {}::test_drift[crowded-gc]",
     ),
 }
 """Test modules that give no verdict on any case of their suite, and what the run says of it."""
@@ -67,30 +65,27 @@ def problems(project: Project) -> str:
     return "\n".join(project.report()["problems"])
 
 
-@pytest.mark.parametrize("how", MODULES)
-def test_a_suite_without_a_verdict_fails_the_run_of_another(two: Project, how: str) -> None:
-    """However its module gives none; the headline names it, and an option allows it."""
-    module, why = MODULES[how]
-    two.write("other/test_other.py", module)
-    result = two.run_here("-k", "crowded")
+def test_a_suite_without_a_verdict_fails_the_run_of_another(accepted: Project) -> None:
+    """However its module gives none: each is named, and an option allows all of them."""
+    for how, (module, _) in MODULES.items():
+        accepted.suite(SHAPES.replace('"toy"', f'"{how}"'), how, module)
+    result = accepted.run_here("-k", "crowded")
     assert result.ret == INCOMPLETE
-    assert two.report()["verdict"] == "incomplete"
-    assert why in problems(two)
-    assert "--cep-allow-skips" in problems(two)
-    assert two.report()["headline"].startswith("Incomplete: ")
-    assert "other/" in two.report()["headline"]
-    result.stdout.fnmatch_lines(["Incomplete: *", "INCOMPLETE: *other/*"])
+    report = accepted.report()
+    assert report["verdict"] == "incomplete"
+    assert len(report["problems"]) == len(MODULES)
+    for how, (_, why) in MODULES.items():
+        said = why.format(f"{how}/test_{how}.py")
+        (problem,) = (problem for problem in report["problems"] if said in problem)
+        assert "--cep-allow-skips" in problem
+    assert report["headline"].startswith("Incomplete: suite ")
+    result.stdout.fnmatch_lines(["Incomplete: *", "INCOMPLETE: *skip/*"])
 
-
-@pytest.mark.parametrize("how", ["importorskip", "skipif"])
-def test_it_may_be_skipped_where_that_is_asked_for(two: Project, how: str) -> None:
-    """The headline names it still."""
-    two.write("other/test_other.py", MODULES[how][0])
-    assert two.run_here("-k", "crowded", "--cep-allow-skips").ret == pytest.ExitCode.OK
-    assert two.report()["verdict"] == "passed"
-    assert two.report()["problems"] == []
-    assert two.report()["headline"].startswith("May ship: the one gating case held by threshold")
-    assert "; 1 skipped (" in two.report()["headline"]
+    assert accepted.run_here("-k", "crowded", "--cep-allow-skips").ret == pytest.ExitCode.OK
+    report = accepted.report()
+    assert (report["verdict"], report["problems"]) == ("passed", [])
+    assert report["headline"].startswith("May ship: the one gating case held by threshold")
+    assert "; 6 skipped (" in report["headline"]
 
 
 @pytest.mark.parametrize(
@@ -108,29 +103,25 @@ def test_it_is_the_same_in_every_way_to_run(two: Project, mode: str) -> None:
     assert headline == two.report()["headline"]
 
 
-@pytest.mark.parametrize(
-    ("name", "conftest"),
-    [
-        ("other/drift.py", ""),
-        pytest.param("other/test_other.py", "collect_ignore = ['other']\n", marks=pytest.mark.slow),
-        ("other/test_other.py", "collect_ignore_glob = ['*test_other.py']\n"),
-    ],
-    ids=["renamed", "ignored-folder", "ignored-module"],
-)
-def test_a_module_that_is_not_collected(two: Project, name: str, conftest: str) -> None:
-    """Renamed, or ignored by a conftest.py: its source says what it would have gated."""
-    (two.path / "other" / "test_other.py").rename(two.path / name)
-    two.write("conftest.py", conftest)
+def test_a_module_that_is_not_collected(two: Project) -> None:
+    """Renamed, or ignored by a conftest.py: its source says what it would have gated.
+
+    Also below a hidden folder, as in the workspaces of some CI services: the folders that pytest
+    leaves out are below it.
+    """
+    for folder in ("ignored", "module"):
+        two.suite(SHAPES.replace('"toy"', f'"{folder}"'), folder)
+    (two.path / "other" / "test_other.py").rename(two.path / "other" / "drift.py")
+    two.write(
+        "conftest.py", "collect_ignore = ['ignored']\ncollect_ignore_glob = ['*test_module.py']\n"
+    )
     assert two.run_here("-k", "crowded").ret == INCOMPLETE
-    assert f"pytest collected no test of {name} that gates it" in problems(two)
+    for name in ("other/drift.py", "ignored/test_ignored.py", "module/test_module.py"):
+        assert f"pytest collected no test of {name} that gates it" in problems(two)
 
-
-def test_suites_below_a_hidden_folder_are_missed_too(two: Project) -> None:
-    """As in the workspaces of some CI services: the folders that pytest leaves out are below it."""
     (two.path / ".jenkins").mkdir()
     for name in ("test_toy.py", "suite.toml", "other"):
         (two.path / name).rename(two.path / ".jenkins" / name)
-    (two.path / ".jenkins" / "other" / "test_other.py").rename(two.path / ".jenkins/other/drift.py")
     two.write(".jenkins/.git/test_other.py", TEST_MODULE)
     two.write(".jenkins/.git/suite.toml", OTHER)
     assert two.run_here("-k", "crowded", ".jenkins").ret == INCOMPLETE
@@ -237,23 +228,16 @@ def test_what_the_engineer_leaves_out_is_not_missed(two: Project, conftest: str,
         listed.fnmatch_lines(["other/test_other.py::suite.toml"])
 
 
-@pytest.mark.parametrize(
-    ("module", "selection"),
-    [
-        (f"{TEST_MODULE}\n@pytest.mark.slow\ndef test_helper(): pass\n", "not slow"),
-        (
-            f"pytestmark = [\n    pytest.mark.slow,\n]\n{TEST_MODULE}def test_b(cep_case): pass\n",
-            "slow",
-        ),
-    ],
-    ids=["of-a-helper", "of-the-module"],
-)
-def test_marks_of_a_skipped_module(two: Project, module: str, selection: str) -> None:
-    """Its suite is missed where `-m` would select the tests that gate it."""
-    two.write("other/test_other.py", IMPORT + module)
+def test_marks_of_a_skipped_module(two: Project) -> None:
+    """Its suite is missed where `-m` would select the tests that gate it, not of its helpers."""
     two.write("pytest.ini", "[pytest]\nmarkers = slow: takes long\n")
-    listed = two.run_here("--collect-only", "-q", "-m", selection).stdout
-    listed.fnmatch_lines(["other/test_other.py::suite.toml"])
+    for selection, module in {
+        "not slow": f"{TEST_MODULE}\n@pytest.mark.slow\ndef test_helper(): pass\n",
+        "slow": f"pytestmark = [\n    pytest.mark.slow,\n]\n{TEST_MODULE}",
+    }.items():
+        two.write("other/test_other.py", IMPORT + module)
+        listed = two.run_here("--collect-only", "-q", "-m", selection).stdout
+        listed.fnmatch_lines(["other/test_other.py::suite.toml"])
 
 
 def test_a_suite_whose_data_is_absent_may_be_skipped(accepted: Project) -> None:

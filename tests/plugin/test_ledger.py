@@ -17,8 +17,7 @@ from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.records import to_wire
 from pytest_cepbench.report.result import CaseResult
-from tests.plugin.project import MODES
-from tests.plugin.scored_project import ScoredProject, model, scored_suite
+from tests.plugin.project import Project
 from tests.report.results import case_of
 
 NODEID = "test_toy.py::test_drift[color-gc]"
@@ -226,13 +225,11 @@ def test_called(cep_case, cep_gate):
 """
 
 
-def test_no_case_vanishes(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_case_vanishes(accepted: Project) -> None:
     """With NumPy's tolerances every case arrives, workers or not, in JUnit's old family too."""
-    suite = scored_suite(n=12, categories=("a", "b"))
-    project = ScoredProject.make(tmp_path_factory.mktemp("wire"), suite, MODULE)
-    project.accept()
+    accepted.write("test_toy.py", MODULE)
     junit = ("--junitxml=j.xml", "-o", "junit_family=xunit1")
-    ended = project.run(*MODES["n2"], *junit, model(drop=0.05, spread=0.01))
-    assert ended.code == pytest.ExitCode.OK
-    assert ended.report["problems"] == []
-    assert [case["tolerance"] for case in ended.report["cases"]] == [0.25] * 6
+    result = accepted.run("-n", "2", *junit, "-k", "color or crowded")
+    assert result.ret == pytest.ExitCode.OK
+    assert accepted.report()["problems"] == []
+    assert [case["tolerance"] for case in accepted.report()["cases"]] == [0.25] * 4

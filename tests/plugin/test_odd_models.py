@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, contents
+from tests.plugin.project import SLOWLY_BOTH, Project, contents
 from tests.plugin.user_models import POISON
 
 COLORS = {"a.png": (200, 10, 10), "b.png": (10, 10, 200), "c.png": POISON}
@@ -13,7 +13,6 @@ COLORS = {"a.png": (200, 10, 10), "b.png": (10, 10, 200), "c.png": POISON}
 @pytest.fixture
 def photos(project: Project) -> Project:
     """The photo project with accepted baselines of honest models, for each role under test."""
-    project.suite(PHOTOS)
     project.photos(COLORS)
     return project
 
@@ -114,7 +113,6 @@ CHANGED = "def honest_no_more(): pass\n"
 @pytest.fixture
 def answered(project: Project) -> Project:
     """A project whose answers are all in the store, and accepted."""
-    project.suite(PHOTOS)
     project.photos({"a/1.png": (10, 20, 30), "b/1.png": (200, 20, 30)})
     assert project.run("-p", "no:xdist", MODEL, "--snapshot-update").ret == pytest.ExitCode.OK
     return project

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.store import Store
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint
-from tests.plugin.project import INI, PHOTOS, SLOWLY_BOTH, Project, contents
+from tests.plugin.project import INI, SLOWLY_BOTH, Project, contents
 
 COLORS = {
     f"{name}/{n}.png": (60 * place, 80 * n, 90) for place, name in enumerate("abcd") for n in (1, 2)
@@ -22,7 +22,6 @@ COLORS = {
 @pytest.fixture
 def photos(project: Project) -> Project:
     """Photos in four categories, and models that are what a file says."""
-    project.suite(PHOTOS)
     project.photos(COLORS)
     shutil.copy(Path(__file__).with_name("marked_models.py"), project.path)
     project.write("weights", "A")

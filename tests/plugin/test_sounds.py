@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.acceptance.suites.warm import QUIET, run_pytest
 from tests.plugin.project import Project
+from tests.tiny import sounds as tiny
+from tests.tiny.describers import build_blip
 from tests.tones import wave
 
 soundfile = pytest.importorskip("soundfile")
@@ -114,3 +118,48 @@ def test_a_broken_file_stops_its_suite_in_one_line(project: Project) -> None:
         words = " ".join(result.stdout.str().split())
         assert "1 of 3 samples cannot be used: a/broken.wav: " in words
         assert not list(project.path.rglob("baselines/**/*.toml"))
+
+
+# -- checkpoints in all roles ----------------------------------------------------------------------
+
+SPEECH = (
+    SUITE.partition("[roles]")[0]
+    .replace("samples_per_category = 2", "samples_per_category = 1")
+    .replace('describe = "describe"', 'describe = "describe the image"')
+    + '[gate]\ngate = "threshold"\n[metrics.gc]\n[metrics.failures]\n'
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Tiny checkpoints, built once: before pytester forgets, after each test, what it imported."""
+    root = tmp_path_factory.mktemp("models")
+    builders = {
+        **tiny.DESCRIBERS,
+        "vits": tiny.build_vits,
+        "clap": tiny.build_clap,
+        "blip": build_blip,
+    }
+    return {name: build(root / name) for name, build in builders.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.parametrize("name", list(tiny.DESCRIBERS))
+def test_checkpoints_in_all_roles_are_accepted_and_held(
+    folders: Mapping[str, Path], project: Project, name: str
+) -> None:
+    """Sound to text to sound, compared by CLAP; again, all is in the store."""
+    project.suite(SPEECH)
+    options = (
+        f"--model={folders[name]}?max_new_tokens=8",
+        f"--generator={folders['vits']}",
+        f"--encoder={folders['clap']}",
+    )
+    printed = project.path / "printed.txt"
+    for more in (("--snapshot-update", "--cep-accept-insensitive"), ()):
+        code = run_pytest(project.path, [*options, *more, *QUIET], printed)
+        assert code == 0, printed.read_text()
+    assert project.effort() == (0, 0)
+    assert set(project.verdicts().values()) <= {"held", "inconclusive"}  # its weights are random
+    assert len(list(project.path.rglob("*.flac"))) >= 10  # of five samples, and what was made

@@ -40,15 +40,9 @@ def second(first: ScoredProject, tmp_path_factory: pytest.TempPathFactory) -> Sc
     before = first.baseline(CASE).read_bytes()
     project = first.copy(tmp_path_factory.mktemp("second") / "project")
     ended = project.accept(_step(1))
-    ended.lines.fnmatch_lines(
-        [
-            (
-                "changed scored/overall/gc: 0.8000 -> 0.7920 (-0.00*), n = 30, "
-                "*one before is its anchor"
-            ),
-            "1 baseline written below baselines: commit them",
-        ]
-    )
+    changed = "changed scored/overall/gc: 0.8000 -> 0.7920 (-0.00*), n = 30, *"
+    written = "1 baseline written below baselines: commit them"
+    ended.lines.fnmatch_lines([f"{changed}one before is its anchor", written])
     assert "new cases" not in ended.output
     assert project.baseline(CASE, anchor=True).read_bytes() == before
     assert project.baseline(CASE).read_bytes() != before
@@ -80,14 +74,11 @@ def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_p
     )
 
 
-@pytest.mark.parametrize("damage", ["nonsense", "format = 99"])
-def test_an_anchor_that_cannot_be_read_is_an_error(
-    second: ScoredProject, tmp_path: Path, damage: str
-) -> None:
+def test_an_anchor_that_cannot_be_read_is_an_error(second: ScoredProject, tmp_path: Path) -> None:
     """Named apart from the baseline, and no pass: without it steps could add up unseen."""
     project = second.copy(tmp_path / "damaged")
     anchor = project.baseline(CASE, anchor=True)
-    anchor.write_text(anchor.read_text().replace("format = 2", damage))
+    anchor.write_text(anchor.read_text().replace("format = 2", "format = 99"))
     ended = project.run("-vv", _step(1))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == {CASE: "error"}
@@ -126,14 +117,13 @@ def test_replicates_have_seeds_of_their_own_and_count_once(
     ended.lines.fnmatch_lines(["*overall GC@1 * 90*"])
 
 
-@pytest.mark.parametrize("seeds", ["1", "4"])
-def test_other_seeds_are_incomparable(seeded: ScoredProject, seeds: str) -> None:
-    """More, fewer, or none: the samples' field names both, and no number is compared."""
-    ended = seeded.run("-vv", CHANCY, f"--cep-seeds={seeds}")
+def test_other_seeds_are_incomparable(seeded: ScoredProject) -> None:
+    """The samples' field names both, and no number is compared."""
+    ended = seeded.run("-vv", CHANCY)
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     case = ended.cases[CASE]
     assert (case["verdict"], case["difference"]) == ("incomparable", None)
-    ended.lines.fnmatch_lines([f"  samples: baseline 90 *, now {30 * int(seeds)} *"])
+    ended.lines.fnmatch_lines(["  samples: baseline 90 *, now 30 *"])
 
 
 # -- attribution: at which hop a regressed case lost -----------------------------------------------

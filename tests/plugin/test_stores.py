@@ -9,33 +9,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.store import uploads
-from tests.plugin.project import PHOTOS, SLOWLY_BOTH, Project, assert_one_message
+from tests.plugin.project import SLOWLY_BOTH, Project, assert_one_message
 from tests.store.buckets import BUCKET, SECRET, Server, serving
 from tests.store.slow import SlowFileSystem
 
 
-def _newer_store(project: Project) -> None:
-    folder = project.path / ".cepbench" / "store"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with sqlite3.connect(folder / "index.sqlite") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-
-
-@pytest.mark.parametrize("arguments", [(), ("--model=shapes:",)], ids=["suite", "named"])
-def test_a_store_of_another_version_stops_the_run(
-    accepted: Project, arguments: tuple[str, ...]
-) -> None:
+def test_a_store_of_another_version_stops_the_run(accepted: Project) -> None:
     """Before a case is measured, whether a model is named or not: no case could use it."""
-    _newer_store(accepted)
-    assert_one_message(accepted.run(*arguments), "format 99", "--cep-store")
+    folder = accepted.path / ".cepbench" / "store"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "index.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    for arguments in ((), ("--model=shapes:",)):
+        assert_one_message(accepted.run_here(*arguments), "format 99", "--cep-store")
 
 
 SLOW_MODEL = """\
@@ -70,7 +64,6 @@ def test_a_run_says_for_which_other_one_it_waits(
     project: Project, arguments: tuple[str, ...]
 ) -> None:
     """Quietly too, and from workers: process, store and what to do; then it goes on."""
-    project.suite(PHOTOS)
     project.photos({"red.png": (200, 0, 0), "blue.png": (0, 0, 200)})
     project.write("slow_model.py", SLOW_MODEL)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import PHOTOS, SHAPES, SLOWLY_BOTH, TEST_MODULE, Project
+from tests.plugin.project import SHAPES, SLOWLY_BOTH, TEST_MODULE, Project
 
 TASKS = """\
 name = "tasks"
@@ -41,25 +41,6 @@ class Blind:
 
 def detector():
     return Blind()
-
-class Alike:  # all vectors are close together, and no two are the same
-    def __init__(self, name):
-        self.fingerprint = name
-
-    def encode_images(self, images):
-        return self._vectors(image.tobytes() for image in images)
-
-    def encode_texts(self, texts):
-        return self._vectors(text.encode() for text in texts)
-
-    def _vectors(self, contents):
-        import zlib
-        import numpy
-        angles = numpy.array([zlib.crc32(content) / 2**32 / 100 for content in contents])
-        return numpy.stack([numpy.cos(angles), numpy.sin(angles)], axis=1)
-
-def encoder(name="alike"):
-    return Alike(name)
 """
 
 
@@ -88,7 +69,6 @@ def test_a_detector_under_test(tasks: Project) -> None:
 
 def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
     """One model, one verdict for both; a loss is put down to the role that it came from."""
-    project.suite(PHOTOS)
     project.photos({"red.png": (200, 10, 10), "green.png": (10, 200, 10), "blue.png": (9, 9, 200)})
     unified = "--model=python:user_models:unified"
     accepted = project.run(unified, "--snapshot-update")

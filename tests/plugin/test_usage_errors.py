@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import PHOTOS, SHAPES, Project, assert_one_message
+from tests.plugin.project import SHAPES, TEST_MODULE, Project, assert_one_message, contents
 
 LEAVER = """\
 import sys
@@ -15,10 +15,6 @@ def exits(): sys.exit(0)
 """
 
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
-    "unknown-knob": (
-        ["--model=shapes:?mis=0.1"],
-        ["unknown parameter for the shapes describer 'mis'", "Did you mean 'miss'?"],
-    ),
     "missing-folder": (["--model=./checkpoints/step-8"], ["checkpoints/step-8: no such folder"]),
     "python-module-mistyped": (
         ["--model=python:user_model:describer"],
@@ -30,16 +26,10 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
         ["--generator=python:user_models:describer"],
         ["'python:user_models:describer'", "can play describer", "generate(texts, seeds)"],
     ),
-    "only-role-taken": (
-        ["--model=python:user_models:describer", "--describer=shapes:"],
-        ["--model=python:user_models:describer", "--describer is given as well: drop one"],
-    ),
     "no-shared-store": (
         ["--model=shapes:", "--cep-shared=elsewhere"],
         ["--cep-shared elsewhere: no such folder"],
     ),
-    "data-without-equals": (["--cep-data=photos"], ["--cep-data 'photos': NAME=PATH is expected"]),
-    "scheme-mistyped": (["--model=shape:"], ["unknown scheme 'shape'", "Did you mean 'shapes'?"]),
 }
 
 
@@ -48,7 +38,6 @@ def test_a_mistake_is_one_message(
     project: Project, arguments: list[str], pieces: list[str]
 ) -> None:
     """Exit code 4, no traceback, nothing collected, no store opened for a name that is wrong."""
-    project.suite(PHOTOS)
     project.photos({"red.png": (200, 0, 0)})
     project.write("quitter.py", LEAVER)
     result = project.run_here(*arguments)
@@ -72,44 +61,33 @@ def test_a_mistyped_variable_is_said_in_the_header(
     monkeypatch.setenv("CEPBENCH_TOLERENCE", "0.1")
     monkeypatch.setenv("CEPBENCH_MODEL_CARDS_FOLDER", "cards")
     result = toy.run_here("--collect-only")
-    result.stdout.fnmatch_lines(
-        [
-            (
-                "cepbench: the environment variable CEPBENCH_TOLERENCE is not read: did you mean "
-                "CEPBENCH_TOLERANCE?"
-            )
-        ]
-    )
+    variable = "cepbench: the environment variable CEPBENCH_TOLERENCE"
+    result.stdout.fnmatch_lines([f"{variable} is not read: did you mean CEPBENCH_TOLERANCE?"])
     result.stdout.no_fnmatch_line("*MODEL_CARDS*")
 
 
-@pytest.mark.parametrize("where", ["option", "variable", "suite"])
 def test_a_key_in_a_spec_stops_the_run_and_is_shown_nowhere(
-    project: Project, where: str, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A revision stands in reports, history and baselines; keys come from the environment."""
     key = "9f8e7d6c5b4a"
     monkeypatch.setenv("OPENAI_API_KEY", key)
     spec = f"openai:m?base_url=http://127.0.0.1:9/v1&revision={key}"
-    args = [f"--describer={spec}"] if where == "option" else []
-    text = PHOTOS
-    if where == "variable":
-        monkeypatch.setenv("CEPBENCH_DESCRIBER", spec)
-    elif where == "suite":
-        text = text.replace("python:user_models:describer", spec)
-        assert spec in text
-    project.suite(text)
     project.photos({"a.png": (1, 2, 3)})
-    result = project.run("--generator=python:user_models:generator", *args)
-
-    assert result.ret != pytest.ExitCode.OK
-    shown = result.stdout.str() + result.stderr.str()
-    assert "the environment variable OPENAI_API_KEY" in shown
-    kept = [
-        path for path in project.path.rglob("*") if path.is_file() and path.name != "suite.toml"
-    ]
-    assert key not in shown
-    assert not [path for path in kept if key.encode() in path.read_bytes()]
+    generator = "--generator=python:user_models:generator"
+    results = [project.run(generator, f"--describer={spec}")]
+    monkeypatch.setenv("CEPBENCH_DESCRIBER", spec)
+    results.append(project.run(generator))
+    monkeypatch.delenv("CEPBENCH_DESCRIBER")
+    project.edit("suite.toml", "python:user_models:describer", spec)
+    results.append(project.run(generator))
+    for result in results:
+        assert result.ret != pytest.ExitCode.OK
+        shown = result.stdout.str() + result.stderr.str()
+        assert "the environment variable OPENAI_API_KEY" in shown
+        assert key not in shown
+    kept = contents(project.path).items()
+    assert [name for name, data in kept if key.encode() in data] == ["suite.toml"]
 
 
 def test_a_conftest_that_exits_is_no_pass(toy: Project) -> None:
@@ -119,52 +97,54 @@ def test_a_conftest_that_exits_is_no_pass(toy: Project) -> None:
     assert toy.run().ret == pytest.ExitCode.OK
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["empty"], "nothing was gated: no test below empty takes cep_case. *cepbench init*"),
-        (["-k", "typo"], "nothing was gated: -k, -m or --deselect left out all 10 tests"),
-        (["--cep-baselines=/none"], "*no such folder. *--snapshot-update*"),
-        (["--cep-store=/proc/none"], "*the store /proc/none cannot be used*--cep-store*"),
-    ],
-    ids=str,
-)
-def test_a_run_of_nothing_says_what_mends_it(
-    accepted: Project, arguments: list[str], line: str
-) -> None:
-    """No traceback, no case judged, and an exit code that is no pass."""
+def test_misuse_of_the_marker_is_one_message(toy: Project) -> None:
+    """What is wrong is named with what is possible, without a traceback into the plugin."""
+    for mark, message in {
+        "'color'": "@pytest.mark.cep takes its arguments by name (suite, categories, *",
+        "category='color'": (
+            "@pytest.mark.cep: unknown argument 'category'. Did you mean 'categories'? *"
+        ),
+        "categories=['colour']": (
+            "@pytest.mark.cep: unknown part 'colour'. Did you mean 'color'?*"
+        ),
+        "tolerance=-1": "@pytest.mark.cep: tolerance is a number of at least 0, got -1",
+        "suite='nowhere.toml'": "suite file '*nowhere.toml' cannot be read: *",
+    }.items():
+        toy.write("test_toy.py", f"import pytest\n\n@pytest.mark.cep({mark})\n{TEST_MODULE}")
+        result = toy.run_here()
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stdout.fnmatch_lines([f"*{message}"])
+        result.stdout.no_fnmatch_line("*pytest_cepbench*")
+
+
+def test_a_run_of_nothing_says_what_mends_it(accepted: Project) -> None:
+    """In one line: no traceback, no case judged, and an exit code that is no pass."""
     Path(accepted.path, "empty").mkdir()
-    result = accepted.run_here("--model=shapes:", *arguments)
-    assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
-    pytest.LineMatcher([*result.outlines, *result.errlines]).fnmatch_lines([line])
-    if not line.startswith("nothing was gated"):
-        result.stdout.no_fnmatch_line("nothing was gated*")
-    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    for arguments, code, line in (
+        (["empty"], 5, "nothing was gated: no test below empty takes cep_case. *cepbench init*"),
+        (["-k", "typo"], 5, "nothing was gated: -k, -m or --deselect left out all 10 tests"),
+        (["--cep-baselines=/none"], 4, "*/none: no such folder. *--snapshot-update*"),
+        (["--cep-store=/proc/none"], 4, "*the store /proc/none cannot be used*--cep-store*"),
+    ):
+        result = accepted.run_here("--model=shapes:", *arguments)
+        assert result.ret == code
+        lines = [*result.outlines, *result.errlines]
+        pytest.LineMatcher(lines).fnmatch_lines([line])
+        said = [text for text in lines if text.startswith(("ERROR: ", "nothing was gated"))]
+        assert len(said) == 1
+        assert "Traceback" not in "\n".join(lines)
 
-
-RED = (200, 0, 0)
 
 PRESET = "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n"
 
 
-@pytest.fixture
-def photos(project: Project) -> Project:
-    """A suite of photographs that `--cep-data` places."""
-    project.suite(PHOTOS)
-    project.photos({"red.png": RED})
-    return project
-
-
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
-def test_a_data_set_that_no_suite_reads(photos: Project, workers: tuple[str, ...]) -> None:
+def test_a_data_set_that_no_suite_reads(project: Project, workers: tuple[str, ...]) -> None:
     """The option, the suites of the run and what they read are named, by workers as well."""
-    result = photos.run_here("--cep-data=foldr=photos", *workers)
+    project.photos({"red.png": (200, 0, 0)})
+    result = project.run_here("--cep-data=foldr=photos", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [
-            "ERROR: --cep-data foldr=...: no suite of this run (photos) reads a data set *",
-        ]
-    )
+    result.stderr.fnmatch_lines(["ERROR: --cep-data foldr=...: no suite of this run (photos) *"])
     result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
 
 

@@ -10,7 +10,6 @@ from tests.plugin.project import (
     EACH_MODE,
     MODES,
     REGRESSED,
-    SHAPES,
     TEST_MODULE,
     Project,
     contents,
@@ -50,34 +49,35 @@ def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) 
     assert toy.verdicts() == {"count-gc": "held"}
 
 
-DIFFERENCES = {
-    "prompt": (
-        'describe = "describe"',
-        'describe = "it"',
-        "describe prompt: baseline describe, now it",
-    ),
-    "fixed": (
-        'generator = "shapes:"',
-        'generator = "shapes:?miss=0.1"',
-        "generator: baseline *miss=*",
-    ),
-}
-"""What can make a baseline incomparable: (old, new) in the suite's file, and how it is named."""
-
-
-@pytest.mark.parametrize("name", DIFFERENCES)
-def test_a_baseline_of_something_else_is_incomparable(accepted: Project, name: str) -> None:
+def test_a_baseline_of_something_else_is_incomparable(accepted: Project) -> None:
     """A number is never put against one that means something else; what differs is named."""
-    old, new, field = DIFFERENCES[name]
-    assert SHAPES.count(old) == 1
-    accepted.write(f"{name}/suite.toml", SHAPES.replace(old, new))
-    accepted.write(f"{name}/test_{name}.py", TEST_MODULE)
-    result = accepted.run_here("-vv", "-k", "color", name)
+    accepted.edit("suite.toml", 'describe = "describe"', 'describe = "it"')
+    accepted.edit("suite.toml", 'generator = "shapes:"', 'generator = "shapes:?miss=0.1"')
+    result = accepted.run_here("-vv", "-k", "color")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (case,) = accepted.report()["cases"]
     assert (case["verdict"], case["difference"]) == ("incomparable", None)
-    result.stdout.fnmatch_lines([f"{name}/test_{name}.py::test_drift?color-gc? INCOMPARABLE *"])
-    result.stdout.fnmatch_lines([f"  {field}", "*or accept a new one with", "*--snapshot-update"])
+    result.stdout.fnmatch_lines(
+        [
+            "test_toy.py::test_drift?color-gc? INCOMPARABLE *",
+            "  describe prompt: baseline describe, now it",
+            "  generator: baseline *miss=*",
+            "*or accept a new one with",
+            "*--snapshot-update",
+        ]
+    )
+
+
+def test_the_marker_chooses_parts_and_metrics(toy: Project) -> None:
+    """Categories and metrics narrow the cases; markers of module and function are merged."""
+    toy.write(
+        "test_toy.py",
+        "import pytest\n\npytestmark = pytest.mark.cep(metrics=['gc'], categories=('shape',))\n\n"
+        f"@pytest.mark.cep(categories=['overall', 'color'])\n{TEST_MODULE}",
+    )
+    result = toy.run_here("--collect-only", "-q")
+    ids = [line for line in result.outlines if "::" in line]
+    assert ids == ["test_toy.py::test_drift[color-gc]", "test_toy.py::test_drift[overall-gc]"]
 
 
 NONSENSE = {
@@ -141,11 +141,11 @@ def test_play(cep_describer, cep_generator, cep_encoder):
     assert cep_encoder.encode_images([picture]).shape[0] == 1
 """
     toy.write("test_models.py", play)
-    toy.run("test_models.py").assert_outcomes(passed=1)
+    toy.run_here("test_models.py").assert_outcomes(passed=1)
     toy.write("elsewhere/test_models.py", play)
     named = [f"--{role}=shapes:" for role in ("describer", "generator", "encoder")]
-    toy.run("elsewhere", *named).assert_outcomes(passed=1)
-    toy.run("elsewhere", *named[:2]).stdout.fnmatch_lines(
+    toy.run_here("elsewhere", *named).assert_outcomes(passed=1)
+    toy.run_here("elsewhere", *named[:2]).stdout.fnmatch_lines(
         ["*no model is given for the encoder: give one with --encoder=FOLDER_OR_HUB_ID"]
     )
 
@@ -273,16 +273,12 @@ def test_warnings_as_errors_on_the_command_line_fail_it(scored: ScoredProject, m
     assert "test_scored.py:2:" not in ended.output
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--cep-inconclusive=fail"], ["--cep-gate=noninferiority"]],
-    ids=["option", "gate"],
-)
+@pytest.mark.parametrize("argument", ["--cep-inconclusive=fail", "--cep-gate=noninferiority"])
 def test_an_inconclusive_case_fails_where_that_is_asked_for(
-    scored: ScoredProject, arguments: list[str]
+    scored: ScoredProject, argument: str
 ) -> None:
-    """By --cep-inconclusive=fail, or a gate that passes only what it knows; held still passes."""
-    ended = scored.run(*arguments, CANDIDATE, "-k", "unclear or same", "-v")
+    """By the option, or a gate that passes only what it knows; held still passes."""
+    ended = scored.run(argument, CANDIDATE, "-k", "unclear or same", "-v")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == {"same-gc": "held", "unclear-gc": "inconclusive"}
     assert ended.cases["unclear-gc"]["strict"]
@@ -314,46 +310,37 @@ def test_informational_cases_alone_are_no_pass(scored: ScoredProject) -> None:
 
 @pytest.mark.slow
 @EACH_MODE
-def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) -> None:
-    """Where everything is in the store nothing is loaded and nothing computed, and all is held."""
-    result = accepted.run(*mode)
-    assert result.ret == pytest.ExitCode.OK
-    assert accepted.effort() == (0, 0)
-    result.stdout.fnmatch_lines(["0 model loads, 0 model inputs (0.0 s in models), * the store"])
-    assert set(accepted.verdicts().values()) == {"held"}
-
-
-@pytest.mark.slow
-@EACH_MODE
 def test_accepting_writes_the_same_files(
     toy: Project, mode: tuple[str, ...], accepted_root: Path
 ) -> None:
-    """The baselines that a run accepts do not depend on the mode, byte for byte."""
+    """The baselines that a run accepts do not depend on the mode, byte for byte.
+
+    All is in the store then: where it is run again nothing is loaded, nothing computed, all held.
+    """
     result = toy.run_cold(*mode, "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["10 baselines written below baselines: commit them"])
     assert len(contents(toy.baselines)) == 10
     assert contents(toy.baselines) == contents(accepted_root / "baselines")
+    again = toy.run(*mode)
+    assert again.ret == pytest.ExitCode.OK
+    assert toy.effort() == (0, 0)
+    again.stdout.fnmatch_lines(["0 model loads, 0 model inputs (0.0 s in models), * the store"])
+    assert set(toy.verdicts().values()) == {"held"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "chosen"),
-    [
+def test_cases_are_chosen_as_any_test_is(accepted: Project) -> None:
+    """Only the chosen cases are judged, and a run of some cases is complete in itself."""
+    accepted.write("test_plain.py", "def test_color_of_nothing(): pass\n")
+    for arguments, chosen in (
         (["-k", "color"], {"color-gc"}),
         (["-m", "cep", "-k", "overall"], {"overall-gc", "overall-failures"}),
         (["test_toy.py::test_drift[count-gc]"], {"count-gc"}),
-    ],
-    ids=["keyword", "marker", "node-id"],
-)
-def test_cases_are_chosen_as_any_test_is(
-    accepted: Project, arguments: list[str], chosen: set[str]
-) -> None:
-    """Only the chosen cases are judged, and a run of some cases is complete in itself."""
-    accepted.write("test_plain.py", "def test_color_of_nothing(): pass\n")
-    result = accepted.run(*arguments)
-    assert result.ret == pytest.ExitCode.OK
-    assert set(accepted.verdicts()) == chosen
-    result.stdout.no_fnmatch_line("*INCOMPLETE*")
+    ):
+        result = accepted.run_here(*arguments)
+        assert result.ret == pytest.ExitCode.OK
+        assert set(accepted.verdicts()) == chosen
+        result.stdout.no_fnmatch_line("*INCOMPLETE*")
 
 
 def test_stopping_at_the_first_failure_leaves_the_run_incomplete(accepted: Project) -> None:

@@ -43,12 +43,11 @@ class Describer(Colors):
         color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
         if self.behaviour == "leak":
             raise RuntimeError("denied: " + os.environ["MODEL_HUB_TOKEN"])
-        if self.behaviour == "raise" or (self.behaviour == "raise-on-poison" and color == POISON):
+        if self.behaviour == "raise-on-poison" and color == POISON:
             raise ArithmeticError("cannot bear this picture")
         text = " ".join(str(part) for part in color)
         odd = {
             "empty": "",
-            "blank": " \n\t ",
             "thinks-right": f"<think>{text}</think>0 255 0",
             "thinks-wrong": f"0 255 0\n</think>\n\n{text}",
             "only-thinks": f"<think>\nIt is {text}, or",
@@ -72,8 +71,6 @@ class Generator(Colors):
     def _draw(self, text: str) -> Image.Image | npt.NDArray[Any]:
         if self.behaviour == "black":
             return np.zeros((16, 16, 3), np.uint8)
-        if self.behaviour == "nan":
-            return np.full((16, 16, 3), np.nan, np.float32)
         red, green, blue = (int(part) for part in text.split()[:3])
         if self.behaviour == "pale":
             red, green, blue = (part // 2 + 100 for part in (green, blue, red))
@@ -99,12 +96,12 @@ class Encoder(Colors):
 
 
 def describer(behaviour: str = "honest") -> Describer:
-    """A describer: honest, empty, blank, raise or raise-on-poison."""
+    """A describer: honest, empty, raise-on-poison, or one that thinks aloud."""
     return Describer(behaviour)
 
 
 def generator(behaviour: str = "honest") -> Generator:
-    """A generator: honest, pale, black or nan."""
+    """A generator: honest, pale or black."""
     return Generator(behaviour)
 
 

@@ -70,6 +70,9 @@ def replace(record: T, **changes: Any) -> T:
     return cast("T", case_of(**(fields | changes)))
 
 
+FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+"""A run whose cases are put in."""
+
 MEASURED = Measurement(
     format=2,
     case="toy/color/gc",
@@ -194,26 +197,9 @@ ANSWERED = case_of(
 
 SECRET = "a-sample-of-the-measurement"
 
-FAILURES = sorted(FAILURE_KINDS)
-
 FRACTIONS = st.none() | st.floats(-1, 1)
 
-LINKS = st.builds(
-    LinkShown, text=st.none() | st.text(max_size=30), image=st.none(), similarity=FRACTIONS
-)
-
-CHAINS = st.builds(
-    ChainShown,
-    sample=st.text(max_size=30),
-    score=st.floats(-1, 1),
-    baseline=FRACTIONS,
-    links=st.lists(LINKS, max_size=3),
-    failure=st.none() | st.text(max_size=30),
-    remark=st.text(max_size=30),
-    baseline_links=st.lists(LINKS, max_size=3),
-    baseline_failure=st.none() | st.text(max_size=30),
-    first_difference=st.none() | st.integers(0, 3),
-)
+TEXTS = st.text(max_size=30)
 
 CURVES = st.lists(st.tuples(*[st.floats(-1, 1)] * 3), min_size=2, max_size=4).map(
     lambda rows: CurveShown(
@@ -225,91 +211,77 @@ CURVES = st.lists(st.tuples(*[st.floats(-1, 1)] * 3), min_size=2, max_size=4).ma
     )
 )
 
-STEPS = st.lists(st.builds(StepShown, text=st.text(max_size=30), image=st.none()), max_size=2)
+BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
+    "str": TEXTS,
+    "str | None": st.none() | TEXTS,
+    "float": st.floats(-1, 1),
+    "float | None": FRACTIONS,
+    "int": st.integers(1, 20),
+    "int | None": st.none() | st.integers(0, 3),
+    "list[str]": st.lists(TEXTS, max_size=2),
+}
+"""Annotation of a field -> its values. Those that are records in a list are added below."""
 
-ANSWERS = st.builds(
-    AnswerShown,
-    sample=st.text(max_size=30),
-    score=st.floats(-1, 1),
-    baseline=FRACTIONS,
-    question=STEPS,
-    steps=STEPS,
-    opponent=st.sampled_from(["", "accepted answer", "reference answer"]),
-    opposing=STEPS,
-    verdicts=st.lists(st.text(max_size=30), max_size=2),
-    failure=st.none() | st.text(max_size=30),
-    remark=st.text(max_size=30),
-)
+
+def records(kind: type[T], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
+    """Any record of a kind. fields: strategies of those that have other values than their type."""
+    own = {name: BY_TYPE[hint] for name, hint in kind.__annotations__.items() if name not in fields}
+    made = st.builds(kind, **own, **fields)
+    BY_TYPE[f"list[{kind.__name__}]"] = st.lists(made, max_size=3)
+    return made
+
+
+records(LinkShown, image=st.none(), sound=st.none())
+
+records(StepShown, image=st.none())
+
+CHAINS = records(ChainShown)
+
+ANSWERS = records(AnswerShown, opponent=st.sampled_from(["", "accepted answer", "reference"]))
+
+HOPS = records(HopShown, start=st.sampled_from(["image", "text"]))
 
 ANCHORS = st.builds(
     Judgement,
     verdict=st.sampled_from(Verdict),
-    baseline_value=FRACTIONS,
-    difference=FRACTIONS,
-    low=FRACTIONS,
-    high=FRACTIONS,
-)
-
-HOPS = st.builds(
-    HopShown,
-    start=st.sampled_from(["image", "text"]),
-    role=st.text(max_size=30),
-    generation=st.integers(1, 20),
-    cost=st.floats(-1, 1),
+    **dict.fromkeys(("baseline_value", "difference", "low", "high"), FRACTIONS),
 )
 
 SETTINGS = st.sampled_from(["gate", "tolerance", "anchor_tolerance", "alpha", "bounds"])
 
+FLAGS = ("primary", "strict", "accepted", "partial", "higher_is_better")
+
+MEASURES = ["value", "baseline", "difference", "low", "high", "visible", "floor", "baseline_floor"]
+
 RESULTS = st.builds(
     case_of,
-    nodeid=st.text(max_size=30),
+    **dict.fromkeys(FLAGS, st.booleans()),
+    **dict.fromkeys(MEASURES, FRACTIONS),
+    **dict.fromkeys(("nodeid", "part", "attribution", "reference_chains"), TEXTS),
+    **dict.fromkeys(("notes", "warnings", "reasons"), BY_TYPE["list[str]"]),
+    **dict.fromkeys(("tolerance", "anchor_tolerance"), st.floats(0, 1)),
+    **dict.fromkeys(("n", "units", "of"), st.integers(0, 1000)),
+    **dict.fromkeys(("chains", "requested"), st.lists(CHAINS, max_size=2)),
+    **dict.fromkeys(("curve_now", "curve_reference"), st.none() | CURVES),
     suite=st.sampled_from(["toy", "a-b_c"]),
-    part=st.text(max_size=30),
     metric=st.sampled_from(["gc", "failures"]),
     label=st.sampled_from(["GC@3", "failure rate"]),
     verdict=st.sampled_from([verdict.value for verdict in Verdict]),
-    tolerance=st.floats(0, 1),
-    anchor_tolerance=st.floats(0, 1),
-    of=st.integers(0, 40),
     gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
     alpha=st.none() | st.floats(1e-6, 0.5),
-    primary=st.booleans(),
-    strict=st.booleans(),
-    origins=st.dictionaries(SETTINGS, st.text(max_size=30), max_size=3),
-    higher_is_better=st.booleans(),
-    value=FRACTIONS,
-    baseline=FRACTIONS,
-    difference=FRACTIONS,
-    low=FRACTIONS,
-    high=FRACTIONS,
+    origins=st.dictionaries(SETTINGS, TEXTS, max_size=3),
     method=st.sampled_from(["", "t", "BCa", "exact"]),
-    units=st.integers(0, 1000),
-    visible=FRACTIONS,
     looks=st.lists(st.integers(1, 1000), max_size=3),
-    partial=st.booleans(),
-    n=st.integers(0, 1000),
-    accepted=st.booleans(),
-    failures=st.dictionaries(st.sampled_from(FAILURES), st.integers(1, 9), max_size=2),
+    failures=st.dictionaries(st.sampled_from(sorted(FAILURE_KINDS)), st.integers(1, 9), max_size=2),
     curve=st.lists(st.floats(-1, 1) | st.floats(0, 1e6), max_size=4),
-    notes=st.lists(st.text(max_size=30), max_size=2),
-    floor=st.none() | st.floats(-1, 1),
-    baseline_floor=st.none() | st.floats(-1, 1),
-    warnings=st.lists(st.text(max_size=30), max_size=2),
     refused=st.sampled_from(["", "", "close to chance"]),
-    reasons=st.lists(st.text(max_size=30), max_size=2),
     anchor=st.none() | ANCHORS,
-    attribution=st.text(max_size=60),
     hops=st.lists(HOPS, max_size=3),
-    chains=st.lists(CHAINS, max_size=2),
     answers=st.lists(ANSWERS, max_size=2),
     measured=st.sampled_from([None, MEASURED]),
-    damage=st.lists(st.text(max_size=9), max_size=1),
+    damage=st.lists(TEXTS, max_size=1),
     median=st.none() | CHAINS,
     reference=st.sampled_from(["baseline", "anchor"]),
-    reference_chains=st.text(max_size=30),
-    curve_now=st.none() | CURVES,
-    curve_reference=st.none() | CURVES,
-    differences=st.dictionaries(st.text(max_size=30), st.floats(-1, 1), max_size=4),
-    requested=st.lists(CHAINS, max_size=1),
+    differences=st.dictionaries(TEXTS, st.floats(-1, 1), max_size=4),
 )
 """Anything that a run could report, with texts as hostile as they come."""

@@ -29,19 +29,16 @@ from pytest_cepbench.report.totals import count_verdicts, run_alpha
 from pytest_cepbench.report.writers import (
     SCHEMA,
     Document,
-    RunOutcome,
     absent_field,
     csv_table,
     json_document,
     properties_of,
 )
 from tests.report.pages import assert_self_contained, read_page
-from tests.report.results import RESULTS, replace
+from tests.report.results import FACTS, RESULTS, replace
 from tests.report.runs import origin
 from tests.report.test_ci_reports import OURS, ROOT, html_of, parse_command
 from tests.test_escapes import hides_nothing
-
-FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
 FEW = settings(max_examples=15)  # each result has some hundred texts and numbers
 

@@ -35,6 +35,7 @@ from pytest_cepbench.report.writers import RunOutcome
 from tests.report.pages import Page, assert_self_contained, read_page
 from tests.report.results import (
     ANSWERED,
+    FACTS,
     FULL,
     INVENTED,
     MEASURED,
@@ -44,8 +45,6 @@ from tests.report.results import (
 )
 from tests.test_escapes import hides_nothing
 from tests.tones import tone
-
-FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
 
 IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.metrics.facts import FactAnswers, Facts, Role, summarize_facts
@@ -18,7 +16,7 @@ from pytest_cepbench.report.case_table import (
     sample_values,
 )
 from pytest_cepbench.report.headline import worst_samples
-from pytest_cepbench.report.number_format import p_value, printable
+from pytest_cepbench.report.number_format import p_value
 from pytest_cepbench.report.result import (
     CaseResult,
     ChainShown,
@@ -35,7 +33,6 @@ from pytest_cepbench.report.text import (
     shortage_lines,
 )
 from tests.report.results import ANSWERED, FULL, MEASURED, REGRESSED, replace
-from tests.test_escapes import hides_nothing
 
 
 def test_a_regression_in_full() -> None:
@@ -77,16 +74,6 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
   next: look at the samples in the HTML report; if the change is meant, accept
         it with --snapshot-update"""
     )
-
-
-@given(st.text(), st.integers(4, 50))
-def test_printable_is_one_line_of_bounded_length(text: str, most: int) -> None:
-    """Long texts are cut with dots, short printable ones stay as they are but for white space."""
-    shown = printable(text, most)
-    assert hides_nothing(shown)
-    assert len(shown) <= most
-    if hides_nothing(text) and len(text) <= most and text == " ".join(text.split()):
-        assert shown == text
 
 
 def test_undecided_cases_say_what_their_samples_can_tell() -> None:

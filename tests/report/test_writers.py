@@ -28,9 +28,7 @@ from pytest_cepbench.report.writers import (
     write_reports,
 )
 from tests.docs.markdown import DOCS, column, tables
-from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, REGRESSED, replace
-
-FACTS = RunOutcome("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+from tests.report.results import ANSWERED, FACTS, FULL, INVENTED, MEASURED, REGRESSED, replace
 
 PAGE = DOCS / "report-schema.md"
 

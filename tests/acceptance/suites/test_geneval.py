@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.acceptance.conftest import Tiny, geneval_objects
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import Checkpoint, MakeProject, geneval_objects
+from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import REWRITTEN, write_lines, write_rewritten
 from tests.acceptance.suites.project import Cast, Gated
 
@@ -43,7 +44,7 @@ SURE = 0.625
 
 
 @pytest.fixture(scope="module")
-def prompts(make_project: MakeProject, tiny: Checkpoint) -> Gated:
+def prompts(make_project: MakeProject, tiny: Tiny) -> Gated:
     """The prompt suite, two images of each task, with a first generator accepted."""
     detector = tiny("mask2former-of-two")
     cast = Cast(
@@ -74,7 +75,7 @@ def test_built_in_prompts_are_judged_by_task(prompts: Gated) -> None:
 
 
 def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
-    prompts: Gated, make_project: MakeProject, tiny: Checkpoint, tmp_path: Path
+    prompts: Gated, make_project: MakeProject, tiny: Tiny, tmp_path: Path
 ) -> None:
     """Right is what a plain Mask2Former and a plain CLIP tell of the image.
 
@@ -110,7 +111,7 @@ def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
 
 @pytest.fixture(scope="module")
 def generations(
-    tmp_path_factory: pytest.TempPathFactory, make_project: MakeProject, tiny: Checkpoint
+    tmp_path_factory: pytest.TempPathFactory, make_project: MakeProject, tiny: Tiny
 ) -> Gated:
     """The suite of long captions over ten generations, with a first describer accepted."""
     cast = Cast(
@@ -126,9 +127,7 @@ def generations(
     return Gated(project, cast, project.accept(cast, paths=GENERATIONS))
 
 
-def test_mgg_is_what_plain_owl_finds_over_the_generations(
-    generations: Gated, tiny: Checkpoint
-) -> None:
+def test_mgg_is_what_plain_owl_finds_over_the_generations(generations: Gated, tiny: Tiny) -> None:
     """A prompt's score is the share of its ten images that are right by the counts of boxes."""
     chains = generations.project.chains(generations.cast, "geneval/mgg.toml", "text")
     scores = generations.project.scores("mgg/overall/mgg")

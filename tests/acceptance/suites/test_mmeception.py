@@ -8,8 +8,9 @@ from statistics import mean
 import pytest
 from PIL import Image
 
+from tests.acceptance.conftest import Tiny
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import Checkpoint, MakeProject
+from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import write_mme
 from tests.acceptance.suites.project import Cast, Gated
 
@@ -22,7 +23,7 @@ CASES = 3 * (14 + 2 + 1) + 1
 TEXTUAL = ("OCR", "code_reasoning", "numerical_calculation", "text_translation")
 
 
-def cast(tiny: Checkpoint, data: Path, describer: str) -> Cast:
+def cast(tiny: Tiny, data: Path, describer: str) -> Cast:
     """Two images of each category; LLaVA, Flux, ViT and an Inception stand-in.
 
     Flux because it reads prompts to their end: with so small a vocabulary the words before the
@@ -47,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gated(make_project: MakeProject, tiny: Checkpoint, data: Path) -> Gated:
+def gated(make_project: MakeProject, tiny: Tiny, data: Path) -> Gated:
     """The suite with a first checkpoint accepted."""
     project, accepted = make_project("mmeception"), cast(tiny, data, "llava")
     return Gated(project, accepted, project.accept(accepted))
@@ -64,9 +65,7 @@ def test_every_category_and_group_is_measured(gated: Gated) -> None:
     assert labels == {"GC@3", "GC@1", "GC_FID@3 [Inception]", "failure rate"}
 
 
-def test_scores_are_those_of_the_libraries_themselves(
-    gated: Gated, tiny: Checkpoint, data: Path
-) -> None:
+def test_scores_are_those_of_the_libraries_themselves(gated: Gated, tiny: Tiny, data: Path) -> None:
     """GC@3 and GC@1 of each image by a plain ViT, GC_FID@3 of a category by a plain Inception."""
     chains = gated.project.chains(gated.cast, "mmeception/suite.toml", "image")
     scores = {m: gated.project.scores(f"mmeception/overall/{m}") for m in ("gc", "gc1", "gc_fid")}

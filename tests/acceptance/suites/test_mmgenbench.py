@@ -19,8 +19,9 @@ from PIL import Image, ImageOps
 from pytest_cepbench.chains import Link
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import EmbeddedImage
+from tests.acceptance.conftest import Tiny
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import Checkpoint, MakeProject
+from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench
 from tests.acceptance.suites.project import Cast, Gated
 
@@ -35,7 +36,7 @@ IDS = {f"{index:06}": index for index in mmgenbench_images()}
 FIRST_WORDS = 70
 
 
-def preset(tiny: Checkpoint, name: str, family: str, length: int) -> str:
+def preset(tiny: Tiny, name: str, family: str, length: int) -> str:
     """A preset of the suite with a tiny model in the place of the published one."""
     return f"preset:{name}?model={tiny(family)}&{TINY}&max_sequence_length={length}"
 
@@ -53,9 +54,7 @@ def quoting(describer: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gated(
-    tmp_path_factory: pytest.TempPathFactory, make_project: MakeProject, tiny: Checkpoint
-) -> Gated:
+def gated(tmp_path_factory: pytest.TempPathFactory, make_project: MakeProject, tiny: Tiny) -> Gated:
     """Both suites of the folder with a first checkpoint accepted.
 
     Its descriptions have 90 words, some of which begin with a quote.
@@ -133,7 +132,7 @@ def test_images_of_every_kind_are_seen_upright_and_in_color(
 
 def test_scores_are_those_of_a_plain_unicom(
     gated: Gated,
-    tiny: Checkpoint,
+    tiny: Tiny,
     chains: Mapping[str, list[Link]],
     seeds: Mapping[str, Image.Image],
 ) -> None:
@@ -149,7 +148,7 @@ def test_scores_are_those_of_a_plain_unicom(
 
 
 def test_descriptions_are_cleaned_and_cut_before_they_are_drawn(
-    gated: Gated, tiny: Checkpoint, chains: Mapping[str, list[Link]]
+    gated: Gated, tiny: Tiny, chains: Mapping[str, list[Link]]
 ) -> None:
     """Drawing the first 70 words without the quote around them gives the stored image to the pixel;
     all 90 words, or the quote, give another.

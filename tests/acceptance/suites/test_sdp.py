@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import Link, Modality
+from tests.acceptance.conftest import Tiny
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import Checkpoint, MakeProject
+from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import LISTED, SDP_CAPTIONS, write_listed, write_sdp
 from tests.acceptance.suites.project import Cast, Gated
 
@@ -26,7 +27,7 @@ Encode = Callable[[list[Link]], plainly.FloatArray]
 CASES = (4 + 1) + (2 + 1) + 1
 
 
-def cast(tiny: Checkpoint, data: Path, describer: str) -> Cast:
+def cast(tiny: Tiny, data: Path, describer: str) -> Cast:
     """LLaVA, Stable Diffusion, and the three encoders: MPNet, CLIP, DINO."""
     return Cast(
         model=f"{tiny(describer)}?max_new_tokens=8",
@@ -46,7 +47,7 @@ def gated(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     make_project: MakeProject,
-    tiny: Checkpoint,
+    tiny: Tiny,
 ) -> Gated:
     """The suite over either form of the data, with a first checkpoint accepted."""
     write = {"folders": write_sdp, "list": write_listed}[request.param]
@@ -121,7 +122,7 @@ def test_starts_are_the_published_pairs(gated: Gated) -> None:
         assert [link.kind for link in links] == ["text", "image"] * 10 + ["text"]
 
 
-def test_mcd_is_that_of_plain_encoders(gated: Gated, tiny: Checkpoint) -> None:
+def test_mcd_is_that_of_plain_encoders(gated: Gated, tiny: Tiny) -> None:
     """Each mapping's score of each sample, by MPNet, CLIP and DINO called directly."""
     texts = grown(gated, "text")
     images = grown(gated, "image")

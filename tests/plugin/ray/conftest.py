@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.project import PHOTOS, Project
+from tests.plugin.project import Project
 from tests.plugin.user_models import POISON
 
 _MEMORY = 80 << 20  # bytes of each node's object store; the least that Ray takes is 75 MiB
@@ -81,7 +81,6 @@ def two_nodes() -> Iterator[TwoNodes]:
 @pytest.fixture
 def photos(project: Project) -> Project:
     """Photos in four categories, one of them poisoned, and models for actors beside them."""
-    project.suite(PHOTOS)
     colors = {
         f"{name}/{number}.png": (40 * place + 20, 30 * number + 10, 200 - 25 * number)
         for place, name in enumerate("abcd")
