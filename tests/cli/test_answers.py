@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.cli import main
 from pytest_cepbench.errors import UnscoredError
 from pytest_cepbench.files import parse_toml
@@ -23,17 +22,6 @@ from tests.suites.answers import ANSWERS, WORSE, prepare
 from tests.suites.test_answer_sources import rate
 
 BUNDLE = "baselines/arena/answers.zip"
-
-
-class Silent:
-    """Never gives a verdict."""
-
-    fingerprint = "silent/1"
-    seeded = False
-
-    def judge(self, battles: list, seeds: list) -> list:  # type: ignore[type-arg]
-        """Nothing that can be read."""
-        return [Failure("no-verdict", "I cannot decide.")] * len(battles)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +237,7 @@ def test_a_judge_that_gave_no_verdict_is_not_written(accepted: Home) -> None:
     with Store(accepted.path / ".cepbench/store") as store:
         roles = {"judge": "shapes:?flip=0.1"}
         prepare(accepted.path, store, roles=roles).measure()  # of the accepted answers alone
-    for judge in ("shapes:?flip=0.1", "python:tests.cli.test_answers:Silent"):
+    for judge in ("shapes:?flip=0.1", "python:tests.cli.test_judge_card:Silent"):
         if judge.endswith("Silent"):
             with pytest.raises(UnscoredError):
                 _ask(accepted, judge)

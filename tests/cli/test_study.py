@@ -15,6 +15,8 @@ from tests.cli.reports import result_of, write_report
 from tests.studies.toy import COLORS, TOY, write_suite
 from tests.suites.answers import ANSWERS, prepare
 
+FEW = "--samples=1"
+
 GENERATORS = ("--generator=world=shapes:", "--generator=moving=shapes:?move=0.3")
 
 
@@ -34,7 +36,7 @@ def line(text: str, start: str) -> list[str]:
 
 def test_generators(home: Home) -> None:
     """Pearson of two generators over three models, recomputed; every pair is a line."""
-    ended = home.study("generators", ".", *GENERATORS, "--generator=shapes:?resize=0.4")
+    ended = home.study("generators", ".", *GENERATORS, "--generator=shapes:?resize=0.4", FEW)
     grid = home.grid("generators")
     table = rows(grid)
     spreads = [[spread["spread"][name] for name in ("std", "range")] for spread in grid["spreads"]]
@@ -64,10 +66,10 @@ def test_encoders(home: Home) -> None:
 
 def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
     """Exit code 1, "error" in the cell, the reason below, everything else as ever."""
-    ended = home.study("generators", ".", *GENERATORS, "--generator=dead=shapes:?blank=1")
+    ended = home.study("generators", ".", *GENERATORS, "--generator=dead=shapes:?blank=1", FEW)
     assert ended.code == 1
     assert line(ended.out, "a   ")[2] == "error"
-    assert "a, dead: all 16 chains failed at the generator (shapes:?blank=1)" in ended.out
+    assert "a, dead: all 8 chains failed at the generator (shapes:?blank=1)" in ended.out
     cells = home.grid("generators")["cells"]
     assert [cell["value"] is None for cell in cells] == [False, False, True] * 3
     assert "Traceback" not in ended.out + ended.err
@@ -96,7 +98,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], mess
 
 def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
     """Where the files cannot be written, the tables are shown all the same, and the code is 1."""
-    ended = home.study("seeds", ".", "--seeds=0,1", "--metrics=gc", "--out=suite.toml")
+    ended = home.study("seeds", ".", "--seeds=0,1", FEW, "--metrics=gc", "--out=suite.toml")
     assert ended.code == 1
     assert "mean of pairs" in ended.out
     assert ended.err.splitlines()[-1].startswith("cepbench: the results could not be written to")
@@ -104,7 +106,7 @@ def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
 
 def test_samples_and_parts(home: Home) -> None:
     """The options of the gate mean here what they mean there; what is written stays out of git."""
-    home.study("seeds", ".", "--seeds=0,1", "--samples=1", "--parts=crowded", "--metrics=gc")
+    home.study("seeds", ".", "--seeds=0,1", FEW, "--parts=crowded", "--metrics=gc")
     grids = home.document("seeds")["grids"]
     assert [(g["part"], g["cells"][0]["n"]) for g in grids] == [("crowded", 1), ("overall", 8)]
     assert (home.path / ".cepbench" / ".gitignore").read_text() == "*\n"
@@ -123,7 +125,7 @@ def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) ->
     )
     (place / "other.toml").write_text(TOY)
     model = "--model=blind=python:models_beside:blind"
-    ended = home.study("seeds", str(place / "other.toml"), "--seeds=0,1", models=[model])
+    ended = home.study("seeds", str(place / "other.toml"), "--seeds=0,1", FEW, models=[model])
     assert ended.code == 0
     assert home.document("seeds")["file"] == str(place / "other.toml")
 

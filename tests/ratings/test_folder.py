@@ -44,20 +44,6 @@ def write(ratings: Ratings, *votes: Vote, name: str = "a1") -> Path:
     return path
 
 
-def test_a_folder_without_a_study_is_refused(ratings: Ratings) -> None:
-    """Votes alone are none."""
-    with pytest.raises(DatasetError, match="no ratings folder"):
-        read_ratings(ratings.path / "votes")
-
-
-def test_items_that_were_changed_are_refused(ratings: Ratings) -> None:
-    """The votes would be of other items."""
-    path = ratings.path / "items.jsonl"
-    path.write_text(path.read_text().replace("Question 1", "Question 7"))
-    with pytest.raises(DatasetError, match="is not the file that the study was written with"):
-        read_ratings(ratings.path)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -67,10 +53,13 @@ def test_items_that_were_changed_are_refused(ratings: Ratings) -> None:
         ("study.json", "{", "study.json: "),
         ("study.json", '{"x":' + "[" * 100_000, "study.json: "),
         ("sources.jsonl", '{"item":"1"}\n{', "sources.jsonl, line 2: "),
+        ("items.jsonl", "\n", "is not the file that the study was written with"),
     ],
 )
 def test_damaged_files_are_named(ratings: Ratings, name: str, text: str, message: str) -> None:
-    """With the line where there are several."""
+    """With the line where there are several; and so is a folder that has votes alone."""
+    with pytest.raises(DatasetError, match="no ratings folder"):
+        read_ratings(ratings.path / "votes")
     (ratings.path / name).write_text(text)
     with pytest.raises(DatasetError, match=message):
         _ = read_ratings(ratings.path).sources

@@ -97,20 +97,21 @@ def test_an_encoder_is_exchanged_by_its_name(encoder: str, folder: Path) -> None
 
 def test_a_generator_that_fails_everything_is_left_out(folder: Path) -> None:
     """Its cells say why; the correlation of the others stands."""
-    result = study(folder, "generators", [A, B, C], [WORLD, MOVING, DEAD], metrics=("gc",))
+    few: dict[str, Any] = {"metrics": ("gc",), "samples": 1}
+    result = study(folder, "generators", [A, B, C], [WORLD, MOVING, DEAD], **few)
     (grid,) = result.grids
     assert [model for model, variant, _ in result.errors if variant == "dead"] == ["a", "b", "c"]
     assert all("blank-image" in why for _, _, why in result.errors)
     assert grid.complete == ("a", "b", "c")
     assert {agreement.variants for agreement in grid.agreements} == {("world", "moving")}
-    alone = study(folder, "generators", [A, B, C], [WORLD, MOVING], metrics=("gc",))
+    alone = study(folder, "generators", [A, B, C], [WORLD, MOVING], **few)
     assert grid.agreements == alone.grids[0].agreements
 
 
 def test_a_model_that_fails_everything_is_left_out_of_correlations(folder: Path) -> None:
     """With it the rest are too few, which is said instead of a number."""
     mute = Named("mute", "python:tests.studies.toy:MuteDescriber")
-    result = study(folder, "seeds", [A, B, mute], seeds(0, 1), metrics=("gc",))
+    result = study(folder, "seeds", [A, B, mute], seeds(0, 1), metrics=("gc",), samples=1)
     (grid,) = result.grids
     assert grid.complete == ("a", "b")
     assert not grid.agreements
@@ -131,9 +132,9 @@ def test_failures_are_counted_as_the_gate_does(folder: Path) -> None:
 
 def test_nothing_is_computed_twice(tmp_path: Path) -> None:
     """A second study asks no model; one with a further seed asks for that seed only."""
-    first = study(tmp_path, "seeds", [A, B], seeds(0, 1))
-    again = study(tmp_path, "seeds", [A, B], seeds(0, 1))
-    more = study(tmp_path, "seeds", [A, B], seeds(0, 1, 2))
+    first = study(tmp_path, "seeds", [A, B], seeds(0, 1), samples=1)
+    again = study(tmp_path, "seeds", [A, B], seeds(0, 1), samples=1)
+    more = study(tmp_path, "seeds", [A, B], seeds(0, 1, 2), samples=1)
     assert first.effort.inputs > 0
     assert (again.effort.loads, again.effort.inputs) == (0, 0)
     assert again.grids == first.grids
@@ -143,7 +144,7 @@ def test_nothing_is_computed_twice(tmp_path: Path) -> None:
 def test_models_make_room_for_each_other(tmp_path: Path) -> None:
     """Of the generators that are compared no more than one is loaded at a time."""
     variants = (WORLD, MOVING, Named("resizing", "shapes:?resize=0.4"))
-    spec = StudySpec("generators", write_suite(tmp_path), (A, B), variants)
+    spec = StudySpec("generators", write_suite(tmp_path), (A, B), variants, samples=1)
     loaded: list[list[str]] = []
     with Store(tmp_path / "store") as store:
         pool = ModelPool(store)
