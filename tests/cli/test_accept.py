@@ -53,11 +53,17 @@ def by_name(measurements: tuple[FreshMeasurement, ...]) -> dict[str, FreshMeasur
 def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
     """Each file holds the measurement, the reason, and from which file it came.
 
-    The same numbers again leave every byte, whatever reason is given then.
+    The same numbers again leave every byte, whatever reason is given then. A dry run writes
+    nothing, and its table is that of the real thing.
     """
-    ended = accept(home, results_of(measured()))
     root = home.path / "baselines"
+    dry = accept(home, results_of(measured()), "--dry-run")
+    assert dry.code == 0
+    assert not root.exists()
+    assert dry.out.endswith("\nnothing written: --dry-run\n")
+    ended = accept(home, results_of(measured()))
     assert ended.code == 0
+    assert ended.out.splitlines()[:-1] == dry.out.splitlines()[:-1]
     assert f"{CASES} baselines written below baselines: commit them\n" in ended.out
     assert len(contents(root)) == CASES
     digest = sha256((home.path / "r.json").read_bytes()).hexdigest()[:16]
@@ -105,17 +111,6 @@ def test_a_difference_is_turned_where_lower_is_better(home: Home, measured: Meas
     accept_by_hand(home.path / "baselines", [clean])
     ended = accept(home, [result_of(failing)])
     assert row(ended.out, "toy/overall/failures")[2] == f"{-failing.value:+.4f}"
-
-
-def test_a_dry_run_writes_nothing(home: Home, measured: Measured) -> None:
-    """The table is that of the real thing."""
-    results = results_of(measured())
-    dry = accept(home, results, "--dry-run")
-    assert dry.code == 0
-    assert not (home.path / "baselines").exists()
-    assert dry.out.endswith("\nnothing written: --dry-run\n")
-    real = accept(home, results)
-    assert real.out.splitlines()[:-1] == dry.out.splitlines()[:-1]
 
 
 @pytest.mark.parametrize("name", ["overall/gc", "toy/overall/gc"])
@@ -319,7 +314,10 @@ def test_reports_that_were_edited(home: Home, measured: Measured, edit: str) -> 
 
 
 def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
-    """Of a role that was not under test as well: both specs are named, with a test of each."""
+    """Of a role that was not under test as well: both specs are named, with a test of each.
+
+    Of one case equal measurements are one; others contradict each other.
+    """
     generators = [ModelShown("generator", spec, "f" * 64, "x") for spec in ("shapes:", "other")]
     results = [
         result_of(measurement, models=[generator])
@@ -327,6 +325,12 @@ def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
     ]
     ended = accept(home, results)
     refused(home, ended, "generator of suite toy is shapes: in test_toy.py::test_drift[color-gc]")
+    measurement, other = measured()[0], measured(WORSE)[0]
+    assert measurement.value != other.value
+    ended = accept(home, [result_of(measurement), result_of(other)])
+    refused(home, ended, "measured different things")
+    assert accept(home, [result_of(measurement), result_of(measurement)]).code == 0
+    assert len(contents(home.path / "baselines")) == 1
 
 
 def test_directions_are_those_of_the_metrics() -> None:
@@ -334,17 +338,6 @@ def test_directions_are_those_of_the_metrics() -> None:
     for path in BASELINES.rglob("*.toml"):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
-
-
-def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:
-    """Equal measurements are one; others contradict each other."""
-    measurement, other = measured()[0], measured(WORSE)[0]
-    assert measurement.value != other.value
-    refused(
-        home, accept(home, [result_of(measurement), result_of(other)]), "measured different things"
-    )
-    assert accept(home, [result_of(measurement), result_of(measurement)]).code == 0
-    assert len(contents(home.path / "baselines")) == 1
 
 
 @pytest.mark.parametrize(

@@ -92,22 +92,16 @@ def test_the_looks(home: Home) -> None:
     [("run-2", "unknown series 'run-2'. Did you mean 'run-1'?"), ("../run", "letters, digits")],
 )
 def test_another_name_is_one_line(home: Home, name: str, message: str) -> None:
-    """The nearest one, or what a name is."""
-    _look(home.path / "baselines", "step-100")
-    ended = home.command("history", f"--series={name}")
-    ended.refused(message, lines=1)
-
-
-def test_a_damaged_record_is_one_line(home: Home) -> None:
-    """Where it is damaged, and what to do."""
+    """The nearest one, or what a name is; of a damaged record where, and what to do."""
     root = home.path / "baselines"
     _look(root, "step-100")
+    home.command("history", f"--series={name}").refused(message, lines=1)
     path = root / "series" / "run-1.jsonl"
     path.write_text(path.read_text().replace('"look":1', '"look":5', 1))
-    ended = home.command("history", "--series=run-1")
-    assert ended.code == 2
-    assert "run-1.jsonl: line 2: its digest is another one" in ended.err
-    assert "A series goes on only with its whole record" in ended.err
+    damaged = "run-1.jsonl: line 2: its digest is another one"
+    home.command("history", "--series=run-1").refused(
+        damaged, "A series goes on only with its whole record", lines=1
+    )
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -122,29 +116,23 @@ def report(home: Home, measured: Measured) -> Path:
     return write_report(home.path / "gate.json", map(result_of, measured("shapes:")), "passed")
 
 
-def test_default_place(home: Home, report: Path) -> None:
-    """Below the folder that is kept out of git; the file is named on stdout."""
+def test_the_place_of_an_export(home: Home, report: Path) -> None:
+    """Below the folder that is kept out of git, and named on stdout; a file as it is named, into a
+    folder under the report's name. Other files stay; where it cannot be written, a line says why.
+    """
     ended = home.command("export", "gate.json")
     path = home.path / ".cepbench/exports/gate.csv"
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "written: .cepbench/exports/gate.csv\n"
     assert len(rows_of(path)) == 10
     assert (home.path / ".cepbench/.gitignore").exists()
-
-
-def test_named_place(home: Home, report: Path) -> None:
-    """A file is written as named, into a folder under the report's name; other files stay.
-
-    Where it cannot be written, a line says why.
-    """
     (home.path / "tables").mkdir()
     (home.path / "tables/other.csv").touch()
     for out in ("cases.csv", "tables"):
         assert home.command("export", "gate.json", f"--out={out}").code == 0
     assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
     assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
-    ended = home.command("export", "gate.json", "--out=cases.csv/x.csv")
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    home.command("export", "gate.json", "--out=cases.csv/x.csv").refused(code=1, lines=1)
 
 
 def test_rows_of_samples(home: Home, report: Path) -> None:

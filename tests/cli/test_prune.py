@@ -98,38 +98,21 @@ def test_a_mistake_is_one_line_and_exit_code_2(full: Home, measured: Measured) -
     assert contents(full.path / "baselines") == before
 
 
-# -- ledgers that are not complete -----------------------------------------------------------------
-
-
-def test_an_incomplete_run(full: Home, measured: Measured) -> None:
-    """It does not know which cases there are."""
-    before = contents(full.path / "baselines")
-    results = results_of(measured())
+def test_runs_that_do_not_know_all_cases(full: Home, measured: Measured) -> None:
+    """One that is incomplete, and a suite judged in part: what was deselected has its baselines."""
+    before, results = contents(full.path / "baselines"), results_of(measured())
     write_report(full.path / "r.json", results, "incomplete", ["2 tests did not report: a, b"])
+    incomplete = "the run is incomplete: 2 tests did not report: a, b; run it again"
     ended = full.command("prune", "r.json", "--delete")
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err == (
-        "cepbench: nothing is pruned: the run is incomplete: "
-        "2 tests did not report: a, b; run it again\n"
-    )
-    assert contents(full.path / "baselines") == before
-
-
-@pytest.mark.parametrize("judged", [1, CASES - 1])
-def test_a_suite_judged_in_part(full: Home, measured: Measured, judged: int) -> None:
-    """Cases that were deselected still have their baselines."""
-    before = contents(full.path / "baselines")
-    results = results_of(measured())[:judged]
-    ended = prune(full, measured, "--delete", results=results)
-    assert (ended.code, ended.out) == (1, "")
-    assert f"suite toy has {CASES} cases and the run judged {judged}: run all of it" in ended.err
-    assert contents(full.path / "baselines") == before
+    ended.refused(f"nothing is pruned: {incomplete}\n", code=1, lines=1)
+    for judged in (1, CASES - 1):
+        ended = prune(full, measured, "--delete", results=results[:judged])
+        part = f"suite toy has {CASES} cases and the run judged {judged}: run all of it"
+        ended.refused(part, code=1, lines=1)
     # Without their number a part looks like all.
     ended = prune(full, measured, results=results_of(measured(), of=0))
     ended.refused("suite toy has 0 cases and the run judged 10", code=1)
-
-
-# -- what is no baseline ---------------------------------------------------------------------------
+    assert contents(full.path / "baselines") == before
 
 
 def test_only_baselines_are_deleted(full: Home, measured: Measured) -> None:

@@ -235,7 +235,11 @@ def asked(ratings: Ratings) -> list[str]:
 
 
 def test_both_sections_of_a_sample_are_graded(runs: Home) -> None:
-    """Captions of its image and images of its text, by all models, equal ones once."""
+    """Captions of its image and images of its text, by all models, equal ones once.
+
+    The page has the nine cells of all models and of each, and the metric beside people in each
+    section.
+    """
     ratings = rate(runs, "grades", *MODELS)
     sections: dict[str, set[tuple[bool, bool]]] = {}
     for source in ratings.sources:
@@ -248,18 +252,54 @@ def test_both_sections_of_a_sample_are_graded(runs: Home) -> None:
     assert {source.model for source in ratings.sources} == set(MODELS)
     assert ratings.study.population == 16
     assert ratings.study.probability == 6 / 16
+    grade: dict[str, Grade] = {"fine": "good", "poor": "poor", "odd": "medium"}
+    for digest in asked(ratings):
+        options = ratings.items[digest].options
+        models = [
+            min(s.model for s in ratings.sources if (s.item, s.option) == (digest, own.option))
+            for own in options
+        ]
+        order = sorted(range(len(options)), key=lambda n: list(grade).index(models[n]))
+        grades = {str(n): grade[model] for n, model in enumerate(models)}
+        vote = Vote(
+            task="grades", item=digest, annotator="ada", grades=grades, ranking=tuple(order)
+        )
+        cast(ratings, vote)
+    reports = [f"--report={name}={name}.json" for name in MODELS]
+    ended = runs.command("agree", "models", "ratings/it", *reports)
+
+    assert ended.code == 0, ended.err
+    assert "grades of all models in both sections" in ended.out
+    assert "grades of fine in both sections" in ended.out
+    assert "metrics over models" in ended.out
+    assert {"understanding", "generation"} <= set(ended.out.split())
 
 
 def test_captions_of_two_runs(runs: Home) -> None:
-    """An image and two different captions; of three models each image gets two of them."""
+    """An image and two different captions; of three models each image gets two of them.
+
+    People who prefer the exact captions agree with the metric; the page has each table.
+    """
     ratings = rate(runs, "caption", *MODELS)
-    pairs = {
-        tuple(sorted(s.model for s in ratings.sources if s.item == digest))
-        for digest in asked(ratings)
+    models_of = {
+        digest: [s.model for s in ratings.sources if s.item == digest] for digest in asked(ratings)
     }
-    assert len(asked(ratings)) == 6
-    assert len(pairs) > 1
-    assert all(len(pair) == 2 for pair in pairs)
+    assert len(models_of) == 6
+    assert len(set(map(frozenset, models_of.values()))) > 1
+    assert {len(models) for models in models_of.values()} == {2}
+    for digest, models in models_of.items():
+        better = list(MODELS)[min(map(list(MODELS).index, models))]
+        verdict = "C1" if models[0] == better else "C2"
+        cast(ratings, side_vote(ratings.items[digest], "ada", verdict, task="caption"))
+    reports = [f"--report={name}={name}.json" for name in MODELS]
+    ended = runs.command("agree", "models", "ratings/it", *reports)
+
+    assert ended.code == 0, ended.err
+    assert "what people think in ratings/it of drift" in ended.out
+    assert any(line.startswith("drift/overall/mcd ") for line in ended.out.splitlines())
+    assert "choices between captions" in ended.out
+    written = Path(".cepbench/agreement/alignment-it.json").read_text()
+    assert '"within_margin": {' in written
 
 
 def test_images_to_describe_grow_chains(runs: Home) -> None:
@@ -308,49 +348,3 @@ def test_reports_that_cannot_be_rated_are_told_in_a_line(runs: Home) -> None:
         assert ended.code == 2, (options, ended)
         assert message in ended.err
         assert len(ended.err.splitlines()) == 1
-
-
-def test_caption_votes_align_with_metrics(runs: Home) -> None:
-    """People who prefer the exact captions agree with the metric; the page has each table."""
-    ratings = rate(runs, "caption", "fine", "poor", sample=16)
-    for digest in asked(ratings):
-        item = ratings.items[digest]
-        fine = next(s.option for s in ratings.sources if s.item == digest and s.model == "fine")
-        verdict = "C1" if item.options[0].option == fine else "C2"
-        cast(ratings, side_vote(item, "ada", verdict, task="caption"))
-    reports = [f"--report={name}={name}.json" for name in ("fine", "poor")]
-    ended = runs.command("agree", "models", "ratings/it", *reports)
-
-    assert ended.code == 0, ended.err
-    assert "what people think in ratings/it of drift" in ended.out
-    rows = {line.split()[0]: line.split() for line in ended.out.splitlines() if "drift/" in line}
-    assert "drift/overall/mcd" in rows
-    assert "choices between captions" in ended.out
-    again = Path(".cepbench/agreement/alignment-it.json").read_text()
-    assert '"within_margin": {' in again
-
-
-def test_grades_in_both_sections(runs: Home) -> None:
-    """The nine cells of all models and of each, and the metric beside people in each section."""
-    ratings = rate(runs, "grades", *MODELS)
-    grade: dict[str, Grade] = {"fine": "good", "poor": "poor", "odd": "medium"}
-    for digest in asked(ratings):
-        options = ratings.items[digest].options
-        models = [
-            min(s.model for s in ratings.sources if (s.item, s.option) == (digest, own.option))
-            for own in options
-        ]
-        order = sorted(range(len(options)), key=lambda n: list(grade).index(models[n]))
-        grades = {str(n): grade[model] for n, model in enumerate(models)}
-        vote = Vote(
-            task="grades", item=digest, annotator="ada", grades=grades, ranking=tuple(order)
-        )
-        cast(ratings, vote)
-    reports = [f"--report={name}={name}.json" for name in MODELS]
-    ended = runs.command("agree", "models", "ratings/it", *reports)
-
-    assert ended.code == 0, ended.err
-    assert "grades of all models in both sections" in ended.out
-    assert "grades of fine in both sections" in ended.out
-    assert "metrics over models" in ended.out
-    assert {"understanding", "generation"} <= set(ended.out.split())

@@ -107,10 +107,7 @@ def test_an_answer_to_what_others_have_judged_meanwhile_counts() -> None:
     assert assignment.upcoming("a1") == []
     assignment.answer(answered(slot, "a1"))
     assert assignment.progress("a1")[0] == 1
-
-
-def test_a_skipped_item_goes_to_another_person() -> None:
-    """And not to the same one again."""
+    # What one skips goes to the other, and not to the same one again.
     assignment = Assignment(study_of(), items_of("pair", 1))
     (slot,) = assignment.upcoming("a1")
     assignment.answer(answered(slot, "a1", skip="broken image"))

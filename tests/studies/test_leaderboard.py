@@ -58,17 +58,6 @@ def test_pairing_tells_models_apart() -> None:
     assert second.low < second.difference < second.high < 0
 
 
-def test_lower_is_better() -> None:
-    """The smallest value is first, and the others are below it."""
-    board = rank_case(
-        {"a": model(0.0, higher_is_better=False), "b": model(0.4, higher_is_better=False)}
-    )
-
-    assert [m.model for m in board.models] == ["a", "b"]
-    assert board.models[1].difference == pytest.approx(-0.4, abs=0.05)
-    assert (board.models[1].high or 0) < 0
-
-
 def test_categories_weigh_alike() -> None:
     """The mean of the categories' means decides, not the number of samples."""
     few, many = {"x": 1.0, "y": 0.9}, {f"{i}": 0.5 for i in range(20)}
@@ -81,11 +70,17 @@ def test_categories_weigh_alike() -> None:
 
 
 def test_clusters_are_units() -> None:
-    """Ten images of one prompt are one independent sample."""
+    """Ten images of one prompt are one independent sample; where lower is better the smallest value
+    is first, and the others are below it.
+    """
     clusters = {f"{i:02}": f"prompt {i // 10}" for i in range(60)}
-    board = rank_case({"a": model(0.0, clusters=clusters), "b": model(0.1, clusters=clusters)})
+    more: dict[str, Any] = {"clusters": clusters, "higher_is_better": False}
+    board = rank_case({"a": model(0.0, **more), "b": model(0.4, **more)})
 
     assert board.units == 6
+    assert [m.model for m in board.models] == ["a", "b"]
+    assert board.models[1].difference == pytest.approx(-0.4, abs=0.05)
+    assert (board.models[1].high or 0) < 0
 
 
 def test_sets_are_ranked_by_their_blocks() -> None:

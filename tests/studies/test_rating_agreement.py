@@ -243,7 +243,10 @@ def test_people_of_each_model_and_both_sections(graded: Ratings) -> None:
 
 
 def test_a_metric_that_orders_models_as_people_do(graded: Ratings) -> None:
-    """Correlation 1 within items where grades follow the metric; over models in all three."""
+    """Correlation 1 within items where grades follow the metric; over models in all three.
+
+    A distance agrees with people where small values are the better outputs.
+    """
     result = aligned(graded)
     by_section = {metric.section: metric for metric in result.metrics}
 
@@ -253,17 +256,13 @@ def test_a_metric_that_orders_models_as_people_do(graded: Ratings) -> None:
     assert understanding.samples.items == 8
     assert [own and own.value for own in understanding.models][1:] == [1, 1]
     assert understanding.direction is None  # three outputs have no side
-
-
-def test_lower_is_better_is_turned(graded: Ratings) -> None:
-    """A distance agrees with people where small values are the better outputs."""
     turned = {"good": "poor", "fair": "fair", "poor": "good"}
     runs = {
         name: [record(turned[name], higher_is_better=False, model={"spec": name})]
         for name in MODELS
     }
-    result = aligned(graded, **runs)
-    assert all(metric.samples.value > 0.7 for metric in result.metrics if metric.samples.value)
+    distances = [metric.samples.value for metric in aligned(graded, **runs).metrics]
+    assert all(value > 0.7 for value in distances if value)
 
 
 def test_what_has_no_score_per_sample_is_left_out(graded: Ratings) -> None:
