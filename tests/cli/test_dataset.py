@@ -212,7 +212,7 @@ def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.M
 
 
 def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
-    """Of other images, of other files, and a file."""
+    """Of other images, of other files, and a file; commands that need a set refuse one without."""
     construct(photos)
     write_scenes(photos.path / "few", 8)
     Image.new("RGB", (9, 9), "red").save(photos.path / "few" / "own.png")
@@ -230,6 +230,9 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
     assert "holds other files and no data set" in refusal("photos", "notes")
     assert "is a file" in refusal("photos", "notes/a.txt")
     assert (photos.path / "notes" / "a.txt").read_text() == "mine"
+    for action in ("verify", "freeze"):
+        ended = photos.command("dataset", action, "nothing")
+        ended.refused("holds no data set that is being constructed")
 
 
 def test_a_missing_writer_is_told_before_an_image_is_asked(
@@ -277,24 +280,20 @@ def test_what_is_frozen_stays(photos: Home) -> None:
     assert {path.name for path in photos.path.glob("bench/*frozen*")} == set()
 
 
-@pytest.mark.parametrize(
-    ("file", "before", "after", "words"),
-    [
+def test_files_of_other_labels_are_not_frozen(photos: Home) -> None:
+    """As where one of them is from another state of the folder."""
+    construct(photos)
+    for file, before, after, words in (
         ("annotate.jsonl", '"fingerprint":"', '"fingerprint":"x', "of another model or prompt"),
         ("annotate.jsonl", '"patterns":["', '"patterns":["Crowd","', "chosen by other labels"),
         ("construction.json", '"annotate": {', '"annotated": {', "of another model or prompt"),
-    ],
-)
-def test_files_of_other_labels_are_not_frozen(
-    photos: Home, file: str, before: str, after: str, words: str
-) -> None:
-    """As where one of them is from another state of the folder."""
-    construct(photos)
-    path = photos.path / "bench" / file
-    text = path.read_text("utf-8")
-    path.write_text(text.replace(before, after, 20), "utf-8")
-    assert path.read_text("utf-8") != text
-    freeze(photos, "--unverified").refused(words, lines=1)
+    ):
+        path = photos.path / "bench" / file
+        text = path.read_text("utf-8")
+        path.write_text(text.replace(before, after, 20), "utf-8")
+        assert path.read_text("utf-8") != text
+        freeze(photos, "--unverified").refused(words, lines=1)
+        path.write_text(text, "utf-8")
 
 
 def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
@@ -382,14 +381,6 @@ def test_a_study_of_other_images_is_told(photos: Home) -> None:
     assert "asks about other images (0 that are not chosen any more" in other.err
     assert "are not verified by anyone" in partly.err
     assert freeze(photos, "--unverified").code == 0
-
-
-def test_a_folder_without_a_set_is_refused(home: Home) -> None:
-    """By both commands that need one."""
-    for action in ("verify", "freeze"):
-        ended = home.command("dataset", action, "nothing")
-        assert ended.code == 2
-        assert "holds no data set that is being constructed" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,7 @@ def test_verify(filled: Home) -> None:
     assert store(filled, "verify").code == 0
     with Store(STORE) as opened:
         assert len(opened) == 9 - 2
-
-
-def test_an_index_that_is_none_is_repaired(filled: Home) -> None:
-    """What a crash of the disk left: said, and started anew when that is asked for."""
+    # An index that is none, as a crash of the disk left it, is started anew.
     (STORE / "index.sqlite").write_bytes(b"nothing" * 100)
     ended = store(filled, "verify")
     assert ended.code == 1

@@ -36,10 +36,9 @@ class Site:
         self.base = f"http://127.0.0.1:{port}/"
         self.a1, self.a2 = (f"{self.base}a/{token}/" for token in live.people)
 
-    def vote(self, key: str = "12345678", **fields: Any) -> Reply:
+    def vote(self, key: str) -> Reply:
         """An answer of a1 to what is shown."""
-        slot = slots(self.a1)[0]
-        body = {"key": key, "slot": slot, "verdict": "A", "seconds": 2.5} | fields
+        body = {"key": key, "slot": slots(self.a1)[0], "verdict": "A", "seconds": 2.5}
         return request(self.a1, "vote", body)
 
 
@@ -190,24 +189,13 @@ def test_what_is_no_vote_is_refused(untouched: Site, body: Any, status: int, rea
     assert records(untouched.folder) == []
 
 
-def test_an_answer_that_is_sent_twice_is_written_once(site: Site) -> None:
-    """Also by the next server, which knows the keys from the file."""
-    slot = slots(site.a1)[0]
-    body = {"key": "12345678", "slot": slot, "verdict": "B"}
-    first, second = (request(site.a1, "vote", body) for _ in range(2))
-    assert first.content["saved"] is second.content["saved"] is True
-    assert first.content["items"] == second.content["items"]
-    (vote,) = records(site.folder)
-    assert (vote["key"], vote["verdict"]) == ("12345678", "B")
-    site.live.close()
-    with LiveStudy(read_ratings(site.folder)) as live:
-        assert slot not in [shown.slot for shown in live.upcoming("a1")]
+def test_what_is_sent_twice_is_done_once(site: Site) -> None:
+    """An undo takes nothing more back, and says so with nothing left; an answer is written once.
 
-
-def test_undo_is_done_once(site: Site) -> None:
-    """The same request again takes nothing more back; with nothing left it says so."""
-    site.vote()
+    Also by the next server, which knows the keys from the file.
+    """
     site.vote("23456789")
+    site.vote("34567890")
     shown = [request(site.a1, "undo", {"key": "undo-0001"}).content for _ in range(2)]
     assert shown[0] == shown[1]
     assert shown[0]["answer"]["slot"] in slots(site.a1)
@@ -215,6 +203,17 @@ def test_undo_is_done_once(site: Site) -> None:
     assert request(site.a1, "undo", {"key": "undo-0002"}).content["undone"] is True
     assert request(site.a1, "undo", {"key": "undo-0003"}).content["undone"] is False
     assert request(site.a1, "undo", {"key": "x"}).status == 400
+    before = len(records(site.folder))
+    slot = slots(site.a1)[0]
+    body = {"key": "12345678", "slot": slot, "verdict": "B"}
+    first, second = (request(site.a1, "vote", body) for _ in range(2))
+    assert first.content["saved"] is second.content["saved"] is True
+    assert first.content["items"] == second.content["items"]
+    (vote,) = records(site.folder)[before:]
+    assert (vote["key"], vote["verdict"]) == ("12345678", "B")
+    site.live.close()
+    with LiveStudy(read_ratings(site.folder)) as live:
+        assert slot not in [shown.slot for shown in live.upcoming("a1")]
 
 
 def test_a_skipped_item_is_not_shown_again(tmp_path: Path) -> None:
