@@ -1,6 +1,6 @@
 """Output of a command: pages of headings, lines and tables for the terminal; files.
 
-Results go to stdout, progress and complaints to stderr. At a terminal tables are styled by rich; in
+Results go to stdout, progress and complaints to stderr. At a terminal tables have styles; in
 a pipe or a file they are the same text without styles.
 """
 
@@ -185,7 +185,6 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
-    from rich import table as rich_table
     from rich.cells import cell_len
     from rich.console import Console
     from rich.text import Text
@@ -209,20 +208,20 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
             used = widths[0]
         parts[-1].append(i)
         used += _GAP + needed
-    stream = io.StringIO()
-    # No narrower than its columns, which are chosen here: rich would shorten what finds no room.
-    room = max(width, widths[0] + _GAP + max(widths))
-    console = Console(file=stream, width=room, force_terminal=styled or None, highlight=False)
+    lines: list[Text] = []
     for place, columns in enumerate(parts):
-        if place:
-            console.print()
-        part = rich_table.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-        for i in (0, *columns):
-            head = Text(cells[0][i])
-            part.add_column(head, justify="right" if i else "left", no_wrap=True)
-        for row in cells[1:]:
-            part.add_row(*(Text(row[i], style=colors.get(row[i], "")) for i in (0, *columns)))
-        console.print(part)
+        lines += [Text()] if place else []
+        for at, row in enumerate(cells):
+            line = Text()
+            for i in (0, *columns):
+                room = " " * (widths[i] - cell_len(row[i]))
+                cell = f"{' ' * _GAP}{room}{row[i]}" if i else f"{row[i]}{room}"
+                line.append(cell, colors.get(row[i], "") if at else "bold")
+            lines.append(line)
+    if not styled:
+        return [line.plain.rstrip() for line in lines]
+    stream = io.StringIO()
+    Console(file=stream, force_terminal=True).print(*lines, sep="\n", soft_wrap=True)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 
