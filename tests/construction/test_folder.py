@@ -1,8 +1,10 @@
-"""The images of a data set: read once, chosen by quotas, their labels settled by votes."""
+"""The images of a data set, read once and chosen by quotas; its patterns, labels and replies."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -11,8 +13,18 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction.folder import choose_images, find_images, members_of
+from pytest_cepbench.construction.patterns import (
+    LONGEST_NAME,
+    MOST_PATTERNS,
+    Pattern,
+    fold_name,
+    read_pattern_reply,
+    read_patterns,
+    write_patterns,
+)
 from pytest_cepbench.construction.verification import vote_labels
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, UnreadableReplyError
+from pytest_cepbench.escapes import visible
 
 
 def put(folder: Path, *names: str) -> Path:
@@ -27,23 +39,18 @@ def put(folder: Path, *names: str) -> Path:
 
 
 def test_files_of_equal_pixels_are_one_image(tmp_path: Path) -> None:
-    """Whatever their format; the others are counted."""
-    source = find_images(put(tmp_path, "7-a.png", "7-b.webp", "sub/7-c.bmp", "8-a.png"))
+    """Whatever their format; the others are counted. Cut off files and texts with the name of an
+    image are left out with the reason.
+    """
+    put(tmp_path, "7-a.png", "7-b.webp", "sub/7-c.bmp", "8-a.png")
+    (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "7-a.png").read_bytes()[:40])
+    source = find_images(tmp_path)
 
     assert [(r.path, r.same, r.number) for r in source.records] == [
         ("7-a.png", ("7-b.webp", "sub/7-c.bmp"), 0),
         ("8-a.png", (), 1),
     ]
-
-
-def test_unreadable_files_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    """Cut off files, texts with the name of an image, and bombs stop nothing."""
-    put(tmp_path, "1-a.png")
-    (tmp_path / "text.png").write_text("no image")
-    (tmp_path / "cut.png").write_bytes((tmp_path / "1-a.png").read_bytes()[:40])
-    source = find_images(tmp_path)
-
-    assert [record.path for record in source.records] == ["1-a.png"]
     assert set(source.unreadable) == {"text.png", "cut.png"}
     assert "not an image" in source.unreadable["text.png"]
 
@@ -62,18 +69,17 @@ def test_numbers_stay_where_images_are_added(tmp_path: Path) -> None:
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     """So are a file, nothing at all, and a folder of unreadable files."""
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "bad").mkdir()
+    for name in ("empty", "bad"):
+        (tmp_path / name).mkdir()
     (tmp_path / "bad" / "x.png").write_text("x")
-
-    with pytest.raises(DatasetError, match="no images in"):
-        find_images(tmp_path / "empty")
-    with pytest.raises(DatasetError, match="1 files hold none that can be read"):
-        find_images(tmp_path / "bad")
-    with pytest.raises(DatasetError, match="does not exist"):
-        find_images(tmp_path / "none")
-    with pytest.raises(DatasetError, match="is a file"):
-        find_images(tmp_path / "bad" / "x.png")
+    for name, words in (
+        ("empty", "no images in"),
+        ("bad", "1 files hold none that can be read"),
+        ("none", "does not exist"),
+        ("bad/x.png", "is a file"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            find_images(tmp_path / name)
 
 
 LABELS = st.dictionaries(
@@ -83,26 +89,20 @@ LABELS = st.dictionaries(
 )
 
 
-@given(LABELS, st.integers(1, 12))
-def test_every_quota_is_met_and_no_image_is_idle(labels: dict[str, list[str]], quota: int) -> None:
-    """A pattern has its quota or all its images; every image has a pattern that needed it."""
+@given(LABELS, st.integers(1, 12), st.integers(0, 5))
+def test_every_quota_is_met_and_no_image_is_idle(
+    labels: dict[str, list[str]], quota: int, more: int
+) -> None:
+    """A pattern has its quota or all its images; every image has a pattern that needed it. A larger
+    set contains a smaller one, whatever the patterns share: what was verified stays of use.
+    """
     chosen = set(choose_images(labels, quota))
 
     for images in members_of(labels).values():
         assert len(chosen.intersection(images)) >= min(quota, len(images))
     assert all(labels[image] for image in chosen)
     assert len(chosen) <= quota * len(members_of(labels))
-
-
-@given(LABELS, st.integers(1, 8), st.integers(0, 5))
-def test_a_larger_set_contains_a_smaller_one(
-    labels: dict[str, list[str]], quota: int, more: int
-) -> None:
-    """Whatever the patterns share: what was verified stays of use."""
-    small = choose_images(labels, quota)
-    large = choose_images(labels, quota + more)
-
-    assert set(small) <= set(large)
+    assert chosen <= set(choose_images(labels, quota + more))
 
 
 def test_the_rarest_pattern_is_filled_first() -> None:
@@ -137,3 +137,101 @@ def test_labels_are_those_of_the_majority(
         assert (name in final.disputed) == (0 < for_it < len(votes))
     assert final.annotators == len(people)
     assert final.changed == (set(final.patterns) != set(model))
+
+
+# -- the list of patterns, and the JSON that models reply with -------------------------------------
+
+WORDS = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=40
+).filter(lambda text: visible(text, "") == text and text == " ".join(text.split()))
+PATTERNS = st.lists(
+    st.builds(Pattern, WORDS, st.text(max_size=50), st.lists(st.text(max_size=9)).map(tuple)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda pattern: fold_name(pattern.name),
+)
+
+
+def put_patterns(folder: Path, text: str) -> Path:
+    """A file of patterns."""
+    path = folder / "patterns.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@given(PATTERNS)
+def test_what_is_written_is_read_again(patterns: list[Pattern]) -> None:
+    """Names, sentences and merged names of any characters, markup and quotes among them."""
+    text = write_patterns(patterns)
+    with TemporaryDirectory() as folder:
+        assert read_patterns(put_patterns(Path(folder), text)) == tuple(patterns)
+    assert visible(text.replace("\n", "")) == text.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[pattern]\nname = 3", "is no TOML"),
+        ("", "missing required field `pattern`"),
+        ("pattern = []", "pattern: Expected `array` of length >= 1"),
+        ("[[pattern]]", "missing required field `name`"),
+        ("[[pattern]]\nname = ' '", "pattern[0].name: a text is expected that is not empty"),
+        ("[[pattern]]\nname = 'a'\nsentense = 'b'", "contains unknown field `sentense`"),
+        ("[[pattern]]\nname = 'a b'\n[[pattern]]\nname = ' A  B'", "there already, in pattern 1"),
+        ('[[pattern]]\nname = "a\\u202e"', "all of them visible"),
+        (f"[[pattern]]\nname = '{'a' * 201}'", "at most 200 characters"),
+        ("".join(f"[[pattern]]\nname = '{i}'\n" for i in range(MOST_PATTERNS + 1)), "<= 32"),
+    ],
+)
+def test_bad_edits_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    """One line names the file, the pattern and what is expected."""
+    path = put_patterns(tmp_path, text)
+
+    with pytest.raises(DatasetError) as refused:
+        read_patterns(path)
+
+    assert words in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Expecting value"),
+        ("no JSON at all", "Expecting value"),
+        ('{"image_pattern": ["Count"', "Expecting"),
+        ("[1, 2]", "a JSON object is expected"),
+        ('{"description": "d"}', "missing required field `image_pattern`"),
+        ('{"image_pattern": "Count"}', "Expected `array`, got `str`"),
+        ('{"image_pattern": [3]}', "Expected `str | object`, got `int`"),
+        ('{"image_pattern": [{"title": "Count"}]}', "missing required field `name`"),
+        ('{"image_pattern": [], "description": 3}', "Expected `str`, got `int`"),
+        ('{"image_pattern": ["a"], "image_pattern": ["b"]}', "there twice"),
+        ('<think>{"image_pattern": []}', "inside its reasoning"),
+        ('{"a": ' * 3000, "recursion"),
+    ],
+)
+def test_other_replies_are_refused_in_one_line(text: str, words: str) -> None:
+    """The message says what was wrong, for the model and for people."""
+    with pytest.raises(UnreadableReplyError) as refused:
+        read_pattern_reply(text)
+
+    assert words.lower() in str(refused.value).lower()
+    assert "\n" not in str(refused.value)
+
+
+def test_what_counts_of_a_reply() -> None:
+    """JSON in the reasoning is no answer; nor is the prose around one. 32 patterns of 200
+    characters; no control characters, each name once whatever its case.
+    """
+    entry = '{"name": "Right", "reason": "r", "merged_from": ["a", 3]}'
+    reply = f'<think>{{"image_pattern": ["Wrong"]}}</think> So: {{"image_pattern": [{entry}]}}!'
+
+    assert read_pattern_reply(reply).patterns == (Pattern("Right", "r", ("a",)),)
+
+    names = ["\x1b[31mRed\u202e", "red", "x" * 900, "  two \n lines ", "", *map(str, range(99))]
+    patterns = read_pattern_reply(json.dumps({"image_pattern": names})).patterns
+    first_names = [pattern.name for pattern in patterns[:4]]
+    assert first_names == ["[31mRed", "red", "x" * LONGEST_NAME, "two lines"]
+    assert len(patterns) == MOST_PATTERNS
