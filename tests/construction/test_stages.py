@@ -16,6 +16,7 @@ from pytest_cepbench.construction.folder import Annotation, SourceImages, find_i
 from pytest_cepbench.construction.patterns import Pattern
 from pytest_cepbench.construction.stages import annotate_images, count_patterns, summarize
 from pytest_cepbench.errors import DatasetError, MeasurementError
+from pytest_cepbench.models import RoleName
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
 
@@ -48,16 +49,11 @@ def grey_images(folder: Path, number: int = 4) -> SourceImages:
     return find_images(folder)
 
 
-def runner(store: Store, model: Any, fingerprint: str = "f") -> RoleRunner:
-    """The model as a describer."""
-    bound = BoundRole(
-        role="describer",
-        spec="scripted",
-        what="a script",
-        fingerprint=fingerprint,
-        adapter="scripted/1",
-        load=lambda: model,
-    )
+def runner(
+    store: Store, model: Any, fingerprint: str = "f", role: RoleName = "describer"
+) -> RoleRunner:
+    """The model as a describer, or in another role."""
+    bound = BoundRole(role, "scripted", "a script", fingerprint, "scripted/1", lambda: model)
     return RoleRunner(bound, store)
 
 
@@ -114,21 +110,18 @@ def test_what_stays_broken_is_a_failure_with_its_text(tmp_path: Path) -> None:
     assert len(model.prompts) == 5
 
 
-def test_names_outside_the_closed_list_are_dropped(tmp_path: Path) -> None:
-    """Case and spaces do not matter, nothing else is guessed; markup stays text."""
+def test_answers_are_kept_by_the_closed_list(tmp_path: Path) -> None:
+    """Names outside it are dropped: case and spaces do not matter, nothing else is guessed; markup
+    stays text. An answer to another list is another one, and so is one of another checkpoint.
+    """
     names = ["  count", "COLOR", "Colour", "Counts", "<b>Count</b>"]
-    annotations, _ = annotate(tmp_path, lambda *_: json.dumps({"image_pattern": names}))
+    reply = json.dumps({"image_pattern": names})
+    annotations, _ = annotate(tmp_path, lambda *_: reply)
+    _, other = annotate(tmp_path, lambda *_: reply, ("Count", "Color", "Size"))
+    _, model = annotate(tmp_path, lambda *_: reply, fingerprint="other")
 
     assert annotations[0].patterns == ("Count", "Color")
     assert annotations[0].dropped == ("Colour", "Counts", "<b>Count</b>")
-
-
-def test_the_schema_is_part_of_the_key(tmp_path: Path) -> None:
-    """An answer to another closed list is another answer, and so is one of another checkpoint."""
-    annotate(tmp_path, lambda *_: GOOD)
-    _, other = annotate(tmp_path, lambda *_: GOOD, ("Count", "Color", "Size"))
-    _, model = annotate(tmp_path, lambda *_: GOOD, fingerprint="other")
-
     assert len(other.prompts) == len(model.prompts) == 4
 
 
@@ -159,10 +152,9 @@ class Scribe:
 
 def summary(root: Path, model: Any, most: int = 13) -> tuple[Pattern, ...]:
     """The patterns of a writer."""
-    bound = BoundRole("writer", "scribe", "a script", "f", "scribe/1", lambda: model)
     counts = {"Count": 5, "number of things": 2, "Red": 1}
     with Store(root / "store") as store:
-        return summarize(RoleRunner(bound, store), counts, most)
+        return summarize(runner(store, model, role="writer"), counts, most)
 
 
 def test_spellings_are_counted_together_once_an_image() -> None:
