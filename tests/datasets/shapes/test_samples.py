@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
 from pytest_cepbench.construction.patterns import pattern_schema, read_pattern_reply, summary_schema
-from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
+from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.datasets.shapes import (
     Scene,
     SceneObject,
@@ -33,17 +33,26 @@ from pytest_cepbench.models.rule_based.scene_models import (
     ShapesDescriber,
     labelled_patterns,
 )
-from tests.datasets.shapes.strategies import gold_steps, question_pieces
 
 
-def test_scenes_are_unique_until_their_family_is_used_up() -> None:
-    """There are 432 single objects: all come once before any comes again."""
+def test_samples_are_unique_until_their_family_is_used_up() -> None:
+    """There are 432 single objects, and 126 questions of `own`: all come once before any comes
+    again.
+    """
     for dataset in (load_shapes(433), load_shapes_tasks(433)):
         for category in dataset.categories:
             texts = [sample.text for sample in dataset.in_category(category)]
             single = category in ("existence", "single_object", "colors")
             assert len(set(texts)) == (432 if single else 433)
             assert len(set(texts[:432])) == 432
+    arena = load_shapes_arena(127)
+    for task in arena.categories:
+        asked = [
+            digest_json([sample.question[-1], sample.metadata["scenes"]])
+            for sample in arena.in_category(task)
+        ]
+        assert len(set(asked)) == (126 if task == "own" else 127)
+        assert len(set(asked[:126])) == 126
 
 
 DATA = load_shapes(12, 5)
@@ -79,20 +88,16 @@ def test_rules(objects: tuple[SceneObject, ...], patterns: tuple[str, ...]) -> N
     assert scene_patterns(Scene(objects)) == patterns
 
 
-def describe(names: tuple[str, ...] | None, **knobs: float) -> list[str]:
-    """The replies of the describer on all images."""
-    model = ShapesDescriber(DescriberKnobs(**knobs))
-    schema = pattern_schema(names)
-    seeds = list(range(len(IMAGES)))
-    return model.describe_json(IMAGES, ["?"] * len(IMAGES), schema, seeds)
-
-
 @pytest.mark.parametrize("names", [None, ("count", "Size", "Beauty")])
 def test_the_describer_names_what_is_true(names: tuple[str, ...] | None) -> None:
     """In the form of the schema; of a closed list only its names, spelled as there."""
-    replies = [read_pattern_reply(text) for text in describe(names)]
+    number = len(IMAGES)
+    replies = ShapesDescriber(DescriberKnobs()).describe_json(
+        IMAGES, ["?"] * number, pattern_schema(names), list(range(number))
+    )
 
-    for reply, image, patterns in zip(replies, IMAGES, TRUTH, strict=True):
+    for text, image, patterns in zip(replies, IMAGES, TRUTH, strict=True):
+        reply = read_pattern_reply(text)
         expected = set(patterns)
         if names is not None:
             expected = {n for n in names if n.title() in patterns}
@@ -115,9 +120,8 @@ def test_mislabel_is_the_share_of_wrong_labels() -> None:
 def test_the_writer_summarizes_by_frequency() -> None:
     """The most frequent names, at most so many; any other question is refused."""
     question = f"Summarize: {json.dumps({'frequencies': {'a': 1, 'Count': 3, 'b': 2}, 'most': 2})}"
-    (reply,) = ShapesWriter(WriterDegradation()).write_json([[question]], "", summary_schema(), [0])
-    (refused,) = ShapesWriter(WriterDegradation()).write_json(
-        [["hello"]], "", summary_schema(), [0]
+    reply, refused = ShapesWriter(WriterDegradation()).write_json(
+        [[question], ["hello"]], "", summary_schema(), [0, 0]
     )
 
     assert [p.name for p in read_pattern_reply(str(reply)).patterns] == ["Count", "b"]
@@ -125,46 +129,32 @@ def test_the_writer_summarizes_by_frequency() -> None:
     assert refused.kind == "refused"
 
 
-Load = Callable[..., Dataset]
+def content(sample: Sample) -> list[Any]:
+    """All that a sample is, with digests in the place of images."""
 
+    def shown(piece: str | SeedImage | None) -> str | None:
+        return piece if piece is None or isinstance(piece, str) else piece.load().digest
 
-def scene_content(sample: Sample) -> list[Any]:
-    """Id, text and image digest."""
-    return [sample.id, sample.text, load_seed_image(sample).digest]
-
-
-def task_content(sample: Sample) -> list[Any]:
-    """Everything of a sample, the image by its digest."""
-    image = load_seed_image(sample).digest
-    return [sample.id, sample.categories, sample.text, dict(sample.metadata), image]
-
-
-def arena_content(sample: Sample) -> list[Any]:
-    """Id, question and reference answer, with digests in the place of images."""
-    pieces = question_pieces(sample)
-    asked = [piece if isinstance(piece, str) else piece.digest for piece in pieces]
-    return [sample.id, asked, [[t, image and image.digest] for t, image in gold_steps(sample)]]
-
-
-DIGESTS: dict[Load, str] = {
-    load_shapes: "67204febf5783f6fe9173dcb9b9fddfc9111f13c9552adceb75d6180b3b40083",
-    load_shapes_tasks: "c8050e29b42ec65a7fd4bf2d6a8b6980a377cfd712fa1a984398aa3d3b4359a9",
-    load_shapes_arena: "f193fff99dc02dee8a4fbe0c0b51a4d69595af646665696ceeb0f79239ede91c",
-}
-"""Of all samples of each data set as it is by default."""
+    asked = [shown(piece) for piece in sample.question]
+    gold = [[step.text, shown(step.image)] for step in sample.gold]
+    own = [sample.id, sample.categories, sample.text, dict(sample.metadata), shown(sample.image)]
+    return [*own, asked, gold]
 
 
 @pytest.mark.parametrize(
-    ("load", "content"), [*zip(DIGESTS, (scene_content, task_content, arena_content), strict=True)]
+    ("load", "digest"),
+    [
+        (load_shapes, "7843caced31885e3962def52e581d96c01a612cfe6f4bfab6cd1cd677de0e9d6"),
+        (load_shapes_tasks, "2ce08d7621b096cca91b9aff1fe3844022f4428c679c4ee68b4ddc83112d2aac"),
+        (load_shapes_arena, "74f4eb3702edb11dfbafa5ae5f116acb3060cffe2c19d71ee9f43b2b624697a8"),
+    ],
 )
-def test_the_default_data_set_never_changes(
-    load: Load, content: Callable[[Sample], list[Any]]
-) -> None:
+def test_the_default_data_set_never_changes(load: Callable[..., Dataset], digest: str) -> None:
     """Texts, clauses and pixels, in every process: where this fails, the version of its world has
     to be raised. A smaller data set is a prefix of it.
     """
     whole = [content(sample) for sample in load().samples]
-    assert digest_json(whole) == DIGESTS[load]
+    assert digest_json(whole) == digest
     small = [content(sample) for sample in load(3).samples]
     assert small == [item for item in whole if int(item[0].split("/")[1]) < 3]
     for number in (0, 10_001):
