@@ -7,13 +7,10 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import Scene, SceneObject, features, parse_caption, render
 from pytest_cepbench.datasets.shapes.arena import (
     TASKS,
     ArenaQuestion,
-    ArenaStep,
     Solution,
     read_question,
     solve,
@@ -72,13 +69,3 @@ def solved(text: str, *pictures: str) -> Solution:
     """The solution of a question whose images show what captions tell."""
     images = [render(parse_caption(picture), seed=7) for picture in pictures]
     return solve(read_question([*images, text]))
-
-
-def question_pieces(sample: Sample) -> list[str | ImageArtifact]:
-    """The texts and loaded images of a sample's question."""
-    return [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
-
-
-def gold_steps(sample: Sample) -> list[ArenaStep]:
-    """The steps of a sample's reference answer."""
-    return [(step.text, step.image.load() if step.image else None) for step in sample.gold]
