@@ -42,7 +42,7 @@ def _written(root: Path, captions: dict[str, str] | None = None) -> Path:
 
 
 def _read(root: Path, store: Store, plan: ChainPlan = PLAN) -> list[Chain]:
-    return replay_chains(plan, samples(3), open_chains(str(root)), store)
+    return replay_chains(plan, samples(3), open_chains(root), store)
 
 
 def test_whole_chains_are_those_of_the_files(store: Store, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_texts_that_a_layout_never_holds_are_links_not_recorded(
         assert (chain.links[1].kind, chain.links[1].text) == ("text", None)
     runner = RoleRunner(bound("encoder", SmallEncoder()), store)
     assert all(0 not in item.similarities for item in trace(chains, (2, 4), runner, store))
-    replay = open_chains(str(tmp_path / "made"))
+    replay = open_chains(tmp_path / "made")
     pending = look_ahead(PLAN, samples(3), ChainModels(None, None, store), replay)
     assert [(chain.stored, chain.missing) for chain in pending] == [((), ())] * 3
     assert [[digest is None for digest in chain.digests] for chain in pending] == [
@@ -152,7 +152,7 @@ def test_seeds_that_cannot_be_used_are_named(store: Store, tmp_path: Path) -> No
     """As for chains that are grown: a start that is missing is the data set's mistake."""
     made = _written(tmp_path)
     broken = replace(samples(3)[0], image=FileImage(tmp_path / "gone.png"))
-    replay = open_chains(str(made))
+    replay = open_chains(made)
     with pytest.raises(DatasetError, match="1 of 1 samples cannot be used"):
         replay_chains(PLAN, [broken], replay, store)
 

@@ -216,34 +216,29 @@ def test_the_identity_tells_prompts_apart(tmp_path: Path) -> None:
     assert len({digest_json(dict(item)) for item in identities}) == 5
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    """It is not the built-in suite."""
-    path = tmp_path / "metadata.jsonl"
-    for data in (b"", b"\n\n", b"\xef\xbb\xbf"):
-        path.write_bytes(data)
-        with pytest.raises(DatasetError, match="has no prompts"):
-            load_geneval(path)
-
-
-def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    """Each with what was given; GenEval's own file has no detailed captions."""
-    with pytest.raises(DatasetError, match=r"line 1: Object missing .*`detailed_caption`"):
-        load_geneval(write(tmp_path, LINE), captions="detailed")
-    with pytest.raises(DatasetError, match="'prompt' or 'detailed' is expected, got 'long'"):
-        load_geneval(captions="long")
-    with pytest.raises(DatasetError, match="built-in GenEval prompts have no detailed captions"):
-        load_geneval(captions="detailed")
-    for number in (0, 101):
-        with pytest.raises(DatasetError, match=rf"must be in 1\.\.100, got {number}"):
-            load_geneval(images_per_prompt=number)
-
-
-def test_a_folder_without_the_file_says_which_it_lacks(tmp_path: Path) -> None:
-    """And what to give; an empty file has no prompts."""
+def test_what_is_no_set_of_prompts_is_refused(tmp_path: Path) -> None:
+    """An empty file is not the built-in suite. Options that do not fit, each with what was given:
+    GenEval's own file has no detailed captions. A folder without the file says which it lacks.
+    """
     with pytest.raises(DatasetError, match=r"has no geneval2_data\.jsonl: give the folder"):
         load_geneval2(tmp_path)
-    with pytest.raises(DatasetError, match="has no prompts"):
-        load_geneval2(write(tmp_path).parent)
+    with pytest.raises(DatasetError, match=r"line 1: Object missing .*`detailed_caption`"):
+        load_geneval(write(tmp_path, LINE), captions="detailed")
+    path = write(tmp_path)
+    for data in (b"", b"\n\n", b"\xef\xbb\xbf"):
+        path.write_bytes(data)
+        for load, place in ((load_geneval, path), (load_geneval2, tmp_path)):
+            with pytest.raises(DatasetError, match="has no prompts"):
+                load(place)
+    options: list[tuple[dict[str, Any], str]] = [
+        ({"captions": "long"}, "'prompt' or 'detailed' is expected, got 'long'"),
+        ({"captions": "detailed"}, "built-in GenEval prompts have no detailed captions"),
+        ({"images_per_prompt": 0}, r"must be in 1\.\.100, got 0"),
+        ({"images_per_prompt": 101}, r"must be in 1\.\.100, got 101"),
+    ]
+    for own, words in options:
+        with pytest.raises(DatasetError, match=words):
+            load_geneval(**own)
 
 
 # -- questions ------------------------------------------------------------------------------------
@@ -282,17 +277,18 @@ def test_no_control_is_an_own_question(objects: dict[str, set[str]]) -> None:
         assert controls == controls_of(turned[name])
 
 
-def test_a_sample_without_a_question_is_named(tmp_path: Path) -> None:
-    """It could have no score."""
+def test_every_sample_has_a_question(tmp_path: Path) -> None:
+    """It could have no score without. Tables give the chosen samples alone, and the file has
+    questions of all: of a part of the data other samples may be named. Metadata of another form is
+    named, and what is expected.
+    """
     path = write(tmp_path, ASKED, about("b", "dogs"))
     with pytest.raises(DatasetError, match=r"1 of 3 samples have no question, 'c' among them"):
         with_questions(DATASET, path)
-
-
-def test_of_a_part_of_the_data_other_samples_may_be_named(tmp_path: Path) -> None:
-    """Tables give the chosen samples alone, and the file has questions of all."""
     path = write(tmp_path, ASKED, *(about(name, "dogs") for name in "bcd"))
     assert with_questions(DATASET, path, whole=False).samples
+    with pytest.raises(DatasetError, match=r"sample 'a': questions = \"metadata\" makes .*tag"):
+        with_metadata_questions(DATASET)
 
 
 def test_questions_of_genevals_metadata() -> None:
@@ -312,12 +308,6 @@ def test_questions_of_genevals_metadata() -> None:
     assert placed.text == "Is the dog right of the teddy bear?"
     assert len(placed.depends_on) == 2
     assert all(len(controls_of(sample)) == MOST_CONTROLS for sample in asked.samples)
-
-
-def test_metadata_of_another_form_is_named() -> None:
-    """The sentence says what is expected."""
-    with pytest.raises(DatasetError, match=r"sample 'a': questions = \"metadata\" makes .*tag"):
-        with_metadata_questions(DATASET)
 
 
 def test_questions_of_generated_scenes() -> None:

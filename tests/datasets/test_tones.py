@@ -55,19 +55,16 @@ def test_any_sound_is_read_as_some_tune(samples: npt.NDArray[np.float32], rate: 
     assert len(parse_sound(Sound(samples, rate))) <= MOST_BEEPS
 
 
-@pytest.mark.parametrize(
-    ("text", "tune"),
-    [
+def test_texts_are_read_for_their_beeps() -> None:
+    """Whatever stands around them; words in another order are none."""
+    for text, tune in (
         ("", ()),
         (SILENCE, ()),
         ("A HIGH  short\nSine, then nothing", (Beep("high", "short", "sine"),)),
         ("high sine short; low long squares", ()),
         ("a low long saw " * 7, (Beep("low", "long", "saw"),) * MOST_BEEPS),
-    ],
-)
-def test_texts_are_read_for_their_beeps(text: str, tune: Tune) -> None:
-    """Whatever stands around them; words in another order are none."""
-    assert parse_text(text) == tune
+    ):
+        assert parse_text(text) == tune
 
 
 def test_features_tell_every_change() -> None:
@@ -103,16 +100,13 @@ def test_a_knob_does_what_it_says(knob: str) -> None:
         for before, after in zip(ALL, whole, strict=True):
             changed = {n for n in vars(before) if getattr(before, n) != getattr(after, n)}
             assert changed == {attribute}
-    kept: set[int] = set(range(5))
-    counts = []
     for share in (0.1, 0.3, 0.6):
         same = 0
         for seed in range(200):
             made = degrade_tune(ALL, ToneKnobs(**{knob: share}), seed)
             assert made is not None
             same += len(made) if knob == "miss" else sum(map(Beep.__eq__, ALL, made))
-        counts.append(same / (200 * len(kept)))
-    assert counts == pytest.approx([0.9, 0.7, 0.4], abs=0.05)
+        assert same / (200 * len(ALL)) == pytest.approx(1 - share, abs=0.05)
 
 
 def test_neighbours_change_places_and_answers_go_blank() -> None:
@@ -157,9 +151,5 @@ def test_the_data_set() -> None:
         else:
             assert len(tune) == (1 if category == "single" else MOST_BEEPS)
     assert len({text for name, text in texts.items() if name.startswith("single")}) == 9
-
-
-def test_a_negative_seed_is_refused() -> None:
-    """It names the data set."""
     with pytest.raises(DatasetError, match="seed of the tones data set must not be negative"):
         load_tones(1, -1)

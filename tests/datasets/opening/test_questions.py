@@ -63,15 +63,19 @@ def test_a_record_becomes_a_sample(tmp_path: Path) -> None:
     }
 
 
-def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """What is given, and what there is."""
-    put_questions(tmp_path, [question("0101001")])
-    for split, message in (
-        ("tset", r"unknown split 'tset'\. Did you mean 'test'\?"),
-        ("dev", "holds no dev_data.jsonl: give the folder in which it lies"),
+def test_what_is_no_split_is_refused(tmp_path: Path) -> None:
+    """What is given, and what there is; the path is named, with what is expected there."""
+    root = put_questions(tmp_path / "root", [question("0101001")])
+    (tmp_path / "x.zip").write_bytes(b"PK")
+    for path, split, message in (
+        (root, "tset", r"unknown split 'tset'\. Did you mean 'test'\?"),
+        (root, "dev", "holds no dev_data.jsonl: give the folder in which it lies"),
+        (tmp_path, "test", r"holds no test_data\.jsonl"),
+        (tmp_path / "gone", "test", "gone' does not exist: the folder that holds test_data"),
+        (tmp_path / "x.zip", "test", r"x\.zip' is a file: the folder that holds test_data"),
     ):
         with pytest.raises(DatasetError, match=message):
-            load_opening(tmp_path, split=split)
+            load_opening(path, split=split)
 
 
 def test_missing_images_are_counted(tmp_path: Path) -> None:
@@ -159,16 +163,6 @@ def test_links_out_of_the_folder(tmp_path: Path) -> None:
     table.symlink_to(outside / "moved.jsonl")
     with pytest.raises(DatasetError, match=r"jsonl' is a link out of .*: put the file itself"):
         load_opening(tmp_path / "link")
-
-
-def test_no_folder(tmp_path: Path) -> None:
-    """The path is named, with what is expected there."""
-    for path, what in [(tmp_path / "gone", "does not exist"), (tmp_path / "x.zip", "is a file")]:
-        (tmp_path / "x.zip").write_bytes(b"PK")
-        with pytest.raises(DatasetError, match=f"'{path}' {what}: the folder that holds test_data"):
-            load_opening(path)
-    with pytest.raises(DatasetError, match=r"holds no test_data\.jsonl"):
-        load_opening(tmp_path)
 
 
 CORRECTED = {

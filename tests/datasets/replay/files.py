@@ -37,9 +37,9 @@ def put_table(path: Path, rows: list[list[str]]) -> Path:
     return path
 
 
-def open_chains(place: str, layout: str | None = None) -> Replay:
+def open_chains(place: Path, layout: str | None = None) -> Replay:
     """The chains at a place, whose layout is found by looking where none is named."""
-    replay = open_replay(place, layout)
+    replay = open_replay(str(place), layout)
     assert isinstance(replay, Replay)
     return replay
 

@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.datasets.replay import LAYOUTS, Replay
+from pytest_cepbench.datasets.replay import LAYOUTS
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError, SpecError
 from tests.datasets.replay.files import coded, held, open_chains, put, put_table, recorded
-
-
-def opened(root: Path) -> Replay:
-    """The replay of a folder or file, its layout found by looking."""
-    return open_chains(str(root))
 
 
 def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
@@ -23,7 +18,7 @@ def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
     put(tmp_path, "00012/grid.png", "00012/samples/grid.png", "00012/samples/0001.png.tmp")
     (tmp_path / "00012" / "metadata.jsonl").write_text("{}")
     (tmp_path / "00013").mkdir()
-    replay = open_chains(str(tmp_path))
+    replay = open_chains(tmp_path)
     assert recorded(replay) == {"text": [1], "image": []}
     names = ("00000", "00012", "00012-0", "00012-3", "00012-1", "00013", "bench")
     assert [held(replay, name, "text", 1) for name in names] == [0, 1, 1, 2, None, None, None]
@@ -54,21 +49,22 @@ def test_files_that_are_no_chains_are_refused(
 ) -> None:
     """Two files for one image, none at all, or images where a layout has none."""
     with pytest.raises(DatasetError, match=words):
-        open_chains(str(put(tmp_path, *names)))
+        open_chains(put(tmp_path, *names))
 
 
-@pytest.mark.parametrize("link", ["gen-1", "gen-1/b.png", "gen-2.csv"])
-def test_links_out_of_generations_are_not_followed(tmp_path: Path, link: str) -> None:
+def test_links_out_of_generations_are_not_followed(tmp_path: Path) -> None:
     """Downloaded chains cannot read other files of the machine; links that stay inside can."""
     secret = put_table(tmp_path / "secret.csv", [["filename", "caption"], ["a", "password"]])
-    chain = put(tmp_path / "root", "text-first/gen-3/a.png") / "text-first"
-    (chain / "gen-3" / "linked.png").symlink_to(chain / "gen-3" / "a.png")
-    assert held(opened(tmp_path / "root"), "linked", "text", 3) == 0
-    place = chain / link
-    place.parent.mkdir(exist_ok=True)
-    place.symlink_to(tmp_path if link == "gen-1" else secret)
-    with pytest.raises(DatasetError, match=rf"{place}' is a link out of '.*root': put the file"):
-        opened(tmp_path / "root")
+    for link in ("gen-1", "gen-1/b.png", "gen-2.csv"):
+        root = put(tmp_path / link / "root", "text-first/gen-3/a.png")
+        chain = root / "text-first"
+        (chain / "gen-3" / "linked.png").symlink_to(chain / "gen-3" / "a.png")
+        assert held(open_chains(root), "linked", "text", 3) == 0
+        place = chain / link
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(tmp_path if link == "gen-1" else secret)
+        with pytest.raises(DatasetError, match=rf"{place}' is a link out of '.*root': put the"):
+            open_chains(root)
 
 
 TRAP = b"cbuiltins\nexit\n(I3\ntR."  # ends the process when it is unpickled
@@ -79,7 +75,7 @@ def test_images_are_those_of_the_iterations(tmp_path: Path) -> None:
     put(tmp_path, *(f"{stem}_{i}.jpg" for stem in ("cat", "my.dog_1") for i in range(3)))
     (tmp_path / "cat_result.pkl").write_bytes(TRAP)
     (tmp_path / "GC@3.json").write_text("{}")
-    replay = opened(tmp_path)
+    replay = open_chains(tmp_path)
     assert recorded(replay) == {"image": [2, 4, 6], "text": []}
     shown = [held(replay, "cat.png", "image", g) for g in range(1, 8)]
     assert shown == [None, 0, None, 1, None, 2, None]
@@ -94,7 +90,7 @@ def test_images_are_those_of_the_iterations(tmp_path: Path) -> None:
 def test_each_category_has_its_own_images(tmp_path: Path, place: str) -> None:
     """MME repeats its file names: folders of categories, with results below or above them."""
     names = [place.format(category) + "0001_0.jpg" for category in ("count", "OCR")]
-    replay = opened(put(tmp_path, *names))
+    replay = open_chains(put(tmp_path, *names))
     samples = [Sample("count/0001.jpg", ("count",)), Sample("OCR/0001.png", ("OCR",))]
     replay.check(samples)
     assert [held(replay, sample.id, "image", 2) for sample in samples] == [0, 1]
@@ -107,45 +103,36 @@ def test_several_models_must_be_told_apart(tmp_path: Path) -> None:
     """
     put(tmp_path, "results_a/x_0.jpg", "results_b/x_0.jpg")
     with pytest.raises(DatasetError, match="several models: 'results_a', 'results_b'; put"):
-        opened(tmp_path)
-    assert held(opened(tmp_path / "results_a"), "x.png", "image", 2) == 0
+        open_chains(tmp_path)
+    assert held(open_chains(tmp_path / "results_a"), "x.png", "image", 2) == 0
     (tmp_path / "pickles").mkdir()
     (tmp_path / "pickles" / "cat_result.pkl").write_bytes(TRAP)
     with pytest.raises(DatasetError, match="but pickles, which are never opened"):
-        opened(tmp_path / "pickles")
+        open_chains(tmp_path / "pickles")
 
 
 # -- MMGenBench -----------------------------------------------------------------------------------
 
-NAME = "Qwen2-VL_MMGenBench-Test"
-
-
-def put_images(root: Path, name: str = "flux-1-dev.tsv", *, header: str = "image") -> Path:
-    """The generation script's table: pictures of grey 12 and 7 under these indices."""
-    put_table(root / name, [["index", header], ["12", coded(12)], ["7", coded(7)]])
-    return root
-
-
-def put_predictions(root: Path) -> Path:
-    """The describers' table, rows in another order than the images'."""
-    rows = [["index", "question", "prediction"], ["7", "?", "seven"], ["12", "?", "twelve"]]
-    put_table(root / f"{NAME}.tsv", rows)
-    return root
-
 
 def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
-    """Its images are the seeds: they must not be taken for drawn ones. Nor may those of two."""
-    put_images(put_predictions(tmp_path))
-    header = ["index", "question", "image"]
-    put_table(tmp_path / "MMGenBench-Test.tsv", [header, ["7", "Describe.", coded(0)]])
-    assert held(opened(tmp_path), "7", "image", 2) == 7
+    """Its images are the seeds: they must not be taken for drawn ones. Nor may those of two
+    generators of one describer.
+    """
+    predicted = [["index", "question", "prediction"], ["7", "?", "seven"], ["12", "?", "twelve"]]
+    drawn = [["index", "image"], ["12", coded(12)], ["7", coded(7)]]
+    seeds = [["index", "question", "image"], ["7", "Describe.", coded(0)]]
+    put_table(tmp_path / "Qwen2-VL_MMGenBench-Test.tsv", predicted)
+    put_table(tmp_path / "flux-1-dev.tsv", drawn)
+    put_table(tmp_path / "MMGenBench-Test.tsv", seeds)
+    assert held(open_chains(tmp_path), "7", "image", 2) == 7
     (tmp_path / "flux-1-dev.tsv").unlink()
-    assert recorded(opened(tmp_path))["image"] == [1]
-    put_images(put_images(tmp_path), "kolors.tsv")  # two generators of one describer
+    assert recorded(open_chains(tmp_path))["image"] == [1]
+    for name in ("flux-1-dev.tsv", "kolors.tsv"):
+        put_table(tmp_path / name, drawn)
     with pytest.raises(
         DatasetError, match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; put those"
     ):
-        opened(tmp_path)
+        open_chains(tmp_path)
 
 
 # -- which layout a path has -----------------------------------------------------------------------
@@ -154,18 +141,18 @@ def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
 def test_what_is_no_layout_is_described(tmp_path: Path) -> None:
     """What was found there, and every layout that would be read."""
     with pytest.raises(DatasetError, match="the folder is empty, which is no known layout"):
-        open_chains(str(tmp_path))
+        open_chains(tmp_path)
     put(tmp_path, "holiday.jpg", "more/x.txt")
     with pytest.raises(DatasetError, match=r"found 'holiday\.jpg', 'more/', which") as caught:
-        open_chains(str(tmp_path))
+        open_chains(tmp_path)
     for name in LAYOUTS:
         assert f"\n  {name}: " in str(caught.value)
     with pytest.raises(DatasetError, match="this is a single file, which is no known"):
-        open_chains(str(tmp_path / "holiday.jpg"))
+        open_chains(tmp_path / "holiday.jpg")
     with pytest.raises(DatasetError, match=r"gone: there is no such file or folder"):
-        open_chains(str(tmp_path / "gone"))
+        open_chains(tmp_path / "gone")
     put(tmp_path, "text-first/gen-1/a_0.png")  # a name as GenCeption writes them, too
-    assert opened(tmp_path).name == "sdp"
+    assert open_chains(tmp_path).name == "sdp"
 
 
 def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
@@ -174,15 +161,15 @@ def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
     """
     put(tmp_path, "holiday.jpg")
     with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
-        open_chains(str(tmp_path), "sdq")
+        open_chains(tmp_path, "sdq")
     for name in LAYOUTS:
         with pytest.raises(DatasetError, match="holds no"):
-            open_chains(str(tmp_path), name)
+            open_chains(tmp_path, name)
 
 
 def test_one_artifact_never_stands_for_two_samples(tmp_path: Path) -> None:
     """Stems that two samples share are refused, and so are chains of other samples altogether."""
-    replay = open_chains(str(put(tmp_path, "a_0.png", "b_0.png")))
+    replay = open_chains(put(tmp_path, "a_0.png", "b_0.png"))
     replay.check([Sample("a.jpg", ("c",)), Sample("x.jpg", ("c",))])
     for first, other in [("a.jpg", "a.png"), ("cats/a.jpg", "dogs/a.jpg")]:
         with pytest.raises(DatasetError, match=f"'a' would be the artifact of both '{first}' and"):
