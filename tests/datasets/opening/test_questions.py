@@ -173,6 +173,7 @@ CORRECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RELEASED.is_file(), reason=f"OpenING's questions are not in {RELEASED}")
 def test_the_released_test_set(tmp_path: Path) -> None:
     """2,160 questions in 56 tasks and 23 meta-topics, with the numbers of steps and images; ids
