@@ -372,21 +372,13 @@ def open_replay(target: str, layout: str | None = None) -> Replay | RecordedAnsw
     Raises SpecError for a layout that does not exist, DatasetError when there is nothing, when the
     layout is not known or not clear, or when the files are not as it has them.
     """
-    return LAYOUTS[choose_layout(target, layout)].read(Path(target))
-
-
-def choose_layout(target: str, layout: str | None) -> str:
-    """The layout's name: the given one, else that which the path looks like.
-
-    Raises SpecError and DatasetError as `open_replay`.
-    """
     path = Path(target)
     if not path.exists():
         raise DatasetError(f"replay:{target}: there is no such file or folder")
     if layout is not None:
         if layout not in LAYOUTS:
             raise SpecError(f"replay:{target}: {unknown_name('layout', layout, LAYOUTS)}")
-        return layout
+        return LAYOUTS[layout].read(path)
     fitting = [name for name, known in LAYOUTS.items() if known.fits(path)]
     # GenCeption marks its files by a number at the end only, which files of other layouts can have.
     if len(fitting) > 1 and "genception" in fitting:
@@ -403,4 +395,4 @@ def choose_layout(target: str, layout: str | None) -> str:
             content = f"found {some_of(entries)}" if entries else "the folder is empty"
         lines = "\n".join(f"  {name}: {known.says}" for name, known in LAYOUTS.items())
         raise DatasetError(f"replay:{path}: {content}, which is no known layout. Known:\n{lines}")
-    return fitting[0]
+    return LAYOUTS[fitting[0]].read(path)
