@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,10 @@ from urllib.parse import unquote, urlsplit
 REPO = "owner/photos"
 COMMIT = "a" * 40
 MOVED = "b" * 40
+
+_ROUTE = re.compile(
+    rf"(?:/api)?/datasets/{REPO}(?:/(resolve|revision|tree|paths-info)/([^/]+)/?(.*))?"
+)
 
 
 def write_cache(
@@ -94,63 +99,47 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A file or its metadata, a revision, or a listing of all files or of named ones."""
-        length = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(length)
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append((self.command, path))
-        api = f"/api/datasets/{REPO}"
-        files = f"/datasets/{REPO}/resolve/"
-        if path.startswith(files):
-            revision, _, name = path.removeprefix(files).partition("/")
-            self._file(revision, name)
-        elif path in (api, f"{api}/revision/main") or path.startswith(f"{api}/revision/"):
-            revision = path.rpartition("/revision/")[2] if "/revision/" in path else "main"
-            commit = self._commit(revision)
-            if commit is None:
-                self._json({"error": "no revision"}, 404, {"X-Error-Code": "RevisionNotFound"})
-            else:
-                self._json({"id": REPO, "sha": commit, "siblings": []})
-        elif path.startswith(f"{api}/tree/"):
-            self._json(self._entries(path.removeprefix(f"{api}/tree/").partition("/")[0], None))
-        elif path.startswith(f"{api}/paths-info/"):
-            names = json.loads(body)["paths"]
-            self._json(self._entries(path.rpartition("/")[2], names))
+        match = _ROUTE.fullmatch(path)
+        kind, revision, name = match.groups("") if match else ("", "", "")
+        commit = self.hub.head if revision in ("", "main") else revision
+        files = self.hub.commits.get(commit)
+        if match is None:
+            self._send({"error": "no repository"}, "RepoNotFound")
+        elif files is None or (kind == "resolve" and name not in files):
+            self._send({"error": "absent"}, f"{'Entry' if files else 'Revision'}NotFound")
+        elif kind == "resolve":
+            data = files[name]
+            self._send(data, ETag=f'"{sha256(data).hexdigest()}"', X_Repo_Commit=commit)
+        elif kind in ("tree", "paths-info"):
+            names = files if kind == "tree" else json.loads(body)["paths"]
+            entries = [
+                {
+                    "type": "file",
+                    "path": own,
+                    "size": len(data),
+                    "oid": sha256(data).hexdigest()[:40],
+                }
+                for own, data in files.items()
+                if own in names
+            ]
+            self._send(entries)
         else:
-            self._json({"error": "no repository"}, 404, {"X-Error-Code": "RepoNotFound"})
+            self._send({"id": REPO, "sha": commit, "siblings": []})
 
     do_HEAD = do_POST = do_GET  # noqa: N815 - the names that the server calls
 
-    def _commit(self, revision: str) -> str | None:
-        revision = self.hub.head if revision == "main" else revision
-        return revision if revision in self.hub.commits else None
-
-    def _entries(self, revision: str, names: list[str] | None) -> list[dict[str, object]]:
-        files = self.hub.commits[self._commit(revision) or ""]
-        return [
-            {"type": "file", "path": path, "size": len(data), "oid": sha256(data).hexdigest()[:40]}
-            for path, data in files.items()
-            if names is None or path in names
-        ]
-
-    def _file(self, revision: str, name: str) -> None:
-        commit = self._commit(revision)
-        data = self.hub.commits.get(commit or "", {}).get(name)
-        if commit is None or data is None:
-            self._json({"error": "no entry"}, 404, {"X-Error-Code": "EntryNotFound"})
-            return
-        etag = sha256(data).hexdigest()
-        self._send(data, 200, {"ETag": f'"{etag}"', "X-Repo-Commit": commit})
-
-    def _json(
-        self, value: object, status: int = 200, extra: Mapping[str, str] | None = None
-    ) -> None:
-        headers = {"Content-Type": "application/json", **(extra or {})}
-        self._send(json.dumps(value).encode(), status, headers)
-
-    def _send(self, data: bytes, status: int, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
+    def _send(self, value: object, error: str = "", **headers: str) -> None:
+        """Bytes as they are, anything else as JSON. error: the code of a page that is not there."""
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(404 if error else 200)
+        if error:
+            self.send_header("X-Error-Code", error)
+        for name, own in headers.items():
+            self.send_header(name.replace("_", "-"), own)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
