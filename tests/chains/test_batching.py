@@ -80,7 +80,8 @@ def test_the_pace_is_remembered(tmp_path: Path, clock: list[float]) -> None:
         grow_and_trace(PLAN, samples(32), make_runners(store, describer=describer))
         throughput = load_throughput(bound("describer", describer, fingerprint="weights-2"), store)
     assert throughput is not None
-    assert (throughput.batch_size, throughput.seconds) == (8, pytest.approx(0.002))
+    assert throughput.batch_size == 8
+    assert throughput.seconds == pytest.approx(0.002)
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,15 @@ sounds; `shapes:?miss=0.1&recolor=0.05` has its knobs turned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from pkgutil import resolve_name
+from typing import get_type_hints
 
 from pytest_cepbench.artifacts import Modality, digest_json
-from pytest_cepbench.datasets.shapes import WORLD_VERSION, Degradation
+from pytest_cepbench.datasets.shapes import WORLD_VERSION
 from pytest_cepbench.datasets.shapes.degrade import Knobs
-from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
-from pytest_cepbench.models.protocols import READS, Model, RoleName
-from pytest_cepbench.models.rule_based.scene_models import (
-    DescriberKnobs,
-    ShapesDescriber,
-    ShapesDetector,
-    ShapesEncoder,
-    ShapesGenerator,
-    ShapesVqa,
-    VqaKnobs,
-)
+from pytest_cepbench.models.protocols import READS, RoleName
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
 
 _BATCH = 64
@@ -39,41 +29,21 @@ _ALWAYS_SEEDED = ("generator", "interleaver")
 _NEVER_SEEDED = ("vqa",)
 """Roles that have no knob which draws at random."""
 
-
-def _played(
-    world: str, role: RoleName
-) -> tuple[type[Knobs], Callable[[Any], Model], dict[str, str]]:
-    """How a world's model plays a role; other worlds are not imported.
-
-    Returns the class of its parameters (the base itself, which has none, for encoder and detector),
-    what makes the model of them, and what else than the world's version decides its answers.
-    """
-    if world == "tones":
-        from pytest_cepbench.datasets.tones import ToneKnobs
-        from pytest_cepbench.models.rule_based import tone_models as tones
-
-        if role == "encoder":
-            return Knobs, lambda _: tones.TonesEncoder(), {}
-        return ToneKnobs, tones.TonesDescriber if role == "describer" else tones.TonesGenerator, {}
-    of_chains: dict[RoleName, tuple[type[Knobs], Callable[[Any], Model]]] = {
-        "describer": (DescriberKnobs, ShapesDescriber),
-        "generator": (Degradation, ShapesGenerator),
-        "encoder": (Knobs, lambda _: ShapesEncoder()),
-        "detector": (Knobs, lambda _: ShapesDetector()),
-        "vqa": (VqaKnobs, ShapesVqa),
-    }
-    if role in of_chains:
-        return *of_chains[role], {"questions": QUESTIONS_VERSION} if role == "vqa" else {}
-    from pytest_cepbench.datasets.shapes import arena
-    from pytest_cepbench.models.rule_based import arena_models as models
-
-    versions = {"arena": arena.ARENA_VERSION}
-    if role == "judge":
-        versions |= {"truth": arena.TRUTH_VERSION, "margin": str(models.MARGIN)}
-        return models.JudgeKnobs, models.ShapesJudge, versions
-    if role == "writer":
-        return arena.WriterDegradation, models.ShapesWriter, versions
-    return arena.AnswerDegradation, models.ShapesInterleaver, versions
+_MODELS: dict[tuple[str, RoleName], str] = {
+    ("shapes", "describer"): "scene_models:ShapesDescriber",
+    ("shapes", "generator"): "scene_models:ShapesGenerator",
+    ("shapes", "encoder"): "scene_models:ShapesEncoder",
+    ("shapes", "detector"): "scene_models:ShapesDetector",
+    ("shapes", "vqa"): "scene_models:ShapesVqa",
+    ("shapes", "interleaver"): "arena_models:ShapesInterleaver",
+    ("shapes", "writer"): "arena_models:ShapesWriter",
+    ("shapes", "judge"): "arena_models:ShapesJudge",
+    ("tones", "describer"): "tone_models:TonesDescriber",
+    ("tones", "generator"): "tone_models:TonesGenerator",
+    ("tones", "encoder"): "tone_models:TonesEncoder",
+}
+"""The model of a world in a role; worlds that are not asked for are not imported. Its `knobs` say
+the class of its parameters, and its `versions` what else than the world's decides its answers."""
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
@@ -92,7 +62,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
     does not have.
     """
     world = spec.scheme
-    if role not in SCHEMES[world].roles:
+    if (world, role) not in _MODELS:
         known = ", ".join(SCHEMES[world].roles)
         raise RoleError(f"{spec.text!r}: the {world} world has no {role}; it has {known}")
     if spec.target:
@@ -100,18 +70,18 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             f"nothing but knobs can follow '{world}:', got {spec.target!r}; write {world}: or "
             f"{world}:?miss=0.1"
         )
-    (kind, make, versions), version = _played(world, role), WORLD_VERSION
-    if world == "tones":
-        from pytest_cepbench.datasets.tones import TONES_VERSION as version  # noqa: N811
-    knobs = parse_params(spec, kind, f"the {world} {role}")
+    model = resolve_name(f"{__name__}.{_MODELS[world, role]}")
+    kind: type[Knobs] | None = get_type_hints(model).get("knobs")
+    knobs = parse_params(spec, kind or Knobs, f"the {world} {role}")
+    versions = {"world": WORLD_VERSION, **getattr(model, "versions", {})}
     plays = world == "tones" and role == "generator"
     return BoundRole(
         role=role,
         spec=spec.text,
         what=f"the {world} world's own {role}",
-        fingerprint=digest_json({"world": version, "role": role, **versions}),
+        fingerprint=digest_json({"role": role, **versions}),
         adapter=f"{world}/1",
-        load=lambda: make(knobs),
+        load=lambda: model(knobs) if kind else model(),
         params={**({"queries": "classes"} if role == "detector" else {}), **knobs.turned},
         seeded=role in _ALWAYS_SEEDED or (bool(knobs.turned) and role not in _NEVER_SEEDED),
         resources=Resources(_BATCH),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from pytest_cepbench.artifacts.outcome import (
     HIGHEST_SCORE,
     WINNERS,
     CriteriaScores,
+    FailureKind,
     Winner,
 )
 from pytest_cepbench.datasets.shapes.arena import (
+    ARENA_VERSION,
+    TRUTH_VERSION,
     AnswerDegradation,
     ArenaStep,
-    Solution,
     Truth,
     WriterDegradation,
     degraded_answer,
@@ -40,6 +42,8 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.rule_based.scene_models import summarize_patterns
 
+T = TypeVar("T")
+
 MARGIN = 0.02
 """Answers whose truth differs by no more are tied."""
 
@@ -48,22 +52,21 @@ MARGIN = 0.02
 class ShapesInterleaver:
     """Answers questions of the arena with captions and drawings, degraded by its parameters."""
 
+    versions: ClassVar = {"arena": ARENA_VERSION}
     knobs: AnswerDegradation
 
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> list[tuple[AnswerStep, ...] | Failure]:
         """The steps of each answer; a failure for a question that is none of the arena."""
-        answers: list[tuple[AnswerStep, ...] | Failure] = []
-        for question, limit, seed in zip(questions, limits, seeds, strict=True):
-            solution = _solve(question)
-            if isinstance(solution, Failure):
-                answers.append(solution)
-                continue
+
+        def answer(question: Question, limit: StepLimit, seed: int) -> tuple[AnswerStep, ...]:
+            solution = solve(read_question(_artifacts(question)))
             steps = degraded_answer(solution, self.knobs, seed, limit.told, limit.most)
             drawn = ((text, None if image is None else image.pixels) for text, image in steps)
-            answers.append(tuple(AnswerStep(*step) for step in drawn))
-        return answers
+            return tuple(AnswerStep(*step) for step in drawn)
+
+        return _answer_each(answer, "refused", questions, limits, seeds)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class ShapesWriter:
     With the same seed and knobs it writes what the interleaver writes.
     """
 
+    versions: ClassVar = {"arena": ARENA_VERSION}
     knobs: WriterDegradation
 
     def write(
@@ -83,15 +87,12 @@ class ShapesWriter:
     ) -> list[str | Failure]:
         """The captions of each answer's steps, each ended by `STEP_END`; a failure as above."""
         knobs = AnswerDegradation(**asdict(self.knobs), no_image=1.0)
-        texts: list[str | Failure] = []
-        for question, seed in zip(questions, seeds, strict=True):
-            solution = _solve(question)
-            if isinstance(solution, Failure):
-                texts.append(solution)
-                continue
-            steps = degraded_answer(solution, knobs, seed)
-            texts.append(" ".join(f"{text} {STEP_END}" for text, _ in steps))
-        return texts
+
+        def answer(question: Question, seed: int) -> str:
+            steps = degraded_answer(solve(read_question(_artifacts(question))), knobs, seed)
+            return " ".join(f"{text} {STEP_END}" for text, _ in steps)
+
+        return _answer_each(answer, "refused", questions, seeds)
 
     def write_json(
         self,
@@ -127,21 +128,19 @@ class ShapesJudge:
     that leans to either, as the digest of the two answers has it.
     """
 
+    versions: ClassVar = {"arena": ARENA_VERSION, "truth": TRUTH_VERSION, "margin": str(MARGIN)}
     knobs: JudgeKnobs
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner | Failure]:
         """A verdict on each battle; a failure for a question that is none of the arena."""
-        known, verdicts = dict[str, Truth](), list[Winner | Failure]()
-        for battle, seed in zip(battles, seeds, strict=True):
-            pairs = [(battle.question, answer) for answer in (battle.first, battle.second)]
-            try:
-                (first, first_digest), (second, second_digest) = (_truth(*p, known) for p in pairs)
-            except DatasetError as error:
-                verdicts.append(Failure("no-verdict", str(error)))
-                continue
-            lead, digests = first.total - second.total, (first_digest, second_digest)
+        known: dict[str, Truth] = {}
+
+        def judge(battle: Battle, seed: int) -> Winner:
+            first, first_digest = _truth(battle.question, battle.first, known)
+            second, second_digest = _truth(battle.question, battle.second, known)
+            digests = (first_digest, second_digest)
             # Sums of other roundings are equal all the same.
-            place = _place(round(lead, 9), digests)
+            place = _place(round(first.total - second.total, 9), digests)
             if self.knobs.turned:
                 source = _source(seed, _STREAM, digest_json(digests))
                 # They are laid out in this order: a new knob goes to the end.
@@ -152,20 +151,18 @@ class ShapesJudge:
                     place = _TIE_FIRST if place <= _TIE_FIRST else _TIE_SECOND
                 if flip < self.knobs.flip:
                     place = _SECOND - place
-            verdicts.append(WINNERS[place])
-        return verdicts
+            return WINNERS[place]
+
+        return _answer_each(judge, "no-verdict", battles, seeds)
 
     def score_answers(
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
     ) -> list[CriteriaScores | Failure]:
         """The truth of each answer, times 10 and rounded; a failure for a foreign question."""
-        known, scored = dict[str, Truth](), list[CriteriaScores | Failure]()
-        for answered, seed in zip(answers, seeds, strict=True):
-            try:
-                truth, digest = _truth(answered.question, answered.answer, known)
-            except DatasetError as error:
-                scored.append(Failure("no-score", str(error)))
-                continue
+        known: dict[str, Truth] = {}
+
+        def score(answered: AnsweredQuestion, seed: int) -> CriteriaScores:
+            truth, digest = _truth(answered.question, answered.answer, known)
             scores: dict[str, int] = {
                 name: round(HIGHEST_SCORE * getattr(truth, name)) for name in CRITERIA
             }
@@ -175,8 +172,23 @@ class ShapesJudge:
                 for name, flip in zip(CRITERIA, draws.tolist(), strict=True):
                     if flip < self.knobs.flip:
                         scores[name] = HIGHEST_SCORE - scores[name]
-            scored.append(CriteriaScores.of(scores))
-        return scored
+            return CriteriaScores.of(scores)
+
+        return _answer_each(score, "no-score", answers, seeds)
+
+
+def _answer_each(
+    answer: Callable[..., T], kind: FailureKind, *columns: Sequence[Any]
+) -> list[T | Failure]:
+    """The answer to each row; a failure of the kind for a question that is none of the arena."""
+
+    def attempt(*row: Any) -> T | Failure:
+        try:
+            return answer(*row)
+        except DatasetError as error:
+            return Failure(kind, str(error))
+
+    return [attempt(*row) for row in zip(*columns, strict=True)]
 
 
 def _source(seed: int, stream: int, digest: str) -> np.random.Generator:
@@ -228,13 +240,6 @@ def _place(lead: float, digests: tuple[str, str]) -> int:
 
 
 _STREAM, _SCORE_STREAM = 3, 4  # apart from the draws of answers, which may have the same seeds
-
-
-def _solve(question: Question) -> Solution | Failure:
-    try:
-        return solve(read_question(_artifacts(question)))
-    except DatasetError as error:
-        return Failure("refused", str(error))
 
 
 def _artifacts(pieces: Sequence[Piece]) -> list[str | ImageArtifact]:

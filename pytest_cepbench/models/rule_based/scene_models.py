@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -30,6 +30,7 @@ from pytest_cepbench.datasets.shapes import (
     render,
 )
 from pytest_cepbench.datasets.shapes.degrade import Knobs
+from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.datasets.shapes.questions import answer_question
 from pytest_cepbench.datasets.shapes.samples import PATTERN_NAMES, PATTERN_SENTENCES, scene_patterns
 from pytest_cepbench.datasets.shapes.scene import SHAPES, SIDE
@@ -225,6 +226,7 @@ class VqaKnobs(Knobs):
 class ShapesVqa:
     """Answers questions of the world's grammar by its rules, degraded by its parameters."""
 
+    versions: ClassVar = {"questions": QUESTIONS_VERSION}
     knobs: VqaKnobs
 
     def answer(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.datasets.tones import (
+    TONES_VERSION,
     ToneKnobs,
     degrade_tune,
     features,
@@ -25,6 +27,7 @@ from pytest_cepbench.models.protocols import FloatArray
 class TonesDescriber:
     """Describes the tune that it hears, degraded by its parameters."""
 
+    versions: ClassVar = {"world": TONES_VERSION}
     knobs: ToneKnobs
 
     def describe(
@@ -45,6 +48,7 @@ class TonesDescriber:
 class TonesGenerator:
     """Plays the tune of a text, degraded by its parameters; the seed also decides the jitter."""
 
+    versions: ClassVar = {"world": TONES_VERSION}
     knobs: ToneKnobs
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Sound]:
@@ -58,6 +62,8 @@ class TonesGenerator:
 @dataclass(frozen=True)
 class TonesEncoder:
     """Features of the tune that a sound plays or a text tells of, in one space."""
+
+    versions: ClassVar = {"world": TONES_VERSION}
 
     def encode_sounds(self, sounds: Sequence[Sound]) -> FloatArray:
         """(n, dimension) float64, non-negative, no row zero."""
