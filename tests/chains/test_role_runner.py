@@ -182,63 +182,38 @@ def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
     assert runner.warnings == ["cpu 2", "cuda 1"]
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    """The file that the fingerprint covers."""
-    path = tmp_path / "weights"
-    path.write_text("A")
-    return path
-
-
-def runner(weights: Path, store: Store, does: Callable[[], object]) -> RoleRunner:
-    """A describer of batches of two that does something at each of them."""
-    files = CoveredFiles(
-        weights, lambda path: sha256(path.read_bytes()).hexdigest(), lambda digest: digest(weights)
-    )
-    assert files.fingerprint
-    describer = SmallDescriber(batch=lambda _: does())
-    return RoleRunner(bound("describer", describer, files=files, batch_size=2), store)
-
-
-def describe(role: RoleRunner, count: int = 4) -> None:
-    """Ask for so many texts."""
-    steps = [
-        # mypy does not see the default
-        Step(f"{i:064x}", 0, lambda i=i: Image.fromarray(noise(4, 4, seed=i)))  # type: ignore[misc]
-        for i in range(count)
-    ]
-    role.ask("describe", steps, "describe")
-
-
-def test_what_is_written_during_the_first_answers_is_refused(weights: Path, store: Store) -> None:
+def test_what_is_written_during_the_first_answers_is_refused(tmp_path: Path, store: Store) -> None:
     """Either of the two may have been read, so nothing is stored; an exception of half a file would
-    be counted as a failure of the model otherwise.
+    be counted as a failure of the model otherwise. After them a trainer may go on.
     """
+    weights = tmp_path / "weights"
+    steps = [Step(f"{i:064x}", 0, partial(_picture, i)) for i in range(4)]
+
+    def write() -> None:
+        weights.write_text("B")
 
     def fail() -> None:
         weights.write_text("")
         raise OSError("unexpected end of file")
 
-    for does in (lambda: weights.write_text("B"), fail):
+    def runner(*does: Callable[[], object]) -> RoleRunner:
+        """A describer of batches of two that does something at each of them."""
         weights.write_text("A")
-        role = runner(weights, store, does)
+        files = CoveredFiles(
+            weights, lambda path: sha256(path.read_bytes()).hexdigest(), lambda own: own(weights)
+        )
+        assert files.fingerprint
+        doing = iter(does)
+        describer = SmallDescriber(batch=lambda _: next(doing)())
+        return RoleRunner(bound("describer", describer, files=files, batch_size=2), store)
+
+    for does in (write, fail):
+        role = runner(does, does, does)
         for when in ("while", "before"):
             with pytest.raises(IdentityError, match=f"{when} the first answers were made"):
-                describe(role)
+                role.ask("describe", steps, "describe")
     assert len(store) == 0
-
-
-def test_a_model_that_has_answered_is_left_alone(weights: Path, store: Store) -> None:
-    """It has read what it needs: a trainer may go on."""
-    calls: list[None] = []
-
-    def write_later() -> None:
-        calls.append(None)
-        if len(calls) > 1:
-            weights.write_text("B")
-
-    describe(runner(weights, store, write_later))
-    assert len(calls) == 2
+    runner(lambda: None, write).ask("describe", steps, "describe")
     assert len(store) == 4
 
 

@@ -77,18 +77,23 @@ def started(
     return calls
 
 
-@pytest.mark.parametrize("address", [None, "local", "variable", "h:6379"])
+@pytest.mark.parametrize(
+    ("address", "variable", "expected"),
+    [
+        (None, "", None), ("local", "", None),
+        (None, "v:6379", "v:6379"), ("h:6379", "v:6379", "h:6379"),
+    ],
+)  # fmt: skip
 def test_a_cluster_is_started_unless_there_is_an_address(
-    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, address: str | None
+    started: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    address: str | None,
+    variable: str,
+    expected: str | None,
 ) -> None:
     """That of the option, else of the variable; a started one has this process's cores."""
     monkeypatch.setattr(socket, "create_connection", lambda *_: socket.socket())
-    if address == "variable":
-        monkeypatch.setenv("RAY_ADDRESS", "v:6379")
-        address = None
-        expected: str | None = "v:6379"
-    else:
-        expected = "h:6379" if address == "h:6379" else None
+    monkeypatch.setenv("RAY_ADDRESS", variable)
     handler = signal.getsignal(signal.SIGTERM)
 
     cluster = module.connect(address)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.encoders.transformers_encoder import pool
 from pytest_cepbench.models.encoders.vectors import to_vectors
-from tests.models.encoders.conftest import Folders, Images, bind_encoder, load
+from tests.models.encoders.conftest import Folders, Images, bind_encoder, load, shared
 from tests.optional import needs
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
@@ -50,7 +49,7 @@ def test_pooling_is_what_the_model_computes(folders: Folders, images: Images) ->
 def test_a_missing_pooler_is_never_made_up(folders: Folders, images: Images) -> None:
     """Without pooler weights "auto" is the CLS token, and asking for the pooler is an error."""
     folder = folders["vit-without-pooler"]
-    by_default = load(str(folder)).encode_images(images)
+    by_default = shared(str(folder)).encode_images(images)
     cls = load(f"{folder}?pooling=cls").encode_images(images)
     assert np.array_equal(by_default, cls)
     bound = bind_encoder(f"{folder}?pooling=pooler")
@@ -82,7 +81,7 @@ def test_attention_and_precision_are_part_of_the_identity(folders: Folders, imag
     }
     assert not bound.seeded
     half = load(text).encode_images(images)
-    full = load(str(folders["vit"])).encode_images(images)
+    full = shared(str(folders["vit"])).encode_images(images)
     assert half.dtype == np.float32
     assert 0 < np.abs(half - full).max() < 0.1
 
@@ -117,29 +116,13 @@ def test_a_saved_image_tower_keeps_its_projection(
     AutoImageProcessor.from_pretrained(folders["clip"]).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["model_type"] == "clip_vision_model"
     tower = load(str(folder)).encode_images(images)
-    assert np.abs(tower - load(str(folders["clip"])).encode_images(images)).max() < 1e-5
+    assert np.abs(tower - shared(str(folders["clip"])).encode_images(images)).max() < 1e-5
 
 
 CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "NovelModel", ("encoder",), {})
 
 
-def with_cls() -> Any:
-    """A network with a CLS token."""
-    from transformers import ViTConfig, ViTModel
-
-    sizes = {"hidden_size": 4, "intermediate_size": 4, "image_size": 2, "patch_size": 1}
-    layers = {"num_hidden_layers": 1, "num_attention_heads": 1}
-    return ViTModel(ViTConfig(**sizes, **layers))
-
-
-def without_cls() -> Any:
-    """A network of convolutions."""
-    from transformers import ConvNextConfig, ConvNextModel
-
-    return ConvNextModel(ConvNextConfig(hidden_sizes=[2], depths=[1], num_stages=1))
-
-
-def test_only_one_vector_per_input_is_taken() -> None:
+def test_only_one_vector_per_input_is_taken(folders: Folders) -> None:
     """Token states or maps are no vector of an image; the message names the shape.
 
     The first place of a model without a CLS token is a patch like any other.
@@ -151,10 +134,10 @@ def test_only_one_vector_per_input_is_taken() -> None:
         with pytest.raises(RoleError, match="NovelModel gives features of shape"):
             to_vectors(CHECKPOINT, torch.ones(shape))
     states = torch.arange(24.0).reshape(2, 3, 4)
-    for network, output, pooling, words in (
-        (with_cls, BaseModelOutput(states), "pooler", "gives no pooled output"),
-        (with_cls, ImageClassifierOutput(logits=states), "mean", "gives no token states"),
-        (without_cls, BaseModelOutput(states), "auto", "nor a CLS token"),
+    for name, output, pooling, words in (
+        ("vit", BaseModelOutput(states), "pooler", "gives no pooled output"),
+        ("vit", ImageClassifierOutput(logits=states), "mean", "gives no token states"),
+        ("convnext", BaseModelOutput(states), "auto", "nor a CLS token"),
     ):
         with pytest.raises(SpecError, match=words):
-            pool(CHECKPOINT, network(), output, pooling)
+            pool(CHECKPOINT, shared(str(folders[name])).model, output, pooling)

@@ -51,19 +51,15 @@ class Pipeline(DiffusionPipeline):  # type: ignore[misc] # diffusers is not type
         return self.output
 
 
-@pytest.mark.parametrize(
-    ("output", "words"),
-    [
+def test_one_image_for_each_text_is_required() -> None:
+    """Fewer could not be told apart: each would be taken for another text's."""
+    for output, words in (
         (AudioPipelineOutput(audios=GREY), "returned no images for 2"),
         (ImagePipelineOutput(images=[GREY]), r"1 image\(s\) for 2 text\(s\)"),
-    ],
-)
-def test_one_image_for_each_text_is_required(output: Any, words: str) -> None:
-    """Fewer could not be told apart: each would be taken for another text's."""
-    with pytest.raises(ModelError, match=words):
-        DiffusersGenerator(CHECKPOINT, Pipeline(output), PipelineParams()).generate(
-            ["a", "b"], [1, 2]
-        )
+    ):
+        generator = DiffusersGenerator(CHECKPOINT, Pipeline(output), PipelineParams())
+        with pytest.raises(ModelError, match=words):
+            generator.generate(["a", "b"], [1, 2])
 
 
 def test_a_failure_belongs_to_its_own_image() -> None:
@@ -169,6 +165,10 @@ def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> Non
     assert changed.fingerprint == bare.fingerprint
     placed = bind_generator(f"{folder}?offload=model&device=cuda&dtype=float32")
     assert (placed.params, placed.resources.dispatched) == (bare.params, True)
+    editor = bind_text(f"{folder}?strength=0.5&height=32&width=32&batch_size=2", "editor")
+    assert editor.params == {"dtype": "float32", "strength": 0.5, "height": 32, "width": 32}
+    assert (editor.adapter, editor.seeded) == ("diffusers-editor/1", True)
+    assert (editor.resources.batch_size, editor.fingerprint) == (2, bare.fingerprint)
 
 
 @pytest.mark.parametrize(
@@ -340,21 +340,6 @@ def test_a_result_has_the_shape_of_its_image(folders: dict[str, Path], name: str
         assert odd.shape == (48, 32, 3)
         (said,) = edit(load_editor(folders[name], "height=32&width=48"), IMAGES[:1], TEXTS[:1], [1])
         assert said.shape == (32, 48, 3)
-
-
-def test_what_decides_is_in_the_key(folders: dict[str, Path]) -> None:
-    """Given parameters, the size among them; seeds always."""
-    folder = folders["stable-diffusion"]
-
-    bound = bind_text(f"{folder}?strength=0.5&height=32&width=32&batch_size=2", "editor")
-
-    assert bound.params == {"dtype": "float32", "strength": 0.5, "height": 32, "width": 32}
-    assert (bound.adapter, bound.seeded, bound.resources.batch_size) == (
-        "diffusers-editor/1",
-        True,
-        2,
-    )
-    assert bound.fingerprint == bind_text(str(folder), "generator").fingerprint
 
 
 @pytest.mark.slow
