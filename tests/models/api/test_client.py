@@ -105,23 +105,30 @@ def test_a_slow_answer_is_given_up_and_asked_for_again(server: FakeServer, load:
     assert reply.usage.retries >= 2  # on a busy machine a third may be late too
 
 
-def test_one_sample_that_is_never_answered_is_a_passing_failure(
-    server: FakeServer, load: Load
-) -> None:
-    """It is counted, with the last fault in words, and not stored: the next run asks again."""
+def test_a_sample_without_an_answer_is_a_passing_failure(server: FakeServer, load: Load) -> None:
+    """It is counted, with the last fault in words, and not stored: the next run asks again. A wrong
+    request is not repeated; where every request is wrong, the user sees it.
+    """
     server.answer = lambda seen: fault(500, "GPU on fire") if _shade(seen) == 1 else chat_answer()
-
     well, ill, also_well = describe(load("describer", "retries=2"), 3)
-
     assert (well.value, also_well.value) == ("a red circle", "a red circle")
     assert ill.value == Failure("unanswered", "after 3 requests: 500: GPU on fire")
     assert ill.passing
     assert (ill.usage.requests, ill.usage.retries) == (3, 2)
 
+    model = load("describer", "concurrency=1")
+    server.answer = lambda _: fault(400, "no such layout")
+    with pytest.raises(ModelError, match="400: no such layout"):
+        describe(model)
+    server.in_turn(chat_answer(), fault(400, "no such layout"))
+    well, ill = describe(model, 2)
+    assert (well.passing, ill.passing, ill.usage.requests) == (False, True, 1)
+    assert ill.value == Failure("exception", "400: no such layout")
+
 
 def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer, load: Load) -> None:
     """A batch without any answer is an error of one line; each further case says so after one
-    request, until the server answers again.
+    request, until the server answers again. One that wants an hour is not waited for.
     """
     model = load("describer", "retries=3")
     server.answer = lambda _: fault(503, "gone")
@@ -136,11 +143,7 @@ def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer, load: Loa
     assert describe(model)[0].value == "a red circle"
     assert describe(model)[0].usage.retries == 1
 
-
-def test_waiting_ends_where_patience_ends(server: FakeServer, load: Load) -> None:
-    """A server that wants an hour is not waited for."""
     server.in_turn(fault(429, "tomorrow", retry_after="3600"))
-
     with pytest.raises(ModelError, match="after 1 requests: 429: tomorrow"):
         describe(load("describer", "patience=5"))
 
@@ -218,20 +221,6 @@ def test_the_parameter_of_reasoning_is_in_the_key_where_it_is_not_the_default() 
         else:
             kept = bind_text(f"{spec}&reasoning=keep", role)
             assert (kept.params["reasoning"], kept.hides_reasoning) == ("keep", False)
-
-
-def test_a_wrong_request_is_said_and_not_repeated(server: FakeServer, load: Load) -> None:
-    """Where every request is wrong, the user sees it; one among others is its sample's failure."""
-    model = load("describer", "concurrency=1")
-    server.answer = lambda _: fault(400, "no such layout")
-    with pytest.raises(ModelError, match="400: no such layout"):
-        describe(model)
-
-    server.in_turn(chat_answer(), fault(400, "no such layout"))
-    well, ill = describe(model, 2)
-
-    assert (well.passing, ill.passing) == (False, True)
-    assert ill.value == Failure("exception", "400: no such layout")
 
 
 TOO_LARGE = {
@@ -317,7 +306,9 @@ UNSUPPORTED = {
 def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
     server: FakeServer, load: Load
 ) -> None:
-    """Greedy was asked for and is not to be had: every result says so, and reports warn of it."""
+    """Greedy was asked for and is not to be had: every result says so, and reports warn of it. A
+    limit that is honoured by its newer name needs no message.
+    """
     for refusal in UNSUPPORTED.values():
         server.seen.clear()
         server.in_turn(refusal, chat_answer())
@@ -325,19 +316,10 @@ def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
         assert [reply.provenance["not honoured"] for reply in replies] == ["temperature=0"] * 3
         assert ["temperature" in seen.body for seen in server.seen] == [True, False, False, False]
 
-
-def test_max_tokens_goes_by_its_newer_name(server: FakeServer, load: Load) -> None:
-    """Some models know only max_completion_tokens; that limit is honoured without a message."""
     wrong = "Unsupported parameter: 'max_tokens' is not supported with this model."
-    server.answer = lambda seen: (
-        fault(400, wrong, "unsupported_parameter", "max_tokens")
-        if "max_tokens" in seen.body
-        else chat_answer()
-    )
-
-    replies = describe(load("describer", "max_tokens=7"), 3)
-
-    assert server.seen[-1].body["max_completion_tokens"] == 7
+    server.in_turn(fault(400, wrong, "unsupported_parameter", "max_tokens"), chat_answer())
+    replies = describe(load("describer", "max_tokens=7&concurrency=1"), 3)
+    assert [seen.body.get("max_completion_tokens") for seen in server.seen[-3:]] == [7, 7, 7]
     assert not any(reply.remarks or "not honoured" in reply.provenance for reply in replies)
 
 

@@ -42,46 +42,33 @@ def _error(spec: str, role: RoleName = "describer", *, ask: bool = True) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "http://nowhere.invalid/v1"])
-def test_an_address_without_a_server(url: str) -> None:
-    """Refused connections and unknown hosts are told when the model is loaded."""
-    message = _error(f"openai:tiny?base_url={url}&revision=1", ask=False)
-
-    assert f"{url} cannot be reached" in message
-    assert "base_url=" in message
-    assert "OPENAI_BASE_URL" in message
-
-
-def test_a_key_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client's own address wants one; so does a spec that names a variable."""
+def test_what_the_environment_lacks_or_holds_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told when the model is loaded: refused connections and unknown hosts; no key, which the
+    client's own address wants, and a spec that names a variable; a missing scheme, a pasted quote,
+    by the variable's name and without its value.
+    """
+    for url in ("http://127.0.0.1:1/v1", "http://nowhere.invalid/v1"):
+        message = _error(f"openai:tiny?base_url={url}&revision=1", ask=False)
+        for words in (f"{url} cannot be reached", "base_url=", "OPENAI_BASE_URL"):
+            assert words in message
     assert "OPENAI_API_KEY is not set" in _error("openai:gpt?revision=1", ask=False)
     named = "openai:gpt?revision=1&base_url=http://127.0.0.1:1/v1&key_env=TEAM_KEY"
     assert "TEAM_KEY is not set" in _error(named, ask=False)
     monkeypatch.setenv("TEAM_KEY", KEY)
     assert "cannot be reached" in _error(named, ask=False)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
+    for name, value, expected in (
         ("OPENAI_BASE_URL", "localhost:8000/v1", "is no address of a server"),
         ("OPENAI_BASE_URL", f"http://me:{KEY}@host:port/v1", "is no address of a server"),
         ("OPENAI_BASE_URL", f"http://me:{KEY}@host/v1", "without user and query"),
         ("OPENAI_BASE_URL", f"http://host/v1?token={KEY}", "without user and query"),
         ("OPENAI_API_KEY", f"{KEY}\nand more", "what OPENAI_API_KEY holds is no key"),
         ("OPENAI_API_KEY", f"“{KEY}”", "what OPENAI_API_KEY holds is no key"),
-    ],
-)
-def test_an_environment_that_holds_something_else(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
-) -> None:
-    """A missing scheme, a pasted quote: told by the variable's name, without its value."""
-    monkeypatch.setenv(name, value)
-
-    message = _error("openai:m?revision=1", ask=False)
-
-    assert expected in message
-    assert KEY not in message
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            message = _error("openai:m?revision=1", ask=False)
+        assert expected in message
+        assert KEY not in message
 
 
 ECHO = f"Incorrect API key provided: {KEY[:6]}***{KEY[-4:]}, sent as Bearer {KEY}"
@@ -176,24 +163,19 @@ def test_a_server_that_points_elsewhere_is_not_followed(
 TEAM_KEY = "0123456789-team-key"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_words_and_addresses_are_shown_without_keys() -> None:
+    """Servers repeat the key that they refuse, whole or in part; user, password and query of an
+    address are for the server alone.
+    """
+    for text, shown in (
         (f"no such key: {TEAM_KEY}!", "no such key: [key]!"),
         ("Incorrect API key provided: sk-abc***********wxyz.", "Incorrect API key provided: [key]"),
         ("GET http://me:pass@host/v1 failed", "GET http://host/v1 failed"),
         ("two\nlines\x1b[31m red\x00", r"two lines\x1b[31m red\x00"),
         ("a task-oriented risk-based answer", "a task-oriented risk-based answer"),
         ("x" * 1000, "x" * 297 + "..."),
-    ],
-)
-def test_words_of_servers_are_shown_without_keys(text: str, shown: str) -> None:
-    """Servers repeat the key that they refuse, whole or in part."""
-    assert without_secrets(text, TEAM_KEY) == shown
-
-
-def test_an_address_is_shown_without_what_is_secret_in_it() -> None:
-    """User, password and query are for the server alone."""
+    ):
+        assert without_secrets(text, TEAM_KEY) == shown
     for url, shown in (
         ("https://me:pass@host:8000/v1/?token=a#b", "https://host:8000/v1"),
         ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),

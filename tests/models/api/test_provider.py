@@ -75,20 +75,18 @@ def test_binding_needs_neither_server_nor_key() -> None:
     assert weights_bytes(parse_spec("openai:m?revision=1")) is None
 
 
-@pytest.mark.parametrize(
-    ("spec", "role", "message"),
-    [
+def test_a_wrong_spec_is_refused_in_one_line() -> None:
+    """Before anything runs, with what was expected."""
+    cases: tuple[tuple[str, RoleName, str], ...] = (
         ("openai:m", "describer", "give weights=FOLDER .* or revision=NAME"),
         ("openai:?revision=1", "describer", "no model is named"),
         ("openai:m?weights=/nowhere", "describer", "weights=/nowhere: no such folder"),
         ("openai:m?revision=1", "encoder", "has no encoder; it can be the describer or generator"),
-    ],
-)
-def test_a_wrong_spec_is_refused_in_one_line(spec: str, role: RoleName, message: str) -> None:
-    """Before anything runs, with what was expected."""
-    with pytest.raises(CepError, match=message) as raised:
-        bind_text(spec, role)
-    assert "\n" not in str(raised.value)
+    )
+    for spec, role, message in cases:
+        with pytest.raises(CepError, match=message) as raised:
+            bind_text(spec, role)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -143,19 +141,6 @@ def test_a_missing_client_is_one_line_with_the_command(
         bind_text(server.spec(), "describer")
 
 
-def test_another_name_is_told_with_both() -> None:
-    """Also one that only adds a date: which weights an alias stands for changes. Not every server
-    says what it is; a name is kept up to its hundredth letter.
-    """
-    for served in ("gpt-4o-2024-08-06", "GPT-4o", "gpt-4o@main", "other"):
-        (told,) = provenance_warnings(
-            "describer openai:gpt-4o", "gpt-4o", [{"server served": served}]
-        )
-        assert f"the server answered as {served!r}, and 'gpt-4o' was asked for" in told
-    assert provenance_warnings("judge", "m", [{"server served": "m"}, {}]) == []
-    assert provenance_warnings("judge", "x" * 120, [{"server served": "x" * 100}]) == []
-
-
 def _warnings(server: FakeServer, store: Store) -> list[str]:
     """Describe one image through the store; what is told then."""
     runner = RoleRunner(bind_text(server.spec("key_env=none"), "describer"), store)
@@ -164,7 +149,10 @@ def _warnings(server: FakeServer, store: Store) -> list[str]:
 
 
 def test_stored_results_are_told_of_like_new_ones(server: FakeServer, store: Store) -> None:
-    """The name that answered, and what it did not honour; the store keeps both."""
+    """The name that answered, and what it did not honour; the store keeps both. A name that only
+    adds a date is another: which weights an alias stands for changes. Not every server says what it
+    is; a name is kept up to its hundredth letter.
+    """
     usual = server.answer
     server.in_turn(fault(400, "temperature is not supported", param="temperature"), usual)
 
@@ -177,3 +165,8 @@ def test_stored_results_are_told_of_like_new_ones(server: FakeServer, store: Sto
     name, unheeded = first
     assert "the server answered as 'tiny-2026', and 'tiny' was asked for" in name
     assert unheeded.endswith("answers were made without what was asked for: 'temperature=0'")
+    for served in ("gpt-4o-2024-08-06", "GPT-4o", "gpt-4o@main", "other"):
+        (told,) = provenance_warnings("judge", "gpt-4o", [{"server served": served}])
+        assert f"the server answered as {served!r}, and 'gpt-4o' was asked for" in told
+    assert provenance_warnings("judge", "m", [{"server served": "m"}, {}]) == []
+    assert provenance_warnings("judge", "x" * 120, [{"server served": "x" * 100}]) == []

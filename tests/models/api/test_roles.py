@@ -64,22 +64,17 @@ def test_a_drawing_is_an_image_with_its_cost(server: FakeServer, load: Load) -> 
 
 
 def test_what_is_no_image_is_a_failure(server: FakeServer, load: Load) -> None:
-    """It is what the model drew: counted as a bad image and stored, not asked for again."""
+    """It is what the model drew: counted as a bad image and stored, not asked for again, as an
+    answer without an image is: a list of nothing, or of something else.
+    """
     text = b64encode(b"I cannot draw").decode()
     server.in_turn(*(drawn(data=data) for data in ("%%%", text, "iVBORw0KGgo=", "é")))
-
     replies = load("generator", "concurrency=1").generate(["a"] * 4, [0] * 4)
-
     assert [(reply.value.kind, reply.passing) for reply in replies] == [("bad-image", False)] * 4
 
-
-def test_an_answer_without_an_image_is_asked_for_again(server: FakeServer, load: Load) -> None:
-    """Lists of nothing, and of something else."""
     odd = [{"data": []}, {"data": [None]}, {"data": [{"b64_json": 3}]}, {"data": "x"}, []]
     server.in_turn(*map(document, odd), chat_answer(), drawn())
-
     (reply,) = load("generator").generate(["a"], [0])
-
     assert (reply.usage.retries, reply.value.shape) == (6, (8, 8, 3))
 
 
@@ -132,13 +127,19 @@ def _ask(load: Load, *questions: VqaQuestion, query: str = "", piece: object = R
 
 
 def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, load: Load) -> None:
-    """With and without a space, in either case; a token of space before it is passed over."""
+    """With and without a space, in either case; a token of space before it is passed over, and what
+    is no logarithm of a probability counts nothing.
+    """
     others = {"Four": 0.5, " four": 0.2, "4": 0.1, "Five": 0.15}
     server.answer = lambda _: likely("Four", ("\n", {"\n": 1.0}), ("Four", others))
 
     reply = _ask(load, FOUR)
 
     assert reply.value == [pytest.approx(0.8)]
+    for value in (None, "high", 3.0):
+        token = {"token": "Yes", "logprob": value}
+        server.in_turn(_with_tokens([token | {"top_logprobs": [token, 4]}]))
+        assert _ask(load, YES).value == [0.0]
 
 
 def test_without_probabilities_the_first_word_decides(server: FakeServer, load: Load) -> None:
@@ -191,14 +192,6 @@ def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load
         ):
             _ask(load, YES)
         assert len(server.seen) == number
-
-
-def test_impossible_probabilities_count_nothing(server: FakeServer, load: Load) -> None:
-    """Missing, no numbers, above 1."""
-    for value in (None, "high", 3.0):
-        token = {"token": "Yes", "logprob": value}
-        server.in_turn(_with_tokens([token | {"top_logprobs": [token, 4]}]))
-        assert _ask(load, YES).value == [0.0]
 
 
 def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
@@ -258,16 +251,6 @@ def _values(reply: Reply) -> list[float | None]:
     return [reply.value.value(name) for name in CRITERIA]
 
 
-def test_seven_scores_are_read(server: FakeServer, load: Load) -> None:
-    """Each with its justification."""
-    server.answer = lambda _: chat_answer(json.dumps(SCORES))
-
-    (reply,) = load("judge").score_answers([ANSWERED], [0])
-
-    assert _values(reply) == [7.0] * 7
-    assert reply.value.by_criterion["quality"].justification == "for quality"
-
-
 NO_FORM = (
     fault(400, "Unsupported parameter: 'response_format'", param="response_format"),
     fault(400, "'response_format.type' : must be 'json_object' or 'text'"),
@@ -280,7 +263,9 @@ NO_FORM = (
 def test_a_server_without_structured_output_is_asked_by_the_prompt(
     server: FakeServer, load: Load
 ) -> None:
-    """Once refused it is not sent again; nothing is remarked, since the prompt says the form."""
+    """Once refused it is not sent again; nothing is remarked, since the prompt says the form. The
+    seven scores are read, each with its justification.
+    """
     for refusal in NO_FORM:
         server.seen.clear()
         server.in_turn(refusal, chat_answer(f"Here you are: {json.dumps(SCORES)}"))
@@ -289,6 +274,7 @@ def test_a_server_without_structured_output_is_asked_by_the_prompt(
         assert [_values(reply) for reply in replies] == [[7.0] * 7] * 2
         assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]
         assert replies[1].remarks == ()
+        assert replies[1].value.by_criterion["quality"].justification == "for quality"
 
 
 class Longest:
@@ -374,9 +360,10 @@ def test_any_refusal_has_words_and_a_kind(
     read_json(body)
 
 
-@pytest.mark.parametrize(
-    ("words", "parameter"),
-    [
+def test_a_parameter_is_left_out_where_the_words_say_so() -> None:
+    """Every server has its own words for it; what is wrong with a value is not one of them."""
+    sent = ["num_inference_steps", "guidance_scale", "seed"]
+    for words, parameter in (
         ("Unrecognized request argument supplied: seed", "seed"),
         ("guidance_scale is not supported by this model", "guidance_scale"),
         ("unexpected keyword argument 'num_inference_steps'", "num_inference_steps"),
@@ -384,13 +371,8 @@ def test_any_refusal_has_words_and_a_kind(
         ("the prompt holds an unsupported character", None),
         ("unknown model 'seedling'", None),
         ("seed must be below 2147483648", None),
-    ],
-)
-def test_a_parameter_is_left_out_where_the_words_say_so(words: str, parameter: str | None) -> None:
-    """Every server has its own words for it; what is wrong with a value is not one of them."""
-    body = json.dumps({"error": {"message": words}}).encode()
-
-    fault = classify_response(400, {}, body, ["num_inference_steps", "guidance_scale", "seed"])
-
-    assert fault.parameter == parameter
-    assert fault.kind == ("parameter" if parameter else "rejected")
+    ):
+        body = json.dumps({"error": {"message": words}}).encode()
+        fault = classify_response(400, {}, body, sent)
+        assert fault.parameter == parameter
+        assert fault.kind == ("parameter" if parameter else "rejected")

@@ -23,40 +23,24 @@ from tests.models.serving.conftest import Bind
 from tests.models.serving.stand_ins import StandIn
 
 
-def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) -> None:
-    """Wherever it is served, and by whatever: it is the checkpoint that is fingerprinted."""
-    here = bind_text(str(stand_in.checkpoint), "describer")
-    served = bind_text(stand_in.spec(), "describer")
-
-    assert served.fingerprint == here.fingerprint
-    assert served.adapter != here.adapter
-    assert served.device == "server"
-    assert not stand_in.starts
-
-
-def test_the_role_is_that_of_the_checkpoint(stand_in: StandIn, tmp_path: Path) -> None:
-    """`--model` detects it as for a folder; roles that no chat plays are left out."""
-    detected = detect(parse_spec(stand_in.spec()))
-    encoder = detect(parse_spec(f"serve:{write_checkpoint(tmp_path / 'vit', VIT)}"))
-
-    assert (detected.what, detected.roles) == (
-        "LlavaForConditionalGeneration on vLLM",
-        ("describer", "writer"),
-    )
-    assert encoder.roles == ()
-    assert "only describe, write, judge or answer" in encoder.because
-
-
-def test_a_role_that_is_not_detected_is_tried_where_it_is_named(
+def test_the_role_is_that_of_the_checkpoint(
     stand_in: StandIn, bind_served: Bind, tmp_path: Path
 ) -> None:
-    """`--model` is refused, with the way to insist; `--describer` is bound."""
-    encoder = write_checkpoint(tmp_path / "vit", VIT)
-    spec = stand_in.spec().replace(str(stand_in.checkpoint), str(encoder))
+    """`--model` detects it as for a folder; roles that no chat plays are left out, and are refused
+    with the way to insist. `--describer` is bound all the same.
+    """
+    detected = detect(parse_spec(stand_in.spec()))
+    what = "LlavaForConditionalGeneration on vLLM"
+    assert (detected.what, detected.roles) == (what, ("describer", "writer"))
 
+    folder = write_checkpoint(tmp_path / "vit", VIT)
+    encoder = stand_in.spec().replace(str(stand_in.checkpoint), str(folder))
+    detected = detect(parse_spec(encoder))
+    assert detected.roles == ()
+    assert "only describe, write, judge or answer" in detected.because
     with pytest.raises(RoleError, match=r"can be the describer\. .* --describer, or --model"):
-        bind_served(spec)
-    assert bind_served(spec, force=True).what == "ViTModel on vLLM"
+        bind_served(encoder)
+    assert bind_served(encoder, force=True).what == "ViTModel on vLLM"
 
 
 @pytest.mark.parametrize(
@@ -79,21 +63,29 @@ def test_what_can_change_an_answer_is_in_its_key_and_nothing_else(
     assert (bind_text(stand_in.spec(query), "describer").identity == plain) is same
 
 
-def test_weights_in_an_engines_own_format_are_part_of_the_fingerprint(stand_in: StandIn) -> None:
-    """This package never loads Mistral's consolidated weights, but vLLM may."""
-    before = bind_text(stand_in.spec(), "describer").fingerprint
-    (stand_in.checkpoint / "consolidated.safetensors").write_bytes(safetensors_bytes())
+def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) -> None:
+    """Wherever it is served, and by whatever. Mistral's consolidated weights, which this package
+    never loads but vLLM may, are a part of it, and remote code where it is run; that of another
+    repository is refused, as for a folder.
+    """
+    here = bind_text(str(stand_in.checkpoint), "describer")
+    served = bind_text(stand_in.spec(), "describer")
+    assert served.fingerprint == here.fingerprint
+    assert served.adapter != here.adapter
+    assert served.device == "server"
+    assert not stand_in.starts
 
-    assert bind_text(stand_in.spec(), "describer").fingerprint != before
-
-
-def test_remote_code_is_fingerprinted_where_it_is_run(stand_in: StandIn) -> None:
-    """And refused where it would come from another repository, as for a folder."""
-    (stand_in.checkpoint / "modeling.py").write_text("x = 1")
     query = "trust_remote_code=true"
-    before = bind_text(stand_in.spec(query), "describer").fingerprint
-    (stand_in.checkpoint / "modeling.py").write_text("x = 2")
-    assert bind_text(stand_in.spec(query), "describer").fingerprint != before
+    seen = {bind_text(stand_in.spec(query), "describer").fingerprint}
+    for name, content in (
+        ("consolidated.safetensors", safetensors_bytes()),
+        ("modeling.py", b"x = 1"),
+        ("modeling.py", b"x = 2"),
+    ):
+        (stand_in.checkpoint / name).write_bytes(content)
+        fingerprint = bind_text(stand_in.spec(query), "describer").fingerprint
+        assert fingerprint not in seen
+        seen.add(fingerprint)
 
     config = json.loads((stand_in.checkpoint / "config.json").read_text())
     config["auto_map"] = {"AutoModel": "other/repository--modeling.Model"}
@@ -103,15 +95,11 @@ def test_remote_code_is_fingerprinted_where_it_is_run(stand_in: StandIn) -> None
 
 
 def test_a_wrong_interpreter_or_role_is_refused(stand_in: StandIn) -> None:
-    """Before anything is started."""
+    """Before anything is started; so is a key, since specs are printed and stored."""
     with pytest.raises(SpecError, match=r"no such program\. Give the interpreter"):
         bind_text(f"serve:{stand_in.checkpoint}?python=/no/python", "describer")
     with pytest.raises(RoleError, match="describer or judge or writer or vqa, not the generator"):
         bind_text(stand_in.spec(), "generator")
-
-
-def test_a_key_in_a_spec_is_refused_and_not_repeated(stand_in: StandIn) -> None:
-    """Specs are printed and stored."""
     for query in ("api_key=sk-secret-0123456789", "engine_args=--x sk-secret-0123456789"):
         with pytest.raises(SpecError, match="Keys come from the environment") as raised:
             bind_text(stand_in.spec(query), "describer")

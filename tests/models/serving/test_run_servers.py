@@ -15,12 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import (
-    IdentityError,
-    ModelError,
-    SpecError,
-    WriteError,
-)
+from pytest_cepbench.errors import IdentityError, ModelError, SpecError, WriteError
 from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.devices import DEVICE_VARIABLES
@@ -98,29 +93,6 @@ def test_an_engine_is_started_with_the_flags_of_the_spec(
     assert reply.provenance["engine"] == ENGINES[engine].title
 
 
-def test_a_start_that_fails_shows_the_end_of_its_log(
-    stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
-) -> None:
-    """Once: the other processes of the run hear the same, and do not try again."""
-    shown = "hf_0123456789abcdef01 of http://me:tr0ub4dor@host/x"  # of a file that it read
-    stand_in.behave(fail=f"ValueError: no kernel for this device {shown}")
-    bound = bind_served(stand_in.spec())
-    with pytest.raises(ModelError) as raised:
-        bound.load()
-
-    (log,) = (tmp_path / "logs").iterdir()
-    message = str(raised.value)
-    assert "vLLM did not start (exit code 3)" in message
-    assert f"The end of its log, {log}: " in message
-    assert "loading | ValueError: no kernel for this device [key] of http://host/x key=" in message
-    assert stand_in.starts[0]["env"]["VLLM_API_KEY"] not in message
-    assert "\n" not in message
-    other = bind(parse_spec(stand_in.spec()), "judge", context_with(servers))
-    with pytest.raises(ModelError, match="did not start"):
-        other.load()
-    assert len(stand_in.starts) == 1
-
-
 SECRETS = {
     "OPENAI_API_KEY": "a1b2c3d4e5f6",
     "HF_TOKEN": "hf-9182736455",
@@ -132,16 +104,37 @@ SECRETS = {
 
 
 def test_an_engine_gets_no_key_and_shows_none(
-    stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn,
+    bind_served: Bind,
+    servers: RunServers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has the environment of the run but for what is named like a key, or is a URL with one."""
+    """It has the environment of the run but for what is named like a key, or is a URL with one.
+
+    A start that fails shows the end of its log, once: the other processes of the run hear the same,
+    and do not try again.
+    """
     for name, value in {**SECRETS, "VLLM_CACHE_ROOT": "/caches"}.items():
         monkeypatch.setenv(name, value)
-    stand_in.behave(fail="no such kernel", show=[*SECRETS, "VLLM_CACHE_ROOT"])
-    with pytest.raises(ModelError, match=r"\|( unset){6} /caches$"):
+    read = "hf_0123456789abcdef01 of http://me:tr0ub4dor@host/x"  # of a file
+    fail = f"ValueError: no kernel for this device {read}"
+    stand_in.behave(fail=fail, show=[*SECRETS, "VLLM_CACHE_ROOT"])
+    with pytest.raises(ModelError, match=r"\|( unset){6} /caches$") as raised:
         bind_served(stand_in.spec()).load()
+
     (log,) = (tmp_path / "logs").glob("*.log")
     assert not [value for value in SECRETS.values() if value in log.read_text()]
+    message = str(raised.value)
+    assert "vLLM did not start (exit code 3)" in message
+    assert f"The end of its log, {log}: " in message
+    assert "loading | ValueError: no kernel for this device [key] of http://host/x key=" in message
+    assert stand_in.starts[0]["env"]["VLLM_API_KEY"] not in message
+    assert "\n" not in message
+    other = bind(parse_spec(stand_in.spec()), "judge", context_with(servers))
+    with pytest.raises(ModelError, match="did not start"):
+        other.load()
+    assert len(stand_in.starts) == 1
 
 
 def test_a_server_that_gives_no_answer_in_time_is_ended(
@@ -347,39 +340,29 @@ def test_a_start_goes_on_where_its_process_was_killed(stand_in: StandIn, tmp_pat
     stand_in.wait_for_end()
 
 
-def test_devices_are_named_by_the_variable_that_is_set(
-    stand_in: StandIn, bind_served: Bind, monkeypatch: pytest.MonkeyPatch
+def test_a_server_has_the_devices_that_it_needs(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Accelerators of other makers have one of their own."""
+    """By the variable that is set: accelerators of other makers have one of their own. A worker
+    leases one device, and has one thread; a server of two is given those of the whole run.
+    """
     for name in DEVICE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     other = DEVICE_VARIABLES[-1]
     monkeypatch.setenv(other, "5")
     with pytest.raises(SpecError, match=rf"needs 2 devices, and {other} is 5"):
         bind_served(stand_in.spec("tensor_parallel_size=2")).load()
-    bind_served(stand_in.spec("devices=3")).load()
-    environment = stand_in.starts[-1]["env"]
-    assert {name: environment.get(name) for name in DEVICE_VARIABLES} == {
-        name: "3" if name == other else None for name in DEVICE_VARIABLES
-    }
-
-
-def test_a_lease_that_is_too_small_gives_way_to_the_devices_of_the_run(
-    stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker has one device; a server of two is given those of the whole run."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with pytest.raises(SpecError, match=r"needs 2 devices, and CUDA_VISIBLE_DEVICES is 5"):
-        bind_served(stand_in.spec("tensor_parallel_size=2")).load()
-
-    run = {"CUDA_VISIBLE_DEVICES": "4,5"}
-    with closing(RunServers(tmp_path / "leased", tmp_path / "logs", unleased=run)) as leased:
-        for query, devices in (("tensor_parallel_size=2", "4,5"), ("", "5")):
-            spec = parse_spec(stand_in.spec(query))
-            bind(spec, "describer", context_with(leased)).load()
-            assert stand_in.starts[-1]["env"]["CUDA_VISIBLE_DEVICES"] == devices
-            assert "OMP_NUM_THREADS" not in stand_in.starts[-1]["env"]
+    with closing(
+        RunServers(tmp_path / "leased", tmp_path / "logs", unleased={other: "4,5"})
+    ) as run:
+        for query, devices in (("tensor_parallel_size=2", "4,5"), ("", "5"), ("devices=3", "3")):
+            bind(parse_spec(stand_in.spec(query)), "describer", context_with(run)).load()
+            environment = stand_in.starts[-1]["env"]
+            assert {name: environment.get(name) for name in DEVICE_VARIABLES} == {
+                name: devices if name == other else None for name in DEVICE_VARIABLES
+            }
+            assert "OMP_NUM_THREADS" not in environment
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path: Path) -> None:
