@@ -157,26 +157,19 @@ def test_anything_else_is_a_failure(text: str) -> None:
     assert result.kind == "no-verdict"
 
 
-@pytest.mark.parametrize("name", JUDGE_PROMPTS)
-def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
-    """What a prompt asks a judge to say, also with full stop, in bold and after reasoning."""
-    for winner in WINNERS:
-        phrase = JUDGE_PROMPTS[name].phrases[winner]
-        for answer in (phrase, f"{phrase}.", f"**{phrase}**", f"<think>B</think>\n\n{phrase}"):
-            assert read_named(JUDGE_PROMPTS[name], answer) == winner
-
-
-@pytest.mark.parametrize(
-    ("answer", "winner"),
-    [
-        *((text, "Tie(A)") for text in ("C", " C.", "**C**", "Final answer: (C)", "Verdict: C")),
-        *((text, None) for text in ("E", "AB", "a", "A is better", "A or C", "it is C", "C?")),
-    ],
-)
-def test_a_letter_is_read_alone(answer: str, winner: str | None) -> None:
-    """Behind a label or emphasis; in a sentence it may be the name of an answer."""
-    result = read_named(JUDGE_PROMPTS["letters"], answer)
-    assert isinstance(result, Failure) if winner is None else result == winner
+def test_what_is_asked_for_is_read() -> None:
+    """What a prompt asks a judge to say, also with full stop, in bold and after reasoning; a letter
+    alone or behind a label, since in a sentence it may be the name of an answer.
+    """
+    for prompt in JUDGE_PROMPTS.values():
+        for winner, phrase in prompt.phrases.items():
+            for answer in (phrase, f"{phrase}.", f"**{phrase}**", f"<think>B</think>\n\n{phrase}"):
+                assert read_named(prompt, answer) == winner
+    letters = JUDGE_PROMPTS["letters"]
+    for answer in ("C", " C.", "**C**", "Final answer: (C)", "Verdict: C"):
+        assert read_named(letters, answer) == "Tie(A)"
+    for answer in ("E", "AB", "a", "A is better", "A or C", "it is C", "C?"):
+        assert isinstance(read_named(letters, answer), Failure)
 
 
 @given(
@@ -259,29 +252,19 @@ def test_a_reply_without_one_set_of_scores_is_a_failure(reply: str) -> None:
     assert problem_of(result)
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ({"score": 11, "justification": ""}, "not from 0 to 10"),
-        ({"score": -1, "justification": ""}, "not from 0 to 10"),
-        ({"score": 7.5, "justification": ""}, "no whole number"),
-        ({"score": "7", "justification": ""}, "no whole number"),
-        ({"score": True, "justification": ""}, "no whole number"),
-        ({"score": None, "justification": ""}, "no whole number"),
-        ({"score": float("nan")}, "no whole number"),
-        ({"justification": "good"}, "no whole number"),
-        ([7], "no whole number"),
-    ],
-)
-def test_a_wrong_number_fails_its_criterion_alone(value: Any, reason: str) -> None:
-    """It is not clipped, rounded, read out of a text or taken for 0; the others stand."""
-    result = read_scores(json.dumps(FULL | {"quality": value}))
-    assert values(result) == [*NUMBERS[:3], None, *NUMBERS[4:]]
-    assert reason in problem_of(result)
-
-
-def test_a_criterion_that_is_missing_or_given_twice_fails_alone() -> None:
-    """JSON readers keep the last of two equal keys, and say nothing."""
+def test_a_wrong_number_fails_its_criterion_alone() -> None:
+    """It is not clipped, rounded, read out of a text or taken for 0; the others stand. JSON readers
+    keep the last of two equal keys, and say nothing.
+    """
+    whole, bounds = "no whole number", "not from 0 to 10"
+    for value, reason in (
+        *(({"score": score, "justification": ""}, bounds) for score in (11, -1)),
+        *(({"score": score, "justification": ""}, whole) for score in (7.5, "7", True, None)),
+        *((value, whole) for value in ({"score": float("nan")}, {"justification": "good"}, [7])),
+    ):
+        result = read_scores(json.dumps(FULL | {"quality": value}))
+        assert values(result) == [*NUMBERS[:3], None, *NUMBERS[4:]]
+        assert reason in problem_of(result)
     result = read_scores(json.dumps({n: v for n, v in FULL.items() if n != "preference"}))
     assert values(result) == [*NUMBERS[:4], None, *NUMBERS[5:]]
     assert problem_of(result) == "preference: no score was given"

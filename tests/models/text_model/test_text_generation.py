@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -200,22 +199,16 @@ def test_a_model_without_chat_template_reads_one_image(tmp_path: Path) -> None:
     assert write(model, QUESTIONS[:1], "be brief") != answers[:1]
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
+def test_a_checkpoint_that_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+    """At binding: the answer to a question that it never saw would look like any other."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    for query, message in (
         ("", "no chat template, so nothing says how it is asked"),
         ("prompt_template=hello", "must say with {prompt} where the question goes"),
         ("system_prompt=be brief", "system_prompt needs a chat template"),
-    ],
-)
-def test_a_checkpoint_that_cannot_be_asked_is_refused(
-    tmp_path: Path, query: str, message: str
-) -> None:
-    """At binding: the answer to a question that it never saw would look like any other."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-
-    with pytest.raises(SpecError, match=message):
-        bind_text(f"{folder}?{query}", "writer")
+    ):
+        with pytest.raises(SpecError, match=message):
+            bind_text(f"{folder}?{query}", "writer")
 
 
 def test_the_system_prompt_of_the_spec_goes_before_the_suites(tiny_describer: Build) -> None:
@@ -248,37 +241,31 @@ def test_what_comes_back_is_a_text_for_each_image(name: str, copied: Build, tiny
     assert describe(describer(folder), pictures()) == expected
 
 
-@pytest.mark.parametrize("strings", ["be", ["be", "circle"]])
-def test_strings_end_a_text(strings: str | list[str], tmp_path: Path) -> None:
+def test_strings_end_a_text(tmp_path: Path) -> None:
     """The text ends behind the string, and was not cut at its limit; others go on."""
     # transformers reads a tokenizer's own way to join tokens from this text.
     folder = build_llava(tmp_path / "m", words=[*WORDS, "abcdef"])
     whole = describe(describer(folder), pictures())
-    change(folder / "generation_config.json", stop_strings=strings)
-    model = describer(folder)
-    replies = model.describe(pictures(), "describe the image", [0, 1, 2])
     ended = [text.partition("be")[0] + "be" if "be" in text else text for text in whole]
     assert ended != whole
-    assert plain(replies) == ended
-    assert [isinstance(reply, Reply) for reply in replies] == ["be" not in text for text in ended]
+    for strings in ("be", ["be", "circle"]):
+        change(folder / "generation_config.json", stop_strings=strings)
+        replies = describer(folder).describe(pictures(), "describe the image", [0, 1, 2])
+        assert plain(replies) == ended
+        assert [isinstance(own, Reply) for own in replies] == ["be" not in text for text in ended]
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"penalty_alpha": 0.6}, "asks for contrastive search"),
-        ({"dola_layers": "high"}, "asks for dola generation"),
-        ({"num_beams": 2, "num_beam_groups": 2}, "group beam search"),
-    ],
-)
-def test_writing_by_code_of_the_hub_is_refused(
-    settings: dict[str, Any], words: str, copied: Build
-) -> None:
+def test_writing_by_code_of_the_hub_is_refused(copied: Build) -> None:
     """When the model is loaded, and not in every chain."""
     folder = copied("llava")
-    change(folder / "generation_config.json", **settings)
-    with pytest.raises(CheckpointError, match=words):
-        bound(folder).load()
+    for settings, words in (
+        ({"penalty_alpha": 0.6}, "asks for contrastive search"),
+        ({"penalty_alpha": None, "dola_layers": "high"}, "asks for dola generation"),
+        ({"dola_layers": None, "num_beams": 2, "num_beam_groups": 2}, "group beam search"),
+    ):
+        change(folder / "generation_config.json", **settings)
+        with pytest.raises(CheckpointError, match=words):
+            bound(folder).load()
 
 
 def test_settings_in_force_are_in_the_key(copied: Build) -> None:

@@ -294,11 +294,7 @@ def draw_less(folder: Path) -> None:
     [
         ("janus", in_decoder(lambda _: None), "vqmodel.decoder.conv_out.weight"),
         ("emu3", in_decoder(lambda _: None), "vqmodel.decoder.conv_out.weight"),
-        (
-            "janus",
-            in_decoder(lambda v: v * float("nan")),
-            "NaN or infinite values in model.vqmodel",
-        ),
+        ("janus", in_decoder(lambda v: v * float("nan")), "NaN or infinite values in model.vqm"),
         ("emu3", forget_tokens, "names 31 image tokens and the codebook has 32"),
         ("janus", draw_less, "9 are drawn and the decoder takes 16"),
     ],
