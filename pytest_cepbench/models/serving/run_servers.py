@@ -19,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import CepError, ModelError, WriteError
 from pytest_cepbench.escapes import one_line
@@ -107,22 +109,27 @@ class RunServers:
         """
         server, title = self.join(plan), plan.engine.title
         try:
-            with server.starting(lambda: self._show(f"waiting for {title}")):
-                ready = server.read(READY)
-                if ready is None and server.read(ENDED) is None:
-                    try:
-                        with plan.files.unchanged("the server was started"):
-                            self._start(server)
-                    except CepError as error:  # the other processes are told why
-                        server.end()
-                        with suppress(WriteError):
-                            server.write(READY, {"failed": str(error)})
-                        raise
-                if ready is not None and "failed" in ready:
-                    raise ModelError(ready["failed"])
-                ready = server.read(READY)
-                server.check()
+            try:
+                server.start.acquire(timeout=0)
+            except Timeout:
+                self._show(f"waiting for {title}")
+                server.start.acquire()
+            ready = server.read(READY)
+            if ready is None and server.read(ENDED) is None:
+                try:
+                    with plan.files.unchanged("the server was started"):
+                        self._start(server)
+                except CepError as error:  # the other processes are told why
+                    server.end()
+                    with suppress(WriteError):
+                        server.write(READY, {"failed": str(error)})
+                    raise
+            if ready is not None and "failed" in ready:
+                raise ModelError(ready["failed"])
+            ready = server.read(READY)
+            server.check()
         finally:
+            server.start.release()
             self._show("")
         if ready is None:
             raise ModelError(
@@ -248,6 +255,7 @@ class _Server:
     plan: how it is started.
     path: of its folder, which is made where it is absent.
     users: the open file whose lock counts this process as a user.
+    start: lock of the one process that starts the server.
     Raises WriteError where the folder cannot be written, or knows no locks.
     """
 
@@ -255,22 +263,7 @@ class _Server:
         self.plan = plan
         self.path = path
         self.users = _lock_shared(path / USERS, plan.label)
-
-    @contextmanager
-    def starting(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Be the one process that starts the server. waiting: called where another one does."""
-        file = os.open(self.path / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting()
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-        finally:
-            # Closing is not enough where a process was forked meanwhile.
-            fcntl.flock(file, fcntl.LOCK_UN)
-            os.close(file)
+        self.start = FileLock(path / "start.lock", mode=0o600)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A file of the folder; None where it is not there, or not whole."""
