@@ -96,10 +96,12 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     (tmp_path / "mybroken.py").write_text("import no_such_library", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
     yield
     make_model.cache_clear()
-    sys.modules.pop("mymodels", None)
-    sys.modules.pop("mybroken", None)
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in ("mymodels", "mybroken", "own"):
+            del sys.modules[name]
 
 
 def bound_as(target: str, role: RoleName = "describer") -> BoundRole:
@@ -278,27 +280,6 @@ FILES = {
 }
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package, imported."""
-    before = set(sys.modules)
-    write(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("own.models")
-    yield tmp_path
-    make_model.cache_clear()
-    for name in set(sys.modules) - before:
-        if name.partition(".")[0] == "own":
-            del sys.modules[name]
-
-
-def write(folder: Path) -> None:
-    """The package as files."""
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
 @pytest.mark.parametrize(
     ("spec", "covered"),
     [
@@ -306,22 +287,23 @@ def write(folder: Path) -> None:
         ("own.factory:made", ["own/factory.py", "own/models.py"]),
     ],
 )
-def test_a_model_is_covered_by_factory_and_class(root: Path, spec: str, covered: list[str]) -> None:
+def test_a_model_is_covered_by_factory_and_class(
+    tmp_path: Path, spec: str, covered: list[str]
+) -> None:
     """In whichever files these are defined; a package that passes the factory on counts too."""
 
     def code() -> object:
         return bind_text(f"python:{spec}", "describer").provenance["code"]
 
+    (tmp_path / "own").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     before = code()
-    assert before == f"{spec} ({source_of(*(module_of(name) for name in covered))})"
+    modules = (name.removesuffix(".py").removesuffix("/__init__") for name in covered)
+    assert before == f"{spec} ({source_of(*(name.replace('/', '.') for name in modules))})"
     changed = []
     for name, text in FILES.items():
-        (root / name).write_text(text + "# another comment\n")
+        (tmp_path / name).write_text(text + "# another comment\n")
         changed += [name] * (code() != before)
-        (root / name).write_text(text)
+        (tmp_path / name).write_text(text)
     assert changed == covered
-
-
-def module_of(name: str) -> str:
-    """The module that a file is."""
-    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -38,7 +38,7 @@ from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, i
 from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.checkpoints.peft_adapters import adapter_weights, read_tensors
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
-from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
+from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.models.torch_runtime import (
     check_configuration_names,
@@ -190,21 +190,17 @@ _EXPECTED: Mapping[RoleName, str] = {
 
 def detect(spec: ModelSpec) -> DetectedModel:
     """What a checkpoint is; raises as `models.binding.detect`."""
-    checkpoint = inspect_checkpoint(spec)
-    roles = checkpoint.roles
-    unified, kinds = is_unified(roles), (checkpoint.reads, checkpoint.makes)
-    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified, *kinds)
+    return inspect_checkpoint(spec)
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`."""
     checkpoint = inspect_checkpoint(spec)
-    roles = checkpoint.roles
     if not context.force:
         check_role(spec, role, checkpoint)
     complete_checkpoint(checkpoint)
-    with_one_load = role in (*UNIFIED_ROLES, "writer", "interleaver") and is_unified(roles)
-    if with_one_load or (role == "generator" and "describer" in roles):
+    with_one_load = checkpoint.unified and role in (*UNIFIED_ROLES, "writer", "interleaver")
+    if with_one_load or (role == "generator" and "describer" in checkpoint.roles):
         place = "text_model.unified:bind_unified"
     elif role == "generator" and checkpoint.makes == "sound":
         place = "sounds.generators:ADAPTER"

@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_cepbench.artifacts import Modality, digest_json
+from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.binding import DetectedModel
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     WEIGHT_FILES,
     component_names,
@@ -30,22 +31,17 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 from pytest_cepbench.models.checkpoints.format_detection import (
     CheckpointKind,
     identify,
-    modalities,
     read_json,
 )
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
-from pytest_cepbench.models.protocols import RoleName
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint as it lies on disk.
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(DetectedModel):
+    """A checkpoint as it lies on disk, with what its configuration tells of it.
 
     path: its folder; for a hub id the snapshot's folder in the cache; a file of weights itself.
     kind: the library that loads it.
-    what: its architecture or pipeline class, for people.
-    roles: the roles it can play; empty where no rule recognises it.
-    because: why these, completing the sentence "it ...".
     config: its config.json, model_index.json or open_clip_config.json; {"modules": [...]} out of
         modules.json for sentence-transformers; for a single file of weights the "dtype" that its
         model runs in on an accelerator, and the "code" (versions) that takes part in its answers.
@@ -58,11 +54,8 @@ class Checkpoint:
 
     path: Path
     kind: CheckpointKind
-    what: str
-    roles: tuple[RoleName, ...]
     config: Mapping[str, Any]
     revision: str | None = None
-    because: str = ""
     options: SourceOptions = SourceOptions()  # noqa: RUF009 - frozen
     parts: tuple[CheckpointPart, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -81,16 +74,6 @@ class Checkpoint:
     def weights_part(self) -> CheckpointPart | None:
         """The weights, where they lie without a model around them; None for those in its folder."""
         return next(iter(self.named("weights")), None)
-
-    @property
-    def reads(self) -> frozenset[Modality]:
-        """The kinds of artifacts that it can be given."""
-        return modalities(self.kind, self.config)[0]
-
-    @property
-    def makes(self) -> Modality:
-        """The kind of artifact that it makes as a generator."""
-        return modalities(self.kind, self.config)[1]
 
     @property
     def place(self) -> Path:

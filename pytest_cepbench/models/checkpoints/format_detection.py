@@ -16,7 +16,8 @@ import msgspec
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import parse_json, read_text
-from pytest_cepbench.models.protocols import READS, UNIFIED_ROLES, RoleName
+from pytest_cepbench.models.binding import DetectedModel
+from pytest_cepbench.models.protocols import READS, UNIFIED_ROLES, RoleName, is_unified
 
 CheckpointKind = Literal[
     "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"
@@ -136,33 +137,32 @@ _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 Detected = tuple[str, tuple[RoleName, ...], str]
-"""What it is, the roles it can play, and why, completing the sentence "it ..."."""
+"""The first three fields of a `DetectedModel`."""
 
 
-def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detected:
-    """The kind of a checkpoint and the roles it can play, from its parsed configuration."""
+def detect_model(kind: CheckpointKind, config: Mapping[str, Any]) -> DetectedModel:
+    """What a checkpoint is and can do, from its parsed configuration."""
+    roles: tuple[RoleName, ...] = ("encoder",)
+    reads, makes_sounds = READS, False
     if kind == "diffusers":
-        return _detect_pipeline(config)
-    if kind == "open_clip":
-        return "open_clip model", ("encoder",), "embeds images and texts"
-    if kind == "timm":
-        return f"timm {config['architecture']}", ("encoder",), "embeds images"
-    if kind == "sentence_transformers":
+        what, roles, because = _detect_pipeline(config)
+    elif kind == "open_clip":
+        what, because = "open_clip model", "embeds images and texts"
+    elif kind == "timm":
+        what, because = f"timm {config['architecture']}", "embeds images"
+    elif kind == "sentence_transformers":
         names = [module["type"].rpartition(".")[2] for module in config["modules"]]
         fault = modules_fault(config)
-        roles: tuple[RoleName, ...] = () if fault else ("encoder",)
-        return f"sentence-transformers {'+'.join(names)}", roles, fault or "embeds texts"
-    return _detect_transformers(config)
-
-
-def modalities(
-    kind: CheckpointKind, config: Mapping[str, Any]
-) -> tuple[frozenset[Modality], Modality]:
-    """The kinds of artifacts that a checkpoint can be given, and the kind that it generates."""
-    if kind != "transformers" or not (_reads_sounds(config) or _makes_sounds(config)):
-        return READS, "image"
-    sees: set[Modality] = {"image"} if _shows_vision(config) else set()
-    return frozenset({"text", "sound", *sees}), "sound" if _makes_sounds(config) else "image"
+        what, because = f"sentence-transformers {'+'.join(names)}", fault or "embeds texts"
+        roles = () if fault else roles
+    else:
+        what, roles, because = _detect_transformers(config)
+        makes_sounds = _makes_sounds(config)
+        if makes_sounds or _reads_sounds(config):
+            sees: set[Modality] = {"image"} if _shows_vision(config) else set()
+            reads = frozenset({"text", "sound", *sees})
+    makes: Modality = "sound" if makes_sounds else "image"
+    return DetectedModel(what, roles, because, is_unified(roles), reads, makes)
 
 
 def _shows_vision(config: Mapping[str, Any]) -> bool:
@@ -368,7 +368,7 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
                 "the pipeline's folder"
             )
         # Dual encoders that also carry modules.json read images only the other way.
-        if not listed or detect_roles(kind, config)[1]:
+        if not listed or detect_model(kind, config).roles:
             return kind, config
     path = folder / "modules.json"
     try:

@@ -35,7 +35,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.format_detection import (
     INDEXES,
-    detect_roles,
+    detect_model,
     holds_model,
     identify,
 )
@@ -193,17 +193,22 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
         if folder != whole:
             remarks[-1] += f", configuration from {folder}"
     kind, config = identify(folder)
-    what, roles, because = detect_roles(kind, config)
+    detected = detect_model(kind, config)
     checkpoint = Checkpoint(
-        folder, kind, what, roles, config, commit, because, options,
+        **vars(detected),
+        path=folder,
+        kind=kind,
+        config=config,
+        revision=commit,
+        options=options,
         repository="" if commit is None else target,
-    )  # fmt: skip
+    )
     parts: list[CheckpointPart] = []
     if weights is not None:
         if kind != "transformers":
             raise CheckpointError(
                 f"{weights.path}: weights without a configuration are read for models of "
-                f"transformers, and {folder} is a {what} ({kind})"
+                f"transformers, and {folder} is a {detected.what} ({kind})"
             )
         parts.append(weights)
     elif not adapters and kind == "diffusers":
@@ -211,13 +216,13 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
         remarks += taken
     elif not adapters and target != spec.target:
         raise CheckpointError(
-            f"{spec.target}: belongs to a pipeline of diffusers, and {folder} is a {what}: give a "
-            "folder with model_index.json"
+            f"{spec.target}: belongs to a pipeline of diffusers, and {folder} is a "
+            f"{detected.what}: give a folder with model_index.json"
         )
     elif not adapters and options.base is not None:
         raise spec.error(
             "base is for adapters and for weights without a configuration, and "
-            f"{folder} is a whole model ({what})"
+            f"{folder} is a whole model ({detected.what})"
         )
     for name, factor in options.weighted:
         place, commit = locate(spec, name, None, (ADAPTER_CONFIG,))

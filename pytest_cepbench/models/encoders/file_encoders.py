@@ -367,7 +367,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     config: dict[str, Any] = {"dtype": "float16", "code": {}}
     if what == INCEPTION:
         config = {"code": {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}}
-    checkpoint = Checkpoint(_weights(spec), "weights_file", what, ("encoder",), config)
+    file = _weights(spec)
+    checkpoint = Checkpoint(what, ("encoder",), path=file, kind="weights_file", config=config)
     return _ADAPTERS[spec.scheme](role, spec, checkpoint, context)
 
 

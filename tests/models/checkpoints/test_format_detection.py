@@ -56,6 +56,13 @@ def config_of(architecture: str, model_type: str = "", **rest: Any) -> dict[str,
             config_of("ChameleonForConditionalGeneration", "chameleon", vq_config={}),
             "describer writer",
         ),
+        *(
+            (
+                config_of(f"{name}ForConditionalGeneration", name.lower(), vq_config={}),
+                "describer generator writer interleaver",
+            )
+            for name in ("Janus", "Emu3")
+        ),
         (config_of("CLIPModel", "clip", vision_config={}, text_config={}), "encoder"),
         (config_of("BlipModel", "blip", vision_config={}, text_config={}), "encoder"),
         (VIT, "encoder"),
@@ -111,7 +118,9 @@ def config_of(architecture: str, model_type: str = "", **rest: Any) -> dict[str,
 )
 def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], roles: str) -> None:
     """An architecture, even one that no list names, is recognised by the shape of its config."""
-    assert detection_of(write_checkpoint(tmp_path / "m", config)).roles == tuple(roles.split())
+    detection = detection_of(write_checkpoint(tmp_path / "m", config))
+    assert detection.roles == tuple(roles.split())
+    assert detection.unified is roles.startswith("describer generator")
 
 
 @pytest.mark.parametrize(
@@ -155,6 +164,8 @@ def test_a_model_type_tells_the_role_where_nothing_else_does(
     [
         (config_of("LlamaForCausalLM", "llama", vocab_size=9), "reads no images"),
         (config_of("T5ForConditionalGeneration", "t5"), "reads no images"),
+        (config_of("JanusForCausalLM", "janus_text_model"), "reads no images"),
+        (config_of("Emu3ForCausalLM", "emu3_text_model"), "reads no images"),
         (config_of("DPTForDepthEstimation", "dpt", num_channels=3), "depths"),
         (config_of("SegformerForSemanticSegmentation", "segformer"), "masks"),
         (
@@ -227,10 +238,8 @@ def test_model_index_tells_text_to_image_from_the_rest(
 def test_a_pipeline_without_text_encoder_is_no_generator(tmp_path: Path) -> None:
     """An unconditional pipeline cannot draw a text, whatever its name."""
     index = {k: v for k, v in STABLE_DIFFUSION.items() if k not in ("text_encoder", "tokenizer")}
-    detection = detection_of(
-        write_pipeline(tmp_path / "p", index | {"_class_name": "DDPMPipeline"})
-    )
-    assert detection.roles == ()
+    detection = detection_of(write_pipeline(tmp_path / "p", index))
+    assert (detection.roles, detection.unified) == ((), False)
     assert "no text encoder" in detection.because
 
 
@@ -240,17 +249,6 @@ def test_open_clip_config_wins_over_transformers(tmp_path: Path) -> None:
     write_checkpoint(folder, {"model_cfg": {}}, None, index="open_clip_config.json")
     detection = detection_of(folder)
     assert (detection.kind, detection.roles) == ("open_clip", ("encoder",))
-
-
-@pytest.mark.parametrize("family", ["Janus", "Emu3"])
-def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None:
-    """It describes and draws; its language model alone does neither."""
-    whole = {MODEL: [f"{family}ForConditionalGeneration"], "model_type": family.lower()}
-    detection = detection_of(write_checkpoint(tmp_path / "a", whole | {"vq_config": {}}))
-    text = {MODEL: [f"{family}ForCausalLM"], "model_type": f"{family.lower()}_text_model"}
-
-    assert detection.roles == ("describer", "generator", "writer", "interleaver")
-    assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
 
 
 MPNET = {"architectures": ["MPNetModel"], "model_type": "mpnet", "vocab_size": 9}

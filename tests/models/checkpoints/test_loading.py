@@ -37,7 +37,7 @@ torch = pytest.importorskip("torch", reason="loaded weights need the [models] ex
 
 pytestmark = pytest.mark.models
 
-CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "LlavaModel", (), {})
+CHECKPOINT = Checkpoint("LlavaModel", (), path=Path("step-8"), kind="transformers", config={})
 
 
 def module(**parameters: Any) -> Any:

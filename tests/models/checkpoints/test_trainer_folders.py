@@ -41,17 +41,15 @@ def write_run(folder: Path, *steps: int) -> Path:
 
 
 def test_the_only_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
-    """The run's folder and its one checkpoint are the same model, and the header says which."""
+    """The run's folder and its one checkpoint are the same model, and the header says which; of
+    several one has to be named.
+    """
     run = write_run(tmp_path / "run", 500)
     found = inspect(run)
     assert found.path == run / "checkpoint-500"
     assert found.remarks == (f"checkpoint read from {run / 'checkpoint-500'}",)
     assert inspect(run / "checkpoint-500").remarks == ()
-
-
-def test_several_checkpoints_are_listed_with_the_newest(tmp_path: Path) -> None:
-    """Steps count as numbers."""
-    run = write_run(tmp_path / "run", 500, 1000, 90)
+    write_run(run, 1000, 90)  # steps count as numbers
     with pytest.raises(
         CheckpointError,
         match=r"3 checkpoints \(checkpoint-90, checkpoint-500, checkpoint-1000\).*newest is "
@@ -318,29 +316,24 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and no network."""
+    """A cache of one repository at one commit, known as main and as v2; and no network."""
     constants = pytest.importorskip(
         "huggingface_hub.constants", reason="hub ids need huggingface_hub"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def fill(cache: Path) -> None:
-    """One repository at one commit, known as main and as v2."""
-    repository = cache / "models--org--model"
+    repository = tmp_path / "cache" / "models--org--model"
     write_checkpoint(repository / "snapshots" / COMMIT, LLAVA)
     (repository / "refs").mkdir()
     for name in ("main", "v2"):
         (repository / "refs" / name).write_text(COMMIT, encoding="utf-8")
+    return tmp_path / "cache"
 
 
 @pytest.mark.parametrize("query", ["", "?revision=v2", f"?revision={COMMIT}"])
 def test_a_cached_id_resolves_to_its_commit(cache: Path, query: str) -> None:
     """Branch, tag and commit must lead to the snapshot, and the commit must be recorded."""
-    fill(cache)
     checkpoint = inspect("org/model", query)
     assert checkpoint.revision == COMMIT
     assert checkpoint.path == cache / "models--org--model" / "snapshots" / COMMIT
@@ -349,7 +342,6 @@ def test_a_cached_id_resolves_to_its_commit(cache: Path, query: str) -> None:
 
 def test_an_adapter_and_its_base_are_found_in_the_cache(cache: Path, tmp_path: Path) -> None:
     """A base by its hub id, at the revision that the adapter names or another branch's."""
-    fill(cache)
     base = cache / "models--org--model" / "snapshots" / COMMIT
     config = {"peft_type": "LORA", "base_model_name_or_path": "org/model", "revision": "v2"}
     adapter = write_checkpoint(
@@ -374,7 +366,6 @@ def test_an_adapter_and_its_base_are_found_in_the_cache(cache: Path, tmp_path: P
 @pytest.mark.parametrize("place", ["org/model", "org/model/fast.safetensors@v2"])
 def test_lora_weights_come_from_the_cache(cache: Path, tmp_path: Path, place: str) -> None:
     """By the id alone, or with the file and the revision; another file is asked for."""
-    fill(cache)
     snapshot = cache / "models--org--model" / "snapshots" / COMMIT
     for name in ("pytorch_lora_weights.safetensors", "fast.safetensors"):
         write_tensors(snapshot / name, FORMS["kohya"])
@@ -391,7 +382,6 @@ def test_lora_weights_come_from_the_cache(cache: Path, tmp_path: Path, place: st
 @pytest.mark.parametrize("target", ["org/other", "org/model?revision=v9", "checkpoints/step-80"])
 def test_what_is_nowhere_says_what_was_tried(cache: Path, target: str) -> None:
     """Neither a folder nor cached: the message must name both places and the offline switch."""
-    fill(cache)
     with pytest.raises(CheckpointError, match="no folder of this name") as caught:
         inspect_checkpoint(parse_spec(target))
     assert str(cache) in str(caught.value)
@@ -405,7 +395,6 @@ def test_what_loading_reads_is_fetched_where_the_hub_answers(
     """Of all files those that loading can read, by their plain names; else the cache serves."""
     import huggingface_hub
 
-    fill(cache)
     names = ["config.json", "model.safetensors", "pytorch_model.bin", "README.md"]
     fetched: list[list[str]] = []
 

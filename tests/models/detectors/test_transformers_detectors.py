@@ -453,7 +453,9 @@ def test_candidates_that_are_no_numbers_fail_the_image(where: str) -> None:
     assert failure.kind == "bad-boxes"
 
 
-CHECKPOINT = Checkpoint(Path("m"), "transformers", "Mask2Former", ("detector",), {})
+CHECKPOINT = Checkpoint(
+    "Mask2Former", ("detector",), path=Path("m"), kind="transformers", config={}
+)
 
 
 def asked(queries: list[str], *labels: str) -> dict[int, tuple[str, ...]]:

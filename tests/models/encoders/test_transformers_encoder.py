@@ -119,7 +119,9 @@ def test_a_saved_image_tower_keeps_its_projection(
     assert np.abs(tower - shared(str(folders["clip"])).encode_images(images)).max() < 1e-5
 
 
-CHECKPOINT = Checkpoint(Path("step-8"), "transformers", "NovelModel", ("encoder",), {})
+CHECKPOINT = Checkpoint(
+    "NovelModel", ("encoder",), path=Path("step-8"), kind="transformers", config={}
+)
 
 
 def test_only_one_vector_per_input_is_taken(folders: Folders) -> None:

@@ -31,7 +31,9 @@ from tests.tiny.generators import t5_tokenizer
 
 pytestmark = pytest.mark.models
 
-CHECKPOINT = Checkpoint(Path("step-8"), "diffusers", "NovelPipeline", ("generator",), {})
+CHECKPOINT = Checkpoint(
+    "NovelPipeline", ("generator",), path=Path("step-8"), kind="diffusers", config={}
+)
 
 
 GREY = np.full((2, 2, 3), 0.5, np.float32)
