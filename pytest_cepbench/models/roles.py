@@ -49,6 +49,7 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
     Writer,
 )
+from pytest_cepbench.models.torch_runtime import by_kind
 from pytest_cepbench.store import Store
 
 LONGEST_TEXT = 100_000
@@ -387,13 +388,11 @@ def _describe_by_prompt(
     seeds: Sequence[int],
 ) -> list[object]:
     """As `describe_json`, of a describer that cannot be held to a schema."""
-    answers: list[object] = [None] * len(images)
-    for prompt in dict.fromkeys(prompts):
-        own = [i for i, other in enumerate(prompts) if other == prompt]
-        texts = model.describe([images[i] for i in own], prompt, [seeds[i] for i in own])
-        for i, text in zip(own, texts, strict=True):
-            answers[i] = text
-    return answers
+
+    def answer(own: Sequence[int]) -> Sequence[object]:
+        return model.describe([images[i] for i in own], prompts[own[0]], [seeds[i] for i in own])
+
+    return by_kind(prompts, answer)
 
 
 _TEXT = _each(lambda _, __, value: check_text(value))

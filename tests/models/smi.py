@@ -43,7 +43,7 @@ def install_smi(
     profiles of the MIG instances.
     """
     program = folder / "bin" / "nvidia-smi"
-    program.parent.mkdir()
+    program.parent.mkdir(parents=True)
     text = _PROGRAM.format(
         python=sys.executable, devices=json.dumps(devices), divided=json.dumps(dict(divided))
     )

@@ -33,36 +33,33 @@ def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
     assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles
 
 
+OVERRIDE = "--describer, or --model with --cep-role=describer"
+WRITES, EMBEDS = "can be the describer or writer, not the", "can be the encoder, not the"
+
+
 @pytest.mark.parametrize(
-    ("config", "able", "role"),
+    ("config", "role", "words"),
     [
-        *((LLAVA, "describer or writer", role) for role in ("generator", "encoder", "interleaver")),
-        *((VIT, "encoder", role) for role in ("judge", "vqa")),
+        (LLAVA, "generator", f"{WRITES} generator.*--describer"),
+        (LLAVA, "encoder", f"{WRITES} encoder.*--describer"),
+        (LLAVA, "interleaver", f"{WRITES} interleaver.*--describer"),
+        # Judges and VQA models are those that describe, and not all that see.
+        (VIT, "judge", f"{EMBEDS} judge.*--encoder"),
+        (VIT, "vqa", f"{EMBEDS} vqa.*--encoder"),
+        # Detection can be wrong.
+        (UNKNOWN, "describer", f"no rule.*{OVERRIDE}"),
+        (TEXT_ONLY, "describer", f"reads no images.*{OVERRIDE}"),
     ],
 )
 def test_a_wrong_role_is_refused_with_the_right_one(
-    tmp_path: Path, config: dict[str, object], able: str, role: RoleName
+    tmp_path: Path, config: dict[str, object], role: RoleName, words: str
 ) -> None:
-    """The message must say what the model is, what it can be, and which option to give it to.
-    Judges and VQA models are those that describe, and not all that see.
+    """The message must say what the model is, what it can be, which option to give it to, and how
+    to insist where nothing was found.
     """
     folder = write_checkpoint(tmp_path / "m", config)
-    words = f"can be the {able}, not the {role}.*--{able.split(maxsplit=1)[0]}"
     with pytest.raises(RoleError, match=words):
         bind_text(str(folder), role)
-
-
-@pytest.mark.parametrize(
-    ("config", "reason"), [(UNKNOWN, "no rule"), (TEXT_ONLY, "reads no images")]
-)
-def test_a_model_without_role_says_how_to_override(
-    tmp_path: Path, config: dict[str, object], reason: str
-) -> None:
-    """Detection can be wrong: the message must say what was found and how to insist."""
-    folder = write_checkpoint(tmp_path / "m", config)
-    words = rf"{reason}.*--describer, or --model with --cep-role=describer"
-    with pytest.raises(RoleError, match=words):
-        bind_text(str(folder), "describer")
 
 
 def test_an_override_binds_what_detection_does_not_know(tmp_path: Path) -> None:
@@ -227,12 +224,8 @@ def test_a_spec_is_scheme_target_and_parameters(
 ) -> None:
     """Each form that the documentation shows must come apart as it says."""
     spec = parse_spec(text)
-    assert (spec.text, spec.scheme, spec.target, dict(spec.params)) == (
-        text,
-        scheme,
-        target,
-        params,
-    )
+    assert (spec.text, spec.scheme, spec.target) == (text, scheme, target)
+    assert dict(spec.params) == params
 
 
 def test_an_existing_folder_is_taken_whole(tmp_path: Path) -> None:

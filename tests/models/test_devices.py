@@ -127,19 +127,13 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_tool_without_a_driver_finds_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """nvidia-smi is installed in many images that run on machines without a device."""
-    install_smi(tmp_path, monkeypatch, None)
-    (tmp_path / "empty").mkdir()
-    assert visible_devices(tmp_path / "empty") == ()
-
-
 def test_a_named_device_that_is_not_there_is_none(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clusters set the variable on nodes without a device, too."""
+    """Clusters set the variable on nodes without a device, too, and images have an nvidia-smi that
+    finds no driver there.
+    """
+    install_smi(bare / "other", monkeypatch, None)
     monkeypatch.setenv(CUDA, "0")
     assert visible_devices(bare) == ()
     (bare / "dev/nvidia3").touch()
@@ -271,11 +265,8 @@ def test_devices_of_amd_are_counted(bare: Path, monkeypatch: pytest.MonkeyPatch)
         file.parent.mkdir(parents=True)
         file.write_text(f"{number}\n")
     first, second = visible_devices(bare)
-    assert (first.name, first.variable, second.token) == (
-        "AMD device 0",
-        "HIP_VISIBLE_DEVICES",
-        "1",
-    )
+    assert (first.name, second.token) == ("AMD device 0", "1")
+    assert first.variable == "HIP_VISIBLE_DEVICES"
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
     assert [device.token for device in visible_devices(bare)] == ["1"]
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
@@ -309,10 +300,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     import torch
 
     device = {"batch": 0, "free": 0, "reserved": 0, "emptied": 0}
-
-    def empty_cache() -> None:
-        device["emptied"] += 1
-
     answers = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
@@ -321,7 +308,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         "max_memory_allocated": lambda _: 2 * GIB + device["batch"],
         "mem_get_info": lambda _: (device["free"], 10 * GIB),
         "memory_reserved": lambda _: device["reserved"],
-        "empty_cache": empty_cache,
+        "empty_cache": lambda: device.update(emptied=device["emptied"] + 1),
     }
     for name, answer in answers.items():
         monkeypatch.setattr(torch.cuda, name, answer)
