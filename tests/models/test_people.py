@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect
 from pytest_cepbench.models.people import HumanDescriber, HumanJudge
@@ -23,6 +24,13 @@ from tests.ratings.voted import cast, side_vote, write_rated
 def bound(spec: str, role: RoleName = "judge") -> BoundRole:
     """People in a role."""
     return bind(parse_spec(spec), role, BindContext(hash_file=str))
+
+
+def verdicts(ratings: Ratings, *battles: Battle, query: str = "") -> list[Winner | Reply]:
+    """What the study's people say of battles."""
+    judge = bound(f"human:{ratings.path}{query}").load()
+    assert isinstance(judge, HumanJudge)
+    return judge.judge(battles, [0] * len(battles))
 
 
 def pair_study(folder: Path, count: int = 3) -> Ratings:
@@ -71,10 +79,7 @@ def test_the_majority_is_the_verdict_in_both_orders(
     ratings = pair_study(tmp_path / "study")
     for name, pressed in zip(("ada", "bob", "cyd"), votes, strict=True):
         cast(ratings, side_vote(items_of(ratings)[0], name, pressed))
-    judge = bound(f"human:{ratings.path}").load()
-
-    assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == [verdict, turned]
+    assert verdicts(ratings, battle(0), battle(0, swapped=True)) == [verdict, turned]
 
 
 def test_missing_votes_are_failures(tmp_path: Path) -> None:
@@ -83,17 +88,11 @@ def test_missing_votes_are_failures(tmp_path: Path) -> None:
     first, second, _ = items_of(ratings)
     cast(ratings, side_vote(first, "ada", "A"))
     cast(ratings, Vote(task="pair", item=second.item, annotator="ada", skip="cannot tell"))
-    judge = bound(f"human:{ratings.path}").load()
-
-    assert isinstance(judge, HumanJudge)
-    given = judge.judge([battle(0), battle(1), battle(2), battle(7)], [0] * 4)
-    assert given[0] == "A"
-    replies = [verdict for verdict in given if isinstance(verdict, Reply)]
-    failures = [reply.value for reply in replies if isinstance(reply.value, Failure)]
-    assert all(reply.passing for reply in replies)
-    assert [failure.kind for failure in failures] == ["unanswered"] * 3
-    assert "nobody has judged this battle" in failures[1].detail
-    assert "does not have this battle" in failures[2].detail
+    path = ratings.path
+    nobody = Failure("unanswered", f"nobody has judged this battle in {path} yet")
+    unknown = Failure("unanswered", f"{path} does not have this battle")
+    given = verdicts(ratings, *map(battle, (0, 1, 2, 7)))
+    assert given == ["A", *(Reply(own, passing=True) for own in (nobody, nobody, unknown))]
 
 
 def test_the_most_frequent_verdict_counts(tmp_path: Path) -> None:
@@ -102,9 +101,7 @@ def test_the_most_frequent_verdict_counts(tmp_path: Path) -> None:
     item = items_of(ratings)[0]
     for name, verdict in {"ada": "B", "bob": "B", "cyd": "A", "dan": "Tie(A)"}.items():
         cast(ratings, side_vote(item, name, verdict))
-    judge = bound(f"human:{ratings.path}?votes=shares").load()
-    assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0, swapped=True)], [0]) == ["A"]
+    assert verdicts(ratings, battle(0, swapped=True), query="?votes=shares") == ["A"]
 
 
 def test_the_fingerprint_follows_the_votes_that_count(tmp_path: Path) -> None:
@@ -130,10 +127,7 @@ def test_one_annotator_alone(tmp_path: Path) -> None:
     ratings = pair_study(tmp_path / "study")
     item = items_of(ratings)[0]
     cast(ratings, side_vote(item, "ada", "A"), side_vote(item, "bob", "B"))
-    judge = bound(f"human:{ratings.path}?annotator=bob").load()
-
-    assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0)], [0]) == ["B"]
+    assert verdicts(ratings, battle(0), query="?annotator=bob") == ["B"]
     with pytest.raises(CheckpointError, match="annotator 'bbo'"):
         bound(f"human:{ratings.path}?annotator=bbo")
 

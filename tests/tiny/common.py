@@ -134,6 +134,12 @@ def tokenizer_of(
         return fast(str(words), str(pairs), **options)
 
 
+def token_ids(tokenizer: Any) -> dict[str, int]:
+    """What a configuration says of its tokenizer."""
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return {"vocab_size": len(tokenizer), **{name: getattr(tokenizer, name) for name in names}}
+
+
 def word_tokenizer(
     special: Sequence[str] = SPECIAL, words: Sequence[str] = WORDS, **named: str
 ) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import LAYERS, built_once, edit_tensors, pil, tokenizer_of
+from tests.tiny.common import LAYERS, built_once, edit_tensors, pil, token_ids, tokenizer_of
 from tests.tiny.encoders import clip_tokenizer
 
 TEXT_LENGTH = 16
@@ -42,13 +42,7 @@ def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
 
     kind = "Owlv2" if version == 2 else "OwlViT"
     tokenizer = tokenizer or owl_tokenizer()
-    text = LAYERS | {
-        "vocab_size": len(tokenizer),
-        "max_position_embeddings": TEXT_LENGTH,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
+    text = {**LAYERS, **token_ids(tokenizer), "max_position_embeddings": TEXT_LENGTH}
     vision = LAYERS | {"image_size": SIDE, "patch_size": 16}
     config = getattr(transformers, f"{kind}Config")(
         text_config=text, vision_config=vision, projection_dim=32

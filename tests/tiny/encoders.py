@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import CENTER, LAYERS, SQUARE, built_once, tokenizer_of
+from tests.tiny.common import CENTER, LAYERS, SQUARE, built_once, token_ids, tokenizer_of
 
 # fmt: off
 WORDS = [
@@ -80,12 +80,7 @@ def build_clip(folder: Path) -> None:
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
 
     tokenizer = clip_tokenizer()
-    text = _TEXT | {
-        "vocab_size": len(tokenizer),
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
+    text = _TEXT | token_ids(tokenizer)
     config = CLIPConfig(text_config=text, vision_config=_VISION, projection_dim=JOINT_DIMENSION)
     CLIPModel(config).save_pretrained(folder)
     images = CLIPImageProcessor(**CENTER)

@@ -16,6 +16,7 @@ from tests.tiny.common import (
     edit_tensors,
     pil,
     skip_before,
+    token_ids,
     word_tokenizer,
 )
 from tests.tiny.describers import TEXT
@@ -424,13 +425,10 @@ def _clip_text(tokenizer: Any, *, projection: bool = False) -> Any:
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
     config = CLIPTextConfig(
-        vocab_size=len(tokenizer),
         **LAYERS,
+        **token_ids(tokenizer),
         max_position_embeddings=TEXT_LENGTH,
         projection_dim=32,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
     )
     return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config)
 

@@ -28,7 +28,9 @@ from tests.special_files import DEPTH, DIGITS, a_pointer
 
 
 def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None:
-    """Unpickling can run code: refused with the remedy, and accepted once the user says so."""
+    """Unpickling can run code: refused with the remedy. Once the user says so, they are the model,
+    and their bytes count.
+    """
     folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="allow_pickle=true"):
         inspect(folder)
@@ -36,6 +38,10 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
     shards = ["pytorch_model-00001-of-00001.bin", "pytorch_model.bin.index.json"]
     pickled = SourceOptions(allow_pickle=True)
     assert readable_files([*shards, "optimizer.bin"], "transformers", {}, pickled) == shards
+    before = fingerprint_of(folder, "?allow_pickle=true"), fingerprint_of(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"other")
+    assert fingerprint_of(folder, "?allow_pickle=true") != before[0]
+    assert fingerprint_of(folder) == before[1]
 
 
 def test_another_variant_is_named(tmp_path: Path) -> None:
@@ -237,15 +243,6 @@ def test_code_counts_where_it_runs(llava: Path) -> None:
         assert fingerprint_of(llava) == without
     assert set(seen[: len(STATES) + 1]) == {seen[0]}
     assert len(set(seen)) == len(READ_BY_CODE) + 1
-
-
-def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
-    """Where pickled weights are all there is and they are allowed, they are the model."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
-    before = fingerprint_of(folder, "?allow_pickle=true"), fingerprint_of(folder)
-    (folder / "pytorch_model.bin").write_bytes(b"other")
-    assert fingerprint_of(folder, "?allow_pickle=true") != before[0]
-    assert fingerprint_of(folder) == before[1]
 
 
 DAC = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org/dac"}

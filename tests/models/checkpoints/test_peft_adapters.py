@@ -374,6 +374,9 @@ def test_gating_it_is_an_error_and_accepting_it_a_warning(tmp_path: Path) -> Non
     shutil.copytree(REPOSITORY / "suites" / "instrument", tmp_path / "suite")
     options: Any = {"root": tmp_path, "samples": 1, "role": "describer"}
     suite = tmp_path / "suite" / "suite.toml"
+    chain, _, _ = suite.read_text("utf-8").partition("[metrics.gc]")
+    chain = chain.replace("iterations = 3", "iterations = 1")
+    suite.write_text(f'{chain}[metrics.sim]\nparts = "overall"\n', "utf-8")
     config = config_of("lora", "q_proj", "v_proj")
     begun = build_adapter(tmp_path / "begun", DESCRIBER, config, spread=0)
     trained = build_adapter(tmp_path / "trained", DESCRIBER, config)

@@ -34,17 +34,12 @@ def write_unet(folder: Path, value: bytes = b"\0\0\0@", **settings: Any) -> Path
     return folder
 
 
-def write_base(folder: Path) -> Path:
-    """A pipeline whose UNet has a configuration of the kind that diffusers writes."""
-    write_pipeline(folder)
-    write_unet(folder / "unet", b"\0\0\x80?")
-    return folder
-
-
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A whole pipeline."""
-    return write_base(tmp_path / "base")
+    """A pipeline whose UNet has a configuration of the kind that diffusers writes."""
+    folder = write_pipeline(tmp_path / "base")
+    write_unet(folder / "unet", b"\0\0\x80?")
+    return folder
 
 
 @pytest.fixture
@@ -65,21 +60,23 @@ def test_a_replaced_component_is_fingerprinted_as_a_copied_one(base: Path, tmp_p
     shutil.copytree(unet, copy / "unet")
     whole = fingerprint_of(f"{base}?unet={unet}")
     assert whole == fingerprint_of(str(copy)) != fingerprint_of(str(base))
+    # The folder of its training is as good, and the other way around with base.
+    for spec in (f"{base}?unet={unet.parent}", f"{unet.parent}?base={base}"):
+        assert fingerprint_of(spec) == whole
+        assert inspect(spec).roles == ("generator", "editor")
+    (base / "unet" / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
+    assert fingerprint_of(f"{base}?unet={unet}") == whole
     shutil.rmtree(base / "unet")  # who trains a UNet need not keep the old one
     assert fingerprint_of(f"{base}?unet={unet}") == whole
     with pytest.raises(CheckpointError, match="'unet', and no such folder"):
         inspect(str(base))
+    (unet / "config.json").write_text(json.dumps({**UNET, "layers": 2}), encoding="utf-8")
+    other = fingerprint_of(f"{base}?unet={unet}")
+    (unet / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
+    assert len({whole, other, fingerprint_of(f"{base}?unet={unet}")}) == 3
     (unet / WEIGHTS).write_bytes(safetensors_bytes()[:-2])
     with pytest.raises(CheckpointError, match="copied only in part"):
         inspect(f"{base}?unet={unet}")
-
-
-def test_all_ways_to_name_a_component_are_one_model(base: Path, tmp_path: Path) -> None:
-    """By its own folder, and the other way around with base."""
-    unet = write_unet(tmp_path / "run" / "unet")
-    specs = (f"{base}?unet={unet}", f"{base}?unet={unet.parent}", f"{unet.parent}?base={base}")
-    assert len({fingerprint_of(spec) for spec in specs}) == 1
-    assert {inspect(spec).roles for spec in specs} == {("generator", "editor")}
 
 
 def test_lora_weights_are_part_of_the_fingerprint(base: Path, lora: Path, tmp_path: Path) -> None:
@@ -153,19 +150,6 @@ def test_the_average_of_the_weights_is_never_left_out_in_silence(
     write_unet(lora / "unet")
     checkpoint = inspect(f"{lora}?base={base}")
     assert [line for line in checkpoint.remarks if f"gate it with unet={ema}" in line]
-
-
-def test_a_fingerprint_follows_every_file_of_a_component(base: Path, tmp_path: Path) -> None:
-    """Configuration and weights of the component's own folder, and not the base's old ones."""
-    unet = write_unet(tmp_path / "unet")
-    seen = {fingerprint_of(f"{base}?unet={unet}")}
-    (base / "unet" / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
-    assert fingerprint_of(f"{base}?unet={unet}") in seen
-    (unet / "config.json").write_text(json.dumps({**UNET, "layers": 2}), encoding="utf-8")
-    seen.add(fingerprint_of(f"{base}?unet={unet}"))
-    (unet / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
-    seen.add(fingerprint_of(f"{base}?unet={unet}"))
-    assert len(seen) == 3
 
 
 LAYER = "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q"
