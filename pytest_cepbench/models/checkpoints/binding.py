@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
@@ -326,20 +324,15 @@ def _is_equal(checkpoint: Checkpoint, part: CheckpointPart) -> bool:
     )
     if not own or not own.keys() <= base.keys():
         return False
-    with ExitStack() as opened:
-
-        @cache
-        def file(path: Path) -> Any:  # opened once: its header names all tensors
-            return opened.enter_context(safe_open(path, framework="pt"))
-
-        for name, path in own.items():
-            try:
-                tensors = [file(place[name]).get_tensor(name) for place in (own, base)]
-            except Exception as error:  # a file that is being written raises anything
-                line = error_line(error)
-                raise CheckpointError(f"{path}: {name} cannot be read: {line}") from error
-            # As bytes, since torch does not compare numbers of all types.
-            values = [t.to(tensors[0].dtype).flatten().view(torch.uint8) for t in tensors]
-            if tensors[0].shape != tensors[1].shape or not torch.equal(*values):
-                return False
+    opened: Any = cache(partial(safe_open, framework="pt"))  # once: its header names all tensors
+    for name, path in own.items():
+        try:
+            tensors = [opened(place[name]).get_tensor(name) for place in (own, base)]
+        except Exception as error:  # a file that is being written raises anything
+            line = error_line(error)
+            raise CheckpointError(f"{path}: {name} cannot be read: {line}") from error
+        # As bytes, since torch does not compare numbers of all types.
+        values = [t.to(tensors[0].dtype).flatten().view(torch.uint8) for t in tensors]
+        if tensors[0].shape != tensors[1].shape or not torch.equal(*values):
+            return False
     return True

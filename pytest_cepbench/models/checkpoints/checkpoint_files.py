@@ -105,24 +105,18 @@ def readable_files(
         # An index goes with its weights.
         index = ".safetensors.index" in path.name or path.name.endswith(".bin.index.json")
         configures = path.suffix in _CONFIG_SUFFIXES and not index
+        # Code, and what a checkpoint's own code may read, in any folder. Weights of a folder inside
+        # are its code's alone; the other kinds' components have variants.
+        inside = kind == "transformers" and len(path.parts) > 1
+        data = inside and not _NOT_MODEL.search(str(path))
+        code = data if is_weights(path.name) else path.suffix in _CODE_SUFFIXES
         if (configures and str(path.parent) in folders) or (
-            options.trust_remote_code and _code_reads(path, kind)
+            code and options.trust_remote_code and not path.parts[0].startswith("checkpoint-")
         ):
             wanted.add(str(path))
     for folder in holders:
         wanted.update(_weights([str(p) for p in paths if str(p.parent) == folder], kind, options))
     return sorted(wanted)
-
-
-def _code_reads(path: PurePosixPath, kind: CheckpointKind) -> bool:
-    """Whether a file is code, or may be data that a checkpoint's own code reads, in any folder."""
-    if path.parts[0].startswith("checkpoint-"):
-        return False
-    if is_weights(path.name):
-        # Those of a folder inside are its code's alone; the other kinds' components have variants.
-        within = kind == "transformers" and len(path.parts) > 1
-        return within and not _NOT_MODEL.search(str(path))
-    return path.suffix in _CODE_SUFFIXES
 
 
 def _holders(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:

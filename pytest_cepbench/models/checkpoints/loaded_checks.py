@@ -51,28 +51,25 @@ def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> I
     missing: list[str] = []
     unused: list[str] = []
 
-    def emit(record: logging.LogRecord) -> None:
+    def note(record: logging.LogRecord) -> bool:
         text = " ".join(record.getMessage().split())[:600]
         if "newly initialized" in text:
             missing.append(text)
         elif "were not used when initializing" in text and record.name in _DIFFUSERS:
             unused.append(text)
+        return False  # no handler gets it
 
-    watch = logging.Handler(logging.WARNING)
-    watch.emit = emit  # type: ignore[method-assign]
     loggers = [logging.getLogger(name) for name in (*_DIFFUSERS, "transformers.modeling_utils")]
-    before = [(logger.level, logger.propagate) for logger in loggers]
+    levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.addHandler(watch)
+        logger.addFilter(note)
         logger.setLevel(logging.WARNING)
-        logger.propagate = False
     try:
         yield
     finally:
-        for logger, (level, propagate) in zip(loggers, before, strict=True):
-            logger.removeHandler(watch)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeFilter(note)
             logger.setLevel(level)
-            logger.propagate = propagate
     refuse_missing(checkpoint, missing)
     refuse_unused(checkpoint, [] if allow_unused else unused)
 
