@@ -120,7 +120,7 @@ def suite_keys() -> Iterator[str]:
     """The keys of suite.toml."""
     import msgspec
 
-    from pytest_cepbench.measures import MetricTable
+    from pytest_cepbench.measures.base import MetricTable
     from pytest_cepbench.suites import definition
 
     by_name = {
@@ -158,7 +158,8 @@ def metric_settings() -> Iterator[str]:
     """The settings that single metrics have."""
     import msgspec
 
-    from pytest_cepbench.measures import KINDS, MetricTable
+    from pytest_cepbench.measures.base import MetricTable
+    from pytest_cepbench.measures.measure_registry import KINDS
 
     rows: dict[tuple[str, str, str], list[str]] = {}
     for kind, table in KINDS.items():

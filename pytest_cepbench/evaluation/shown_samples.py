@@ -20,8 +20,8 @@ from pytest_cepbench.evaluation.evaluator import EvaluatedCase, Evaluator
 from pytest_cepbench.gate import Measurement, Verdict
 from pytest_cepbench.gate.baseline import answers_digest
 from pytest_cepbench.gate.measurement import Scores, rounded
-from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
+from pytest_cepbench.measures.base import ChainExcerpt
 from pytest_cepbench.measures.chain_data import first_difference
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 from pytest_cepbench.report.result import (

@@ -109,15 +109,10 @@ class MappingTable(MetricTable, frozen=True, kw_only=True):
     mappings: dict[str, str] | None = None
 
 
-def _last(similarities: FloatArray) -> FloatArray:
-    column: FloatArray = similarities[:, -1]
-    return column
-
-
 FORMULAS: Mapping[str, tuple[str, Pool, Callable[[FloatArray], FloatArray]]] = {
     "gc": ("GC@{T}", "categories", gc_at_t),
-    "s": ("s({T})", "categories", _last),
-    "sim": ("SIM", "samples", _last),
+    "s": ("s({T})", "categories", lambda similarities: similarities[:, -1]),
+    "sim": ("SIM", "samples", lambda similarities: similarities[:, -1]),
     "mcd": ("MCD", "samples", mcd_of_mapping),
 }
 """Kind -> label, pool by default, score (n, T) -> (n,) of similarities: GenCeption's Eq. 3; its
@@ -395,42 +390,42 @@ class RetrievalMeasure(TraceMeasure):
         return hits
 
     def _starts(self, data: ChainData) -> _Starts:
-        whole = data.origin
-        key, start = ("gallery", self.track.encoder), self.track.plan.start
-        return whole.cached(key, start, lambda: self._look_up(whole))
-
-    def _look_up(self, data: ChainData) -> _Starts:
         """Raises MeasurementError for an encoder that cannot see, and for starts that are one."""
-        encoder, start = self.track.encoder, self.track.plan.start
-        runner = data.runner(encoder)
-        spec = runner.bound.spec
-        digests: list[str] = []
-        encoded: list[Vector] = []
-        for chains in data.start_chains(start, data.population.samples):
-            for chain, vector in zip(chains, vectors(chains, 0, runner, data.store), strict=True):
-                if not isinstance(vector, Failure):
-                    digests.append(chain.links[0].digest)
-                    encoded.append(vector)
-        if not digests:
-            raise MeasurementError(
-                f"{self.name}: the {encoder} ({spec}) gave no vector of any start"
+        whole, encoder, start = data.origin, self.track.encoder, self.track.plan.start
+
+        def look_up() -> _Starts:
+            runner = whole.runner(encoder)
+            spec = runner.bound.spec
+            digests: list[str] = []
+            encoded: list[Vector] = []
+            for chains in whole.start_chains(start, whole.population.samples):
+                found = vectors(chains, 0, runner, whole.store)
+                for chain, vector in zip(chains, found, strict=True):
+                    if not isinstance(vector, Failure):
+                        digests.append(chain.links[0].digest)
+                        encoded.append(vector)
+            if not digests:
+                raise MeasurementError(
+                    f"{self.name}: the {encoder} ({spec}) gave no vector of any start"
+                )
+            different = len(set(digests))
+            if different < 2:
+                raise MeasurementError(
+                    f"{self.name}: retrieval needs at least 2 different starts, and the suite's "
+                    f"{len(digests)} samples have {different}: use more samples"
+                )
+            refuse_same(spec, start, dict(zip(digests, encoded, strict=True)))
+            gallery = Gallery.of(np.stack(encoded), digests)
+            ceiling = gallery.ceiling()
+            return _Starts(
+                gallery=gallery,
+                samples=len(digests),
+                tied=int((ceiling < 1.0).sum()),
+                ceiling=float(ceiling.mean()),
+                identity=f"{different} {digest_json(sorted(set(digests)))[:16]}",
             )
-        different = len(set(digests))
-        if different < 2:
-            raise MeasurementError(
-                f"{self.name}: retrieval needs at least 2 different starts, and the suite's "
-                f"{len(digests)} samples have {different}: use more samples"
-            )
-        refuse_same(spec, start, dict(zip(digests, encoded, strict=True)))
-        gallery = Gallery.of(np.stack(encoded), digests)
-        ceiling = gallery.ceiling()
-        return _Starts(
-            gallery=gallery,
-            samples=len(digests),
-            tied=int((ceiling < 1.0).sum()),
-            ceiling=float(ceiling.mean()),
-            identity=f"{different} {digest_json(sorted(set(digests)))[:16]}",
-        )
+
+        return whole.cached(("gallery", encoder), start, look_up)
 
 
 def _notes(

@@ -172,18 +172,36 @@ class GenevalMeasure(Measure):
         return (detected, RequiredFeatures(plan, generations, self.color_encoder, cutouts=True))
 
     def read(self, case: Case, samples: Sequence[Sample], data: ChainData) -> dict[str, RuledChain]:
-        """The judgements; the detector looks at the images, and the encoder at cut-outs."""
+        """The judgements; the detector looks at the images, and the encoder at cut-outs.
+
+        Raises MeasurementError for a sample without a prompt, and what the models raise.
+        """
         data.require_recorded("text", self.generations)
 
         def rule(chains: Sequence[Chain]) -> dict[str, RuledChain]:
+            detector = data.runner(DETECTOR)
+            style = _style(detector.bound)
             ruled = {c.sample.id: RuledChain(outcome_of_chain(c, self.plan)) for c in chains}
             for generation in self.generations:
                 able = [chain for chain in chains if chain.has(generation)]
-                images = self._look(able, generation, data)
-                by_name = {chain.sample.id: own for chain, own in zip(able, images, strict=True)}
+                prompts = {chain.sample.id: prompt_of(chain.sample) for chain in able}
+                asked = {name: queries(prompt, style) for name, prompt in prompts.items()}
+                words = {name: list(own) for name, own in asked.items()}
+                images: dict[str, PromptedImage | Failure] = {}
+                detected = boxes(able, generation, words, detector, data.store)
+                for chain, found in zip(able, detected, strict=True):
+                    name = chain.sample.id
+                    if isinstance(found, Failure):
+                        images[name] = found
+                        continue
+                    objects = objects_by_class(found, asked[name])
+                    images[name] = PromptedImage(chain, prompts[name], found, objects)
+                if self.colors == "clip":
+                    seen = [own for own in images.values() if isinstance(own, PromptedImage)]
+                    self._tell_colors(seen, generation, data)
                 for name, own in ruled.items():
                     own.correct.append(False)
-                    if (image := by_name.get(name)) is not None:
+                    if (image := images.get(name)) is not None:
                         self._rule(name, own, image, generation)
             return ruled
 
@@ -255,30 +273,6 @@ class GenevalMeasure(Measure):
         if not verdict.correct and not own.reasons:
             where = f"generation {generation}: " if len(self.generations) > 1 else ""
             own.reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
-
-    def _look(
-        self, chains: Sequence[Chain], generation: int, data: ChainData
-    ) -> list[PromptedImage | Failure]:
-        """Look at every chain's image at a generation, which all of them have.
-
-        A failure where the detector could not look. Raises MeasurementError for a sample without a
-        prompt, and what its models raise.
-        """
-        detector = data.runner(DETECTOR)
-        prompts = [prompt_of(chain.sample) for chain in chains]
-        asked = [queries(prompt, _style(detector.bound)) for prompt in prompts]
-        words = {chain.sample.id: list(own) for chain, own in zip(chains, asked, strict=True)}
-        detected = boxes(chains, generation, words, detector, data.store)
-        images: list[PromptedImage | Failure] = [
-            found
-            if isinstance(found, Failure)
-            else PromptedImage(chain, prompt, found, objects_by_class(found, own))
-            for chain, prompt, own, found in zip(chains, prompts, asked, detected, strict=True)
-        ]
-        if self.colors == "clip":
-            seen = [image for image in images if isinstance(image, PromptedImage)]
-            self._tell_colors(seen, generation, data)
-        return images
 
     def _tell_colors(
         self, images: Sequence[PromptedImage], generation: int, data: ChainData

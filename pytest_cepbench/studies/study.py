@@ -28,8 +28,7 @@ from pytest_cepbench.errors import (
     SuiteError,
     unknown_name,
 )
-from pytest_cepbench.measures import ENCODER
-from pytest_cepbench.measures.base import readers_of
+from pytest_cepbench.measures.base import ENCODER, readers_of
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.text_quality import FailuresTable
 from pytest_cepbench.metrics.correlation import (

@@ -1,7 +1,7 @@
 """Suites: data set, chains and metrics put together into measurements."""
 
-from pytest_cepbench.measures import list_cases
 from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.measure_registry import list_cases
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import FOLDER, Suite, load_suite

@@ -179,28 +179,14 @@ class AnswerRun(SuiteRun):
         )
 
     def _measured(self, case: Case, most: int | None) -> Measured:
-        measure = self.measures[case.key.metric]
-        data = self.data.narrowed(most).against(self.opponents_of(case))
-        measured = measure.measure(case, data)
-        measured = self._with_text_counts(case, measured, data)
-        if not (measure.judged or measure.scored) or JUDGE in self.assignments.gated:
-            return measured
-        tested = [role for role in self.assignments.gated if role in self.assignments.roles]
-        weights = {self.runner(role).bound.fingerprint for role in tested}
-        if self.runner(JUDGE).bound.fingerprint in weights:
-            measured = replace(measured, warnings=(*measured.warnings, _JUDGES_ITSELF))
-        if measured.verdicts:
-            line, warning = self._judge_remark
-            measured = replace(measured, judge=line)
-            if warning:  # of more battles than this case has
-                measured = replace(measured, blind=Blindness(warning, measured.at_stake))
-        return measured
-
-    def _with_text_counts(self, case: Case, measured: Measured, data: AnswerData) -> Measured:
-        """A measurement that says how many answers hold reasoning, and how many texts were cut.
+        """Also says how many answers hold reasoning, and how many texts were cut.
 
         Raises MeasurementError where a server left an image of an answer without a reply.
         """
+        measure = self.measures[case.key.metric]
+        gated, roles = self.assignments.gated, self.assignments.roles
+        data = self.data.narrowed(most).against(self.opponents_of(case))
+        measured = measure.measure(case, data)
         answers = data.answers(measured.samples).values()
         for own in answers:
             for lost in own.lost_images:
@@ -210,17 +196,26 @@ class AnswerRun(SuiteRun):
                         "again when the server answers"
                     )
         notes, warnings = list(measured.notes), list(measured.warnings)
-        writer = next((r for r in ("interleaver", "writer") if r in self.assignments.roles), None)
+        writer = next((role for role in ("interleaver", "writer") if role in roles), None)
         if writer is not None:
             keys = [own.keys[0] for own in answers if own.keys]
             told = self.runner(writer).text_notes(keys, "answers")
             notes += told[0]
             warnings += told[1]
         accepted = data.opponents.accepted
-        if self.measures[case.key.metric].judged and accepted is not None:
+        if measure.judged and accepted is not None:
             judge, pairs = self.runner(JUDGE), data.pairs(measured.samples, accepted)
             keys = [key for pair in pairs for key in verdict_keys(pair, data.rules, judge)]
             warnings += judge.text_notes(keys, "verdicts of the judge")[1]
+        if (measure.judged or measure.scored) and JUDGE not in gated:
+            weights = {self.runner(role).bound.fingerprint for role in gated if role in roles}
+            if self.runner(JUDGE).bound.fingerprint in weights:
+                warnings.append(_JUDGES_ITSELF)
+            if measured.verdicts:
+                line, warning = self._judge_remark
+                measured = replace(measured, judge=line)
+                if warning:  # of more battles than this case has
+                    measured = replace(measured, blind=Blindness(warning, measured.at_stake))
         return replace(measured, notes=tuple(notes), warnings=tuple(warnings))
 
     @cached_property

@@ -11,8 +11,14 @@ from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.growth import PendingChain
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import RoleError, SuiteError
-from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import RequiredFeatures, plans_of, readers_of
+from pytest_cepbench.measures.base import (
+    ChainExcerpt,
+    Measure,
+    Measured,
+    RequiredFeatures,
+    plans_of,
+    readers_of,
+)
 from pytest_cepbench.measures.blindness import same_answers
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData

@@ -22,10 +22,14 @@ from pytest_cepbench.chains.chain import PLACEHOLDER, CaptionRules
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.policy import GateName
-from pytest_cepbench.measures import KINDS, MetricTable, read_table
-from pytest_cepbench.measures.base import number_problems
+from pytest_cepbench.measures.base import MetricTable, number_problems
 from pytest_cepbench.measures.cases import OVERALL, POOLED
-from pytest_cepbench.measures.measure_registry import ANSWER_KINDS, explain_mismatch
+from pytest_cepbench.measures.measure_registry import (
+    ANSWER_KINDS,
+    KINDS,
+    explain_mismatch,
+    read_table,
+)
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 
 FILE_NAME = "suite.toml"

@@ -16,8 +16,8 @@ import msgspec
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.measures import list_cases
 from pytest_cepbench.measures.cases import Case, PooledCase
+from pytest_cepbench.measures.measure_registry import list_cases
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite

@@ -25,9 +25,12 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.files import shown_path
-from pytest_cepbench.measures import SuiteContext, make_measures
-from pytest_cepbench.measures.base import JUDGE, readers_of
-from pytest_cepbench.measures.measure_registry import make_answer_measures, tests_judges
+from pytest_cepbench.measures.base import JUDGE, SuiteContext, readers_of
+from pytest_cepbench.measures.measure_registry import (
+    make_answer_measures,
+    make_measures,
+    tests_judges,
+)
 from pytest_cepbench.models.binding import DetectedModel, detect
 from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName

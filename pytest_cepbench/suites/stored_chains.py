@@ -10,8 +10,7 @@ from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, CepError, MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import Scores, mean_of_scores
-from pytest_cepbench.measures import ChainExcerpt, Measure
-from pytest_cepbench.measures.base import plans_read, readers_of
+from pytest_cepbench.measures.base import ChainExcerpt, Measure, plans_read, readers_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole

@@ -30,12 +30,8 @@ from pytest_cepbench.datasets.sources.hub import PARAMETERS as LOCATION_PARAMETE
 from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.measurement import Measurement
-from pytest_cepbench.measures import (
-    KINDS,
-    SuiteContext,
-    make_measures,
-    read_table,
-)
+from pytest_cepbench.measures.base import SuiteContext
+from pytest_cepbench.measures.measure_registry import KINDS, make_measures, read_table
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.spec import SCHEMES
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS

@@ -21,7 +21,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.evaluation.evaluator import EvaluatedCase
 from pytest_cepbench.evaluation.shown_samples import similarity_curve
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.measures import ChainExcerpt
+from pytest_cepbench.measures.base import ChainExcerpt
 from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.writers import properties_of
 from tests.evaluation.projects import ArenaProject

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from pytest_cepbench.evaluation.settings import OPTIONS
-from pytest_cepbench.measures import KINDS
-from pytest_cepbench.measures.measure_registry import ANSWER_KINDS
+from pytest_cepbench.measures.measure_registry import ANSWER_KINDS, KINDS
 from pytest_cepbench.plugin.options import settings_of
 from pytest_cepbench.suites.definition import SuiteTable
 from tests.golden.frozen import assert_frozen
