@@ -8,17 +8,16 @@ import pytest
 
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.suites import Case, RoleChoices, assign_models, list_cases, load_suite
+from pytest_cepbench.suites import Case, RoleChoices, assign_models, list_cases
 from tests.plugin.project import SHAPES
+from tests.suites.world import read_suite
 
 MAPPINGS = ["text-to-text", "text-to-image", "image-to-image", "image-to-text"]
 
 
 def _cases(tmp_path: Path, text: str, *samples: tuple[str, ...]) -> list[Case]:
     """The cases of a suite file over samples of these categories."""
-    path = tmp_path / "suite.toml"
-    path.write_text(text)
-    suite = load_suite(path)
+    suite = read_suite(tmp_path, text)
     _, measures = assign_models(suite, RoleChoices())
     made = (Sample(f"{i}", own, text="t") for i, own in enumerate(samples))
     return list_cases(measures, suite.name, Dataset("made", {}, tuple(made)), suite.table.groups)

@@ -34,16 +34,24 @@ all = ["b", "a"]
 """
 
 
-def _similarities(staged: Staged) -> dict[str, list[float]]:
-    """Cosine to the start at generations 2 and 4 of every sample, computed one by one."""
+Vectors = dict[str, list[npt.NDArray[np.float64]]]
+
+
+def _vectors(
+    staged: Staged, start: Modality = "image", generations: Sequence[int] = (2, 4)
+) -> Vectors:
+    """The unit vectors of every sample's start and artifacts at some generations, one by one."""
     chain_data = staged.run.chain_data
-    scores = {}
-    for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
-        assert chain.failure is None
-        start, *later = (vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4))
-        unit = start / np.linalg.norm(start)
-        scores[name] = [float(unit @ link / np.linalg.norm(link)) for link in later]
-    return scores
+    vectors = {}
+    for name, chain in chain_data.chains(start, chain_data.dataset.samples).items():
+        rows = [vector(load_link(chain, g, chain_data.store)) for g in (0, *generations)]
+        vectors[name] = [row / np.linalg.norm(row) for row in rows]
+    return vectors
+
+
+def _similarities(vectors: Vectors) -> dict[str, list[float]]:
+    """Cosine to the start of each later vector of every sample."""
+    return {name: [float(start @ row) for row in rows] for name, (start, *rows) in vectors.items()}
 
 
 def _members(staged: Staged, category: str) -> list[str]:
@@ -61,7 +69,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
 )
 def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float, ...]) -> None:
     """GC weighs iterations by number, s is the last, SIM the first; some chains have drifted."""
-    similarities = _similarities(staged)
+    similarities = _similarities(_vectors(staged))
     assert len({round(second, 3) for _, second in similarities.values()}) > 3
     for category in ("a", "b"):
         measured = staged.measure(f"{category}-{metric}")
@@ -74,7 +82,7 @@ def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float,
 
 def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(staged: Staged) -> None:
     """MMGenBench: over all samples, whatever number of patterns they are in; groups alike."""
-    similarities = _similarities(staged)
+    similarities = _similarities(_vectors(staged))
     for part in ("overall", "all"):
         measured = staged.measure(f"{part}-sim")
         assert set(measured.scores) == {part}
@@ -89,7 +97,7 @@ def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(stage
 
 def test_gc_is_the_mean_of_the_categories_unless_samples_are_pooled(staged: Staged) -> None:
     """GenCeption: each category counts alike; `pool = "samples"` asks for the other mean."""
-    similarities = _similarities(staged)
+    similarities = _similarities(_vectors(staged))
     scores = {name: (first + 2 * second) / 3 for name, (first, second) in similarities.items()}
     means = [np.mean([scores[name] for name in _members(staged, part)]) for part in ("a", "b")]
     for part in ("overall", "all"):
@@ -207,18 +215,9 @@ def drifting(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
 
 
 def _curves(drifting: Staged, mapping: str) -> dict[str, list[float]]:
-    """Similarity to the start at each generation of a mapping, by sample, computed one by one."""
+    """Similarity to the start at each generation of a mapping, by sample."""
     start: Modality = "text" if mapping.startswith("text") else "image"
-    chain_data = drifting.run.chain_data
-    scores = {}
-    for name, chain in chain_data.chains(start, chain_data.dataset.samples).items():
-        assert len(chain.links) == 10
-        first = vector(load_link(chain, 0, chain_data.store))
-        later = [vector(load_link(chain, g, chain_data.store)) for g in GENERATIONS[mapping]]
-        scores[name] = [
-            float(first @ link / np.linalg.norm(first) / np.linalg.norm(link)) for link in later
-        ]
-    return scores
+    return _similarities(_vectors(drifting, start, GENERATIONS[mapping]))
 
 
 @pytest.mark.parametrize("mapping", GENERATIONS)
@@ -311,21 +310,7 @@ def test_a_sample_is_shown_by_the_chain_of_the_mapping(drifting: Staged) -> None
         assert list(shown.marks.values()) == pytest.approx(_curves(drifting, mapping)[sample])
 
 
-def _vectors(staged: Staged) -> dict[str, list[npt.NDArray[np.float64]]]:
-    """The unit vectors of every sample's start and generations 2 and 4."""
-    chain_data = staged.run.chain_data
-    similarities = {}
-    for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
-        rows = [vector(load_link(chain, g, chain_data.store)) for g in (0, 2, 4)]
-        similarities[name] = [row / np.linalg.norm(row) for row in rows]
-    return similarities
-
-
-def _by_hand(
-    vectors: dict[str, list[npt.NDArray[np.float64]]],
-    members: Sequence[str],
-    weights: Sequence[float],
-) -> float:
+def _by_hand(vectors: Vectors, members: Sequence[str], weights: Sequence[float]) -> float:
     """The mean over all ordered pairs of different samples, none of which start alike here."""
     scores = [
         float(sum(w * (vectors[i][0] @ vectors[j][t + 1]) for t, w in enumerate(weights)))

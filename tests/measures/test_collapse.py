@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import load_shapes
@@ -38,18 +34,6 @@ parts = "overall"
 [metrics.retrieval]
 [metrics.diversity]
 """
-
-
-class Blind:
-    """An encoder of both kinds that gives one vector for all."""
-
-    fingerprint = "blind/1"
-
-    def encode_images(self, images: Sequence[Image.Image | str]) -> Any:
-        """(n, 2), all equal."""
-        return np.ones((len(images), 2))
-
-    encode_texts = encode_images
 
 
 def repeated(times: int) -> Dataset:
@@ -130,7 +114,11 @@ def test_seeds_of_one_sample_do_not_narrow_the_bounds_of_retrieval(
 
 def test_a_blind_encoder_is_an_error_never_a_perfect_score(tmp_path: Path, store: Store) -> None:
     """One vector for all starts: no measure passes for seeing."""
-    text = SUITE.format(describer="shapes:", encoder=f"python:{__name__}:Blind", samples=2)
+    text = SUITE.format(
+        describer="shapes:",
+        encoder="python:tests.measures.test_chain_similarity:HalfBlind",
+        samples=2,
+    )
     suite = stage(tmp_path, f'{text}[metrics.fid]\npool = "samples"\n', store)
     for name in ("retrieval", "diversity", "fid"):
         with pytest.raises(MeasurementError, match="gives one vector for 16 images that differ"):

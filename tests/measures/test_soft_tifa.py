@@ -11,25 +11,24 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
 from pytest_cepbench.measures.soft_tifa import spellings
 from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from tests.suites.world import Staged, stage
+from tests.suites.world import stage
 
-SUITE = """\
-name = "asked"
+SCENES = """\
+name = "scenes"
 version = 1
 [data]
-loader = "python:tests.measures.test_soft_tifa:scenes"
-questions = "questions.jsonl"
+loader = "shapes"
+options = { samples_per_category = 3 }
+questions = "metadata"
 [chain]
-start = "text"
-generations = 3
+start = "image"
+iterations = 2
 [prompts]
 describe = "describe"
 [roles]
@@ -38,61 +37,22 @@ generator = "shapes:"
 vqa = "shapes:"
 """
 
+FROM_TEXTS = SCENES.replace('"image"\niterations', '"text"\ngenerations')
+
+SUITE = FROM_TEXTS.replace("= 2\n", "= 3\n")
+
 METRICS = "[metrics.soft_tifa_gm]\n[metrics.soft_tifa_am]\n[metrics.failures]\n"
-
-
-def scenes() -> Dataset:
-    """Scenes of a few objects of different looks."""
-    whole = load_shapes(samples_per_category=6, seed=4)
-    chosen = [s for s in whole.samples if s.categories[0] in ("crowded", "position", "shape")]
-    return Dataset("scenes", {}, tuple(chosen))
-
-
-def _questions(sample: Sample) -> list[dict[str, object]]:
-    lines: list[dict[str, object]] = []
-    for scene_object in sample_scene(sample).objects:
-        plural = (
-            f"{scene_object.shape}es" if scene_object.shape == "cross" else f"{scene_object.shape}s"
-        )
-        thing = f"{scene_object.size} {scene_object.color} {plural}"
-        text = f"Are there any {thing} in the image?"
-        if all(line["question"] != text for line in lines):
-            name = f"object {thing}"
-            lines.append({"id": name, "question": text, "kind": "object", "answer": "yes"})
-            color = f"Is the {scene_object.size} {scene_object.shape} {scene_object.color}?"
-            same = [
-                other
-                for other in sample_scene(sample).objects
-                if (other.size, other.shape) == (scene_object.size, scene_object.shape)
-            ]
-            if len(same) == 1:
-                lines.append(
-                    {"id": f"color {thing}", "question": color, "kind": "color",
-                     "answer": "yes", "depends_on": [name]}
-                )  # fmt: skip
-    number = len(sample_scene(sample).objects)
-    count = ("zero", "one", "two", "three", "four")[number]
-    text = "How many shapes are in the image?"
-    lines.append({"id": "count", "question": text, "kind": "count", "answer": count})
-    return [{"sample": sample.id, **line} for line in lines]
-
-
-def _stage(folder: Path, text: str, store: Store) -> Staged:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(line) for sample in scenes().samples for line in _questions(sample)]
-    (folder / "questions.jsonl").write_text("\n".join(lines))
-    return stage(folder, text, store)
 
 
 def test_exact_models_meet_every_prompt(tmp_path: Path, store: Store) -> None:
     """All answers about pictures and controls are right, and the report says so."""
-    staged = _stage(tmp_path / "suite", SUITE + METRICS, store)
+    staged = stage(tmp_path / "suite", SUITE + METRICS, store)
     for mean in ("gm", "am"):
         measured = staged.measure(f"overall-soft_tifa_{mean}")
         assert measured.value == 1.0
         assert measured.label == f"Soft-TIFA {mean.upper()}"
         assert any("control questions answered rightly" in note for note in measured.notes)
-        assert any("count 1.000 (18)" in note for note in measured.notes)
+        assert "count 1.000 (24)" in measured.notes[-1]
 
 
 def test_a_generator_that_loses_things_is_seen(tmp_path: Path, store: Store) -> None:
@@ -100,7 +60,7 @@ def test_a_generator_that_loses_things_is_seen(tmp_path: Path, store: Store) -> 
     values = []
     for number, miss in enumerate(("0.1", "0.5")):
         text = SUITE.replace('generator = "shapes:"', f'generator = "shapes:?miss={miss}"')
-        staged = _stage(tmp_path / f"suite{number}", text + METRICS, store)
+        staged = stage(tmp_path / f"suite{number}", text + METRICS, store)
         strict, lenient = (staged.measure(f"overall-soft_tifa_{mean}") for mean in ("gm", "am"))
         for part, scores in strict.scores.items():
             assert all(score <= lenient.scores[part][name] for name, score in scores.items())
@@ -115,7 +75,7 @@ ANSWERERS = "python:tests.measures.answerers"
 def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store) -> None:
     """A black picture is a failure of the generator: 0, and blamed on it."""
     text = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?blank=0.4"')
-    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
+    measured = stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
     scores = np.concatenate([list(part.values()) for part in measured.scores.values()])
     assert set(scores) == {0.0, 1.0}
     stopped = sum(n for what, n in measured.failures.items() if "blank-image" in what)
@@ -141,23 +101,24 @@ class Moody:
 def test_what_could_not_be_asked_has_no_score(tmp_path: Path, store: Store) -> None:
     """No number is made up where the VQA model failed, and the failure is its own."""
     text = SUITE.replace('vqa = "shapes:"', 'vqa = "python:tests.measures.test_soft_tifa:Moody"')
-    staged = _stage(tmp_path / "suite", text + METRICS, store)
-    with pytest.raises(UnscoredError, match=r"the vqa \(python:.*\) failed at 7 of 18 .*7 refused"):
+    staged = stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(
+        UnscoredError, match=r"the vqa \(python:.*\) failed at 17 of 24 .*17 refused"
+    ):
         staged.measure("overall-soft_tifa_gm")
 
 
 def test_markup_in_questions_is_shown_as_it_is(tmp_path: Path, store: Store) -> None:
     """A remark holds a hostile question on one line, with what cannot be seen as escapes."""
-    folder = tmp_path / "suite"
-    text = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?miss=1"')
-    staged = _stage(folder, text + METRICS, store)
-    lines = [
-        line | {"question": f"{line['question']} <script>\n\u202e{'x' * 100}"}
-        for sample in scenes().samples
-        for line in _questions(sample)
-    ]
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    staged = stage(folder, text + METRICS, store)
+    samples = load_shapes(samples_per_category=3).samples
+    hostile = {
+        "question": f"Are there any small cyan crosses in the image? <script>\n\u202e{'x' * 100}",
+        "kind": "object",
+    }
+    lines = [{"sample": s.id, "id": "any", "answer": "yes", **hostile} for s in samples]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    text = SUITE.replace('"metadata"', '"questions.jsonl"')
+    staged = stage(tmp_path, text + "[metrics.soft_tifa_gm]\ncontrols = 0\n", store)
     excerpt = staged.run.measures["soft_tifa_gm"].show(
         staged.cases["overall-soft_tifa_gm"],
         staged.run.dataset.samples[0].id,
@@ -187,13 +148,13 @@ def test_wrong_settings_are_refused_by_name(
 ) -> None:
     """One line with suite, metric and setting."""
     with pytest.raises(SuiteError, match=message):
-        _stage(tmp_path / "suite", f"{SUITE}[metrics.soft_tifa_gm]\n{settings}\n", store)
+        stage(tmp_path / "suite", f"{SUITE}[metrics.soft_tifa_gm]\n{settings}\n", store)
 
 
 def test_data_without_questions_says_where_they_come_from(tmp_path: Path, store: Store) -> None:
     """The sentence names the key."""
-    text = SUITE.replace('questions = "questions.jsonl"\n', "")
-    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    text = SUITE.replace('questions = "metadata"\n', "")
+    staged = stage(tmp_path / "suite", text + METRICS, store)
     with pytest.raises(MeasurementError, match=r"has no questions .*\[data\] questions = FILE"):
         staged.measure("overall-soft_tifa_gm")
 
@@ -204,7 +165,7 @@ def test_any_artifact_can_be_asked_about(tmp_path: Path, store: Store, start: st
     text = SUITE.replace('start = "text"', f'start = "{start}"')
     for generation in (1, 2, 3):
         metric = f"[metrics.soft_tifa_am]\ngeneration = {generation}\n"
-        staged = _stage(tmp_path / f"{start}{generation}", text + metric, store)
+        staged = stage(tmp_path / f"{start}{generation}", text + metric, store)
         assert staged.measure("overall-soft_tifa_am").value == 1.0
 
 
@@ -225,33 +186,12 @@ def test_answers_are_looked_for_in_every_spelling(answer: str, forms: set[str]) 
 
 # -- whether the VQA model can be believed ---------------------------------------------------------
 
-SCENES = """\
-name = "scenes"
-version = 1
-[data]
-loader = "shapes"
-options = { samples_per_category = 3 }
-questions = "metadata"
-[chain]
-start = "image"
-iterations = 2
-[prompts]
-describe = "describe"
-[roles]
-describer = "shapes:"
-generator = "shapes:"
-vqa = "shapes:"
-"""
-
 
 def _by(model: str, text: str = SCENES) -> str:
     return text.replace('vqa = "shapes:"', f'vqa = "{model}"')
 
 
 CONTROLLED = "[metrics.soft_tifa_am]\n"
-
-FROM_TEXTS = SCENES.replace('"image"\niterations', '"text"\ngenerations')
-
 
 YES, NO, HALF = "shapes:?yes=1", f"{ANSWERERS}:says_no", f"{ANSWERERS}:half"
 
@@ -332,7 +272,7 @@ DRAWS = RoleChoices(model="shapes:", role="generator")
 def test_a_model_that_reads_no_texts_is_judged_by_drawings(tmp_path: Path, store: Store) -> None:
     """No start can be asked about in chains from texts: the note says what decides instead."""
     seeing, blind = (
-        stage(tmp_path / name, _by(model, ONE_DRAWING) + "[metrics.soft_tifa_am]\n", store, DRAWS)
+        stage(tmp_path / name, _by(model, ONE_DRAWING) + CONTROLLED, store, DRAWS)
         for name, model in (
             ("seeing", f"{ANSWERERS}:looks_only"),
             ("blind", f"{ANSWERERS}:looks_only?says=yes"),

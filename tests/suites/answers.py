@@ -61,6 +61,8 @@ tolerance = 0.0
 """
 """Twenty questions in ten categories, by the embedded interleaver and judge."""
 
+PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
+
 WORSE = "shapes:?miss=0.3"
 
 

@@ -12,9 +12,7 @@ from pytest_cepbench.errors import DatasetError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
-from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
-
-PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
+from tests.suites.answers import ANSWERS, HEAD, PIPELINE, WORSE, MeasuredSuite, prepare
 
 
 @pytest.fixture(scope="module")

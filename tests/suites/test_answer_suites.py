@@ -11,22 +11,16 @@ import pytest
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.errors import SpecError, SuiteError, SuiteNotApplicableError
 from pytest_cepbench.measures.measure_registry import make_answer_measures
-from pytest_cepbench.suites import Assignments, RoleChoices, load_suite
-from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites import Assignments, RoleChoices
 from pytest_cepbench.suites.role_assignment import assign_models
 from tests.datasets.replay.files import put
 from tests.plugin.project import SHAPES
 from tests.suites.answers import HEAD
+from tests.suites.world import read_suite
 
 METRICS = "[metrics.win_rate]\n[metrics.failures]\n"
 
 JUDGE = 'judge = "shapes:"\n'
-
-
-def _load(tmp_path: Path, text: str) -> Suite:
-    path = tmp_path / "suite.toml"
-    path.write_text(text, encoding="utf-8")
-    return load_suite(path)
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -34,7 +28,7 @@ def _load(tmp_path: Path, text: str) -> Suite:
 
 def test_what_is_left_out_has_the_documented_default(tmp_path: Path) -> None:
     """As many steps as the model likes, ten at most; both orders of every battle."""
-    suite = _load(tmp_path, HEAD + "[answer]\n" + METRICS)
+    suite = read_suite(tmp_path, HEAD + "[answer]\n" + METRICS)
     assert suite.answer_plan == AnswerPlan("free", 10, 0, "", "{step}", "{step}")
     assert suite.battle_rules == BattleRules("both", 0)
     assert (suite.plans, suite.seeds) == ({}, 1)
@@ -45,7 +39,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
     answer = "[answer]\nsteps = 'gold'\nmost = 5\nseed = 7\nseeds = 2\n"
     arena = '[arena]\nagainst = "gold"\norder = "balanced"\nseed = 4\n'
-    suite = _load(tmp_path, HEAD + prompts + answer + arena + METRICS)
+    suite = read_suite(tmp_path, HEAD + prompts + answer + arena + METRICS)
     assert suite.answer_plan == AnswerPlan("gold", 5, 7, "s", "i {step}", "e {step} {question}")
     assert suite.battle_rules == BattleRules("balanced", 4)
     assert (suite.table.arena.against, suite.seeds) == ("gold", 2)
@@ -73,14 +67,14 @@ def test_every_word_is_read(tmp_path: Path) -> None:
 def test_what_is_wrong_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
     """In one line with the file and the key; chains and answers have metrics of their own."""
     with pytest.raises(SuiteError, match=message) as caught:
-        _load(tmp_path, HEAD + text)
+        read_suite(tmp_path, HEAD + text)
     assert str(caught.value).startswith("suite file ")
     assert "\n" not in str(caught.value)
 
 
 def test_failures_of_a_judge_are_those_of_a_win_rate(tmp_path: Path) -> None:
     """Without one there is no battle whose verdicts could be counted."""
-    suite = _load(tmp_path, HEAD + "[answer]\n[metrics.judge_failures]\n")
+    suite = read_suite(tmp_path, HEAD + "[answer]\n[metrics.judge_failures]\n")
     with pytest.raises(SuiteError, match=r"judge_failures counts .* add \[metrics.win_rate\]"):
         make_answer_measures(suite.metrics, suite.name, "accepted")
     assert make_answer_measures(suite.metrics, suite.name, "gold")["judge_failures"].judged
@@ -91,7 +85,7 @@ def test_failures_of_a_judge_are_those_of_a_win_rate(tmp_path: Path) -> None:
 
 def _assign(tmp_path: Path, own: str = "", metrics: str = METRICS, **choices: Any) -> Assignments:
     text = f"{HEAD}[answer]\n[roles]\n{own}{metrics}"
-    assignments, _ = assign_models(_load(tmp_path, text), RoleChoices(**choices))
+    assignments, _ = assign_models(read_suite(tmp_path, text), RoleChoices(**choices))
     return assignments
 
 
@@ -105,7 +99,7 @@ def test_a_model_that_writes_and_describes_plays_by_the_suite(tmp_path: Path) ->
     answering = _assign(tmp_path, 'generator = "shapes:"\n' + JUDGE, model=model)
     assert (answering.under_test, answering.subject) == ("writer", model)
     assert _specs(answering) == {"writer": model, "generator": "shapes:", "judge": "shapes:"}
-    chains, _ = assign_models(_load(tmp_path, SHAPES), RoleChoices(model))
+    chains, _ = assign_models(read_suite(tmp_path, SHAPES), RoleChoices(model))
     assert (chains.under_test, chains.subject) == ("describer", model)
 
 

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CepError, DataAbsentError, DatasetError, SuiteError
-from pytest_cepbench.suites import Suite, load_data, load_suite
+from pytest_cepbench.suites import load_data
 from tests.plugin.project import PHOTOS, SHAPES, Project
+from tests.suites.world import read_suite
 
 LOADER = """\
 from pytest_cepbench.artifacts import ImageArtifact
@@ -29,12 +30,6 @@ def nothing():
 """
 
 
-def _suite(tmp_path: Path, text: str) -> Suite:
-    path = tmp_path / "suite.toml"
-    path.write_text(text)
-    return load_suite(path)
-
-
 def _with_loader(loader: str, options: str = "") -> str:
     table = f'[data]\nloader = "{loader}"\noptions = {{ {options} }}\n[chain]'
     head, _, rest = SHAPES.partition("[data]")
@@ -43,7 +38,9 @@ def _with_loader(loader: str, options: str = "") -> str:
 
 def test_options_reach_the_loader(tmp_path: Path) -> None:
     """What stands under options is passed to the loader by name."""
-    dataset = load_data(_suite(tmp_path, _with_loader("shapes", "samples_per_category = 3")), {})
+    dataset = load_data(
+        read_suite(tmp_path, _with_loader("shapes", "samples_per_category = 3")), {}
+    )
     assert len(dataset.in_category("color")) == 3
 
 
@@ -74,7 +71,7 @@ def test_a_mistake_is_named(
     (tmp_path / "my_loader.py").write_text(LOADER)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(error, match=message):
-        load_data(_suite(tmp_path, _with_loader(loader, options)), {})
+        load_data(read_suite(tmp_path, _with_loader(loader, options)), {})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,7 @@ def test_a_loader_neither_ends_nor_skips_the_run(
     monkeypatch.setitem(sys.modules, "leaver", None)  # so that it is forgotten after the test
     del sys.modules["leaver"]
     with pytest.raises(DatasetError, match=r"'toy': .*leaver.* raised S.*--cep-data"):
-        load_data(_suite(tmp_path, _with_loader("python:leaver:f")), {})
+        load_data(read_suite(tmp_path, _with_loader("python:leaver:f")), {})
 
 
 def test_a_loader_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +98,7 @@ def test_a_loader_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "my_loader.py").write_text(LOADER)
     monkeypatch.syspath_prepend(tmp_path)
     dataset = load_data(
-        _suite(tmp_path, _with_loader("python:my_loader:two", "brightness = 7")), {}
+        read_suite(tmp_path, _with_loader("python:my_loader:two", "brightness = 7")), {}
     )
     assert dataset.categories == ("x", "y")
     assert dataset.samples[0].image is not None
@@ -113,10 +110,10 @@ def test_where_the_data_lies(tmp_path: Path) -> None:
     for name in ("photos", "other"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (4, 4)).save(tmp_path / name / f"{name}.png")
-    suite = _suite(tmp_path, PHOTOS)
+    suite = read_suite(tmp_path, PHOTOS)
     assert [s.id for s in load_data(suite, {}).samples] == ["photos.png"]
     assert [s.id for s in load_data(suite, {"folder": tmp_path / "other"}).samples] == ["other.png"]
-    named = _suite(tmp_path, PHOTOS.replace('path = "photos"', 'name = "album"'))
+    named = read_suite(tmp_path, PHOTOS.replace('path = "photos"', 'name = "album"'))
     assert [s.id for s in load_data(named, {"album": tmp_path / "other"}).samples] == ["other.png"]
     with pytest.raises(DataAbsentError, match=r"'album' is not here: .* --cep-data album=PATH\.$"):
         load_data(named, {"folder": tmp_path / "other"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import CaseKey, Policy
-from pytest_cepbench.suites import Case, RoleChoices, Suite, assign_models, list_cases, load_suite
+from pytest_cepbench.suites import Case, RoleChoices, Suite, assign_models, list_cases
 from pytest_cepbench.suites.gate_config import (
     Overrides,
     check_names,
@@ -21,6 +21,7 @@ from pytest_cepbench.suites.gate_config import (
     pooled_case,
     settle,
 )
+from tests.suites.world import read_suite
 
 SUITE = """\
 name = "toy"
@@ -53,9 +54,7 @@ NO_OVERRIDES = Overrides()
 
 def _suite(tmp_path: Path, gate: str = "", metric: str = "", cases: str = "") -> Suite:
     """The toy suite with lines in its tables; cases: whole tables."""
-    path = tmp_path / "suite.toml"
-    path.write_text(SUITE.format(gate=gate, metric=metric, cases=cases), encoding="utf-8")
-    return load_suite(path)
+    return read_suite(tmp_path, SUITE.format(gate=gate, metric=metric, cases=cases))
 
 
 def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NO_OVERRIDES) -> Policy:

@@ -18,6 +18,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from tests.datasets.replay.files import put
+from tests.suites.world import read_suite
 
 HEAD = """\
 name = "roles"
@@ -61,9 +62,7 @@ GENEVAL = '[metrics.geneval]\ncolor_encoder = "cross"\n'
 
 
 def _assign(tmp_path: Path, text: str, **choices: Any) -> Assignments:
-    path = tmp_path / "suite.toml"
-    path.write_text(HEAD + text)
-    assignments, _ = assign_models(load_suite(path), RoleChoices(**choices))
+    assignments, _ = assign_models(read_suite(tmp_path, HEAD + text), RoleChoices(**choices))
     return assignments
 
 
@@ -173,17 +172,17 @@ def test_a_model_without_a_part_does_not_concern_the_suite(tmp_path: Path) -> No
         with pytest.raises(SuiteNotApplicableError, match="the detector under test has no role in"):
             _assign(tmp_path, text, model="shapes:", role="detector")
     drawn = HEAD.replace('"both"\ngenerations = 4', '"text"\ngenerations = 1')
-    path = tmp_path / "drawn.toml"
-    path.write_text(drawn + ROLES + '[metrics.geneval]\ncolors = "detector"\n')
+    text = drawn + ROLES + '[metrics.geneval]\ncolors = "detector"\n'
+    suite = read_suite(tmp_path, text)
     with pytest.raises(
         SuiteNotApplicableError,
         match="the describer under test has no role in suite 'roles', which has",
     ):
-        assign_models(load_suite(path), RoleChoices())
-    assignments, _ = assign_models(load_suite(path), RoleChoices("shapes:", role="generator"))
+        assign_models(suite, RoleChoices())
+    assignments, _ = assign_models(suite, RoleChoices("shapes:", role="generator"))
     assert list(assignments.roles) == ["generator", "detector"]
     with pytest.raises(SuiteNotApplicableError, match="and its role there with --cep-role"):
-        assign_models(load_suite(path), RoleChoices("shapes:"))
+        assign_models(suite, RoleChoices("shapes:"))
 
 
 def test_chains_made_elsewhere_leave_readers_only(tmp_path: Path) -> None:

@@ -141,11 +141,7 @@ def test_scores_ask_the_judge_once_for_each_question() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    [
-        "arena/suite.toml",
-        "arena/instrument.toml",
-        *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
-    ],
+    sorted(file for file in BUILT_IN if file.partition("/")[0] in (*WORLDS, "arena")),
 )
 def test_every_case_over_generated_scenes_ships_a_baseline(file: str) -> None:
     """They need no data, each of their cases has been accepted, and accepted answers lie beside."""

@@ -20,7 +20,7 @@ from pytest_cepbench.gate import Policy, Verdict, dump_baseline, judge, load_bas
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ChainRun
 from pytest_cepbench.suites.suite_run import Forecast
-from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
+from tests.suites.answers import ANSWERS, HEAD, PIPELINE, WORSE, MeasuredSuite, prepare
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage
 
 LOSSLESS = SUITE.replace(LOSSY, "shapes:")
@@ -141,15 +141,8 @@ def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
     assert (need.inputs, need.calls, need.seconds) == (24, 5, 12.0)
 
 
-PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
-
-
 def _foresee(suite: MeasuredSuite) -> Forecast:
     return suite.run.forecast([(case, None) for case in suite.cases.values()])
-
-
-def _inputs(work: Forecast) -> dict[str, int]:
-    return {need.bound.role: need.inputs for need in work.needs if need.inputs}
 
 
 def _asked(suite: MeasuredSuite) -> dict[str, int]:
@@ -165,7 +158,7 @@ def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, st
     prepare(tmp_path, store).accept(["overall-win_rate"])
     worse = prepare(tmp_path, store, model=WORSE)
     work = _foresee(worse)
-    assert (_inputs(work), work.samples, work.units, work.steps) == (
+    assert (_by_role(work), work.samples, work.units, work.steps) == (
         {"interleaver": 20, "judge": 40},
         20,
         20,
@@ -176,7 +169,7 @@ def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, st
     assert asked["interleaver"] == 20
     assert 20 < asked["judge"] <= 40
     done = _foresee(prepare(tmp_path, store, model=WORSE))
-    assert _inputs(done) == {}
+    assert _by_role(done) == {}
     assert done.stored == 20 + asked["judge"]
 
 
@@ -187,9 +180,9 @@ def test_known_answers_are_judged_where_they_differ(tmp_path: Path, store: Store
     prepare(tmp_path, store, model=few).answers()
     suite = prepare(tmp_path, store, model=few)
     work = _foresee(suite)
-    assert set(_inputs(work)) == {"judge"}
+    assert set(_by_role(work)) == {"judge"}
     assert 0 < work.steps - work.stored < 40
-    assert _inputs(work) == _asked(suite)
+    assert _by_role(work) == _asked(suite)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +200,7 @@ def test_each_comparison_has_battles_of_its_own(
             ["overall-win_rate"], anchor=True
         )
     work = _foresee(prepare(tmp_path, store, text, WORSE))
-    assert _inputs(work) == {"interleaver": 20, "judge": judged}
+    assert _by_role(work) == {"interleaver": 20, "judge": judged}
 
 
 def test_scores_are_one_call_for_each_answer(tmp_path: Path, store: Store) -> None:
@@ -215,18 +208,18 @@ def test_scores_are_one_call_for_each_answer(tmp_path: Path, store: Store) -> No
     metrics = '[metrics.criteria]\n[metrics.right]\nkind = "criteria"\ncriterion = "correctness"\n'
     text = f'{HEAD}[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n{metrics}'
     suite = prepare(tmp_path, store, text, model=WORSE)
-    assert _inputs(_foresee(suite)) == {"interleaver": 20, "judge": 20}
+    assert _by_role(_foresee(suite)) == {"interleaver": 20, "judge": 20}
     suite.answers()
     suite = prepare(tmp_path, store, text, model=WORSE)
-    assert _inputs(_foresee(suite)) == {"judge": 20} == _asked(suite)
-    assert _inputs(_foresee(prepare(tmp_path, store, text, model=WORSE))) == {}
+    assert _by_role(_foresee(suite)) == {"judge": 20} == _asked(suite)
+    assert _by_role(_foresee(prepare(tmp_path, store, text, model=WORSE))) == {}
 
 
 def test_what_is_drawn_follows_from_the_texts(tmp_path: Path, store: Store) -> None:
     """It is left open until they are written, and is known then for another generator."""
     suite = prepare(tmp_path, store, PIPELINE, model="shapes:", role="writer")
     work = _foresee(suite)
-    assert _inputs(work) == {"writer": 20}
+    assert _by_role(work) == {"writer": 20}
     assert [need.bound.role for need in work.needs if need.incomplete] == ["generator"]
     suite.answers()
 
@@ -234,7 +227,7 @@ def test_what_is_drawn_follows_from_the_texts(tmp_path: Path, store: Store) -> N
     work = _foresee(other)
     assert not any(need.incomplete for need in work.needs)
     other.answers()
-    assert _inputs(work) == {"generator": other.inputs("generator")}
+    assert _by_role(work) == {"generator": other.inputs("generator")}
 
 
 def test_a_forecast_stores_nothing(tmp_path: Path, store: Store) -> None:

@@ -25,6 +25,7 @@ from pytest_cepbench.suites import (
     ChainRun,
     ModelPool,
     RoleChoices,
+    Suite,
     load_data,
     load_suite,
     prepare_suite,
@@ -76,6 +77,14 @@ class Staged:
         return self.run.measure(self.cases[case_id])
 
 
+def read_suite(folder: Path, text: str) -> Suite:
+    """The suite of a file with this text in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "suite.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_suite(path)
+
+
 def stage(
     folder: Path,
     text: str,
@@ -84,10 +93,7 @@ def stage(
     most: int | None = None,
 ) -> Staged:
     """Read a suite's text and assign its models. most: samples of each category."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "suite.toml"
-    path.write_text(text, encoding="utf-8")
-    suite = load_suite(path)
+    suite = read_suite(folder, text)
     prepared = prepare_suite(suite, load_data(suite, {}, most), choices or RoleChoices())
     run = prepared.run(ModelPool(store))
     assert isinstance(run, ChainRun)
