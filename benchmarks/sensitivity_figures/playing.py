@@ -187,7 +187,7 @@ class RememberedFeatures(ChainData):
 def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
     """(draws,) the case measured again on the chains of each draw's samples alone."""
     measure, samples = run.measures[case.key.metric], run.dataset.samples
-    remembered = RememberedFeatures(run.chain_data)
+    remembered = RememberedFeatures(run.data)
     values = np.full(len(rows), np.nan)
     for number, places in enumerate(rows):
         drawn = tuple(as_one_cluster(samples[place]) for place in places)

@@ -159,7 +159,7 @@ def shown_chains(
     case, measurement, differences = evaluated.case, evaluated.measurement, evaluated.differences
     parts = () if measurement.sizes else measurement.scores.values()  # else one score of a set
     scored = {sample for part in parts for sample in part}
-    units = {s.id: s.unit for s in run.chain_data.dataset.samples if s.id in scored}
+    units = {s.id: s.unit for s in run.data.dataset.samples if s.id in scored}
     curve_now = similarity_curve(lambda sample: run.show(case, sample), units)
     earlier, missing, curve_then = _reference_chains(run, evaluated, units, curve_now)
 

@@ -293,7 +293,7 @@ def constant_outputs(run: ChainRun) -> Check:
     rows: list[tuple[Cell, ...]] = []
     findings: list[_Finding] = []
     for start, plan in run.suite.plans.items():
-        chains = list(run.chain_data.chains(start, run.dataset.samples).values())
+        chains = list(run.data.chains(start, run.dataset.samples).values())
         for generation in range(1, min(2, plan.generations) + 1):
             answers = [
                 (chain.links[generation - 1].digest, chain.links[generation].digest)

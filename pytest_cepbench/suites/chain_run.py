@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
+from pytest_cepbench.chains import ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.growth import PendingChain
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import RoleError, SuiteError
@@ -35,13 +35,8 @@ class ChainRun(SuiteRun):
     growers = GROWERS
     measures: Mapping[str, Measure]
 
-    @property
-    def data(self) -> ChainData:
-        """The chains."""
-        return self.chain_data
-
     @cached_property
-    def chain_data(self) -> ChainData:
+    def data(self) -> ChainData:
         """The chains that the metrics read; models are bound when the first case needs them."""
         describer, generator = (
             self.runner(role) if role in self.assignments.roles else None for role in GROWERS
@@ -95,10 +90,15 @@ class ChainRun(SuiteRun):
             for required in self._required(case)
         ]
 
-    def starts(self, cases: Iterable[Case]) -> list[Modality]:
-        """The starts of the chains that cases read."""
-        plans = (plan for case in cases for plan in plans_of(self._required(case)))
-        return list(dict.fromkeys(plan.start for plan in plans))
+    def _by_start(
+        self, wanted: Iterable[tuple[Case, Sequence[Sample]]]
+    ) -> dict[Modality, list[Sample]]:
+        """The samples whose chains cases read, each once, by the start of the chains."""
+        by_start: dict[Modality, dict[str, Sample]] = {}
+        for case, samples in wanted:
+            for plan in plans_of(self._required(case)):
+                by_start.setdefault(plan.start, {}).update((own.id, own) for own in samples)
+        return {start: list(own.values()) for start, own in by_start.items()}
 
     def steps(self, case: Case) -> int:
         """How many results a case needs of each sample: of growing its chains, and reading them."""
@@ -112,20 +112,18 @@ class ChainRun(SuiteRun):
 
         Raises what growing and reading chains raise.
         """
-        self.measures[case.key.metric].read(case, samples, self.chain_data)
+        self.measures[case.key.metric].read(case, samples, self.data)
 
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Grow the chains that cases read, a generation of all of them before the next."""
-        for start in self.starts(case for case, _ in wanted):
-            own = (samples for case, samples in wanted if start in self.starts([case]))
-            by_id = {sample.id: sample for samples in own for sample in samples}
-            self.chain_data.grow(start, list(by_id.values()))
+        for start, samples in self._by_start(wanted).items():
+            self.data.grow(start, samples)
 
     def show(self, case: Case, sample_id: str) -> ChainExcerpt | None:
         """A sample of a measured case for the reader; None where no single chain has its score."""
-        if not self.chain_data.named(sample_id):
+        if not self.data.named(sample_id):
             return None
-        return self.measures[case.key.metric].show(case, sample_id, self.chain_data)
+        return self.measures[case.key.metric].show(case, sample_id, self.data)
 
     def _count_steps(
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
@@ -133,7 +131,7 @@ class ChainRun(SuiteRun):
         """Steps whose inputs are yet to be made are taken to succeed, and to give artifacts that
         differ; what is detected in images, to be cut out and read, is not foreseen.
         """
-        data = self.chain_data
+        data = self.data
         readings = [(required, own) for case, own in cases for required in self._required(case)]
         by_runner: dict[int, ModelSteps] = {}
 
@@ -141,10 +139,8 @@ class ChainRun(SuiteRun):
             return by_runner.setdefault(id(runner), ModelSteps(runner))
 
         chains: dict[tuple[Modality, str], PendingChain] = {}
-        for start in dict.fromkeys(required.plan.start for required, _ in readings):
-            lists = (own for required, own in readings if required.plan.start == start)
-            by_id = {sample.id: sample for own in lists for sample in own}
-            for pending in data.look_ahead(start, list(by_id.values())):
+        for start, played in self._by_start(cases).items():
+            for pending in data.look_ahead(start, played):
                 chains[start, pending.chain.sample.id] = pending
                 for runner, key in pending.stored:
                     steps_of(runner).stored.add(key)
@@ -189,10 +185,10 @@ class ChainRun(SuiteRun):
         same: dict[str, None] = {}
         keys: list[str] = []
         for plan in plans_of(measure.required_features(case)):
-            chains = self.chain_data.chains(plan.start, measured.samples).values()
+            chains = self.data.chains(plan.start, measured.samples).values()
             if "generator" in self.assignments.roles:
                 drawn = range(plan.generations)
-                note = self.chain_data.cut_texts(plan, "generator", drawn, measured.samples)
+                note = self.data.cut_texts(plan, "generator", drawn, measured.samples)
                 cut |= {note: None} if note else {}
             same |= dict.fromkeys(same_answers(plan, chains))
             links = (link for chain in chains for link in chain.links[: plan.generations + 1])
@@ -214,21 +210,21 @@ class ChainRun(SuiteRun):
         measure = self.measures[case.key.metric]
         required = measure.required_features(case)
         plans, readers = plans_of(required), readers_of(required)
-        starts = [self.chain_data.starts(plan.start, samples) for plan in plans]
+        starts = [self.data.starts(plan.start, samples) for plan in plans]
+        chains = []
+        for plan in plans:
+            of = " of sounds" if plan.start == "text" and plan.makes == "sound" else ""
+            length = f"{plan.generations} generations, seed {plan.seed}"
+            chains.append(f"{plan.start}-first{of}, {length}")
         return {
             **self._shared_identity(measure.identity, samples, starts),
-            "chain": "; ".join(_chain(plan) for plan in plans),
+            "chain": "; ".join(chains),
             "describe prompt": short_prompt(plans[0].describe),
             "generate prompt": short_prompt(plans[0].generate),
             "descriptions": str(plans[0].caption_rules),
             "under test": self.assignments.under_test,
             **self._fixed_roles(readers),
         }
-
-
-def _chain(plan: ChainPlan) -> str:
-    of = " of sounds" if plan.start == "text" and plan.makes == "sound" else ""
-    return f"{plan.start}-first{of}, {plan.generations} generations, seed {plan.seed}"
 
 
 def require_chains(run: SuiteRun, what: str) -> ChainRun:

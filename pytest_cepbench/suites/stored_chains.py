@@ -115,19 +115,19 @@ def stored_chains(run: ChainRun, step: str) -> StoredChains:
                 f"a step of {bound.spec} is not in the store, and chains are only read here"
             )
 
-        return RoleRunner(replace(bound, load=refuse), run.chain_data.store)
+        return RoleRunner(replace(bound, load=refuse), run.data.store)
 
     def open_chains() -> StoredChains:
         describer, generator = (
             runner(role) if role in run.assignments.roles else None for role in GROWERS
         )
-        models = ChainModels(describer, generator, run.chain_data.store)
-        data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
-        data.know_starts(run.chain_data)
+        models = ChainModels(describer, generator, run.data.store)
+        data = ChainData(run.data.dataset, run.suite.plans, models, runner)
+        data.know_starts(run.data)
         return StoredChains(run.measures, data)
 
     recorded: dict[str, BoundRole] = {bound.role: bound for bound in recall(step)}
-    return run.chain_data.cached("stored chains", step, open_chains)
+    return run.data.cached("stored chains", step, open_chains)
 
 
 def is_model_of(run: ChainRun, case: Case, step: str) -> bool:
@@ -194,7 +194,7 @@ def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -
     What cannot be found out is said, not raised: the verdict stands without it. Raises ValueError
     for an id that is not the case's.
     """
-    data = run.chain_data
+    data = run.data
     own = {s.id: s for category in case.categories for s in data.dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
     if foreign:
@@ -267,7 +267,7 @@ def _attribute(
 
     def hybrid(swapped: int, own: Sequence[Sample]) -> ChainData:
         first = {(start, at): baseline_models[role] for start, role, at in places[:swapped]}
-        return run.chain_data.recast(own, plans, first)
+        return run.data.recast(own, plans, first)
 
     whole_chains = stored_chains(run, step).known(case, [sample.id for sample in samples])
     known = [sample for sample in samples if sample.id in whole_chains]

@@ -66,7 +66,7 @@ def suite_run(
 
 def tally_of(run: ChainRun, seat: str) -> CallCounts:
     """What the model of a seat did."""
-    return run.chain_data.runner(seat).tally
+    return run.data.runner(seat).tally
 
 
 def measure_all(run: ChainRun) -> list[FreshMeasurement]:
@@ -91,7 +91,7 @@ def test_whole_chains_over_photographs(
     assert set(overall.scores) == {
         "people", "animals and things", "science/sky", "science/medicine", "greys",
     }  # fmt: skip
-    traces = run.chain_data.traces("image", "encoder", (2, 4, 6), run.dataset.samples)
+    traces = run.data.traces("image", "encoder", (2, 4, 6), run.dataset.samples)
     whole = [trace for trace in traces.values() if trace.failure is None]
     # Random weights may fall silent on a picture; that is a failure that is counted, not a crash.
     silent = [

@@ -127,12 +127,12 @@ def numbers(run: ChainRun) -> dict[str, float]:
 
 def chains(run: ChainRun, start: Modality) -> list[Chain]:
     """The chains of all samples, out of the store."""
-    return list(run.chain_data.chains(start, run.dataset.samples).values())
+    return list(run.data.chains(start, run.dataset.samples).values())
 
 
 def spent(run: ChainRun) -> tuple[int, int]:
     """Loads and inputs of describer and generator together."""
-    tallies = [run.chain_data.runner(role).tally for role in ("describer", "generator")]
+    tallies = [run.data.runner(role).tally for role in ("describer", "generator")]
     return sum(tally.loads for tally in tallies), sum(tally.inputs for tally in tallies)
 
 

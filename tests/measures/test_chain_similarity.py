@@ -41,7 +41,7 @@ def _vectors(
     staged: Staged, start: Modality = "image", generations: Sequence[int] = (2, 4)
 ) -> Vectors:
     """The unit vectors of every sample's start and artifacts at some generations, one by one."""
-    chain_data = staged.run.chain_data
+    chain_data = staged.run.data
     vectors = {}
     for name, chain in chain_data.chains(start, chain_data.dataset.samples).items():
         rows = [vector(load_link(chain, g, chain_data.store)) for g in (0, *generations)]
@@ -124,7 +124,7 @@ def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
     text = SUITE.replace("shapes:?miss=0.3&recolor=0.2", "shapes:?blank=0.2")
     staged = stage(tmp_path / "suite", text + "[metrics.s]\n[metrics.failures]\n", store)
     measured, rate = staged.measure("overall-s"), staged.measure("overall-failures")
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
+    chains = staged.run.data.chains("image", staged.run.dataset.samples)
     stopped = {name for name, chain in chains.items() if chain.failure is not None}
     assert 0 < len(stopped) < 12
     zeros = {name for part in measured.scores.values() for name, s in part.items() if s == 0.0}
@@ -178,7 +178,7 @@ def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store
     text = SUITE.replace('generator = "shapes:"', f'generator = "{generator}"') + "[metrics.gc]\n"
     staged = stage(tmp_path / "suite", text, store)
     measured = staged.measure("overall-gc")
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples).values()
+    chains = staged.run.data.chains("image", staged.run.dataset.samples).values()
     drawn = [link.text for chain in chains for link in chain.links if link.text is not None]
     cut = [drawing for drawing in drawn if len(drawing.split()) > 16]
     assert 0 < len(cut) < len(drawn)
@@ -187,11 +187,11 @@ def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store
     assert note.endswith(f"that {generator} reads, and were drawn by their beginning")
     again = stage(tmp_path / "suite", text, store)
     assert again.measure("overall-gc").notes == measured.notes
-    assert again.run.chain_data.runner("encoder").tally.inputs == 0
+    assert again.run.data.runner("encoder").tally.inputs == 0
 
 
 def _texts(staged: Staged, generations: Sequence[int]) -> list[Any]:
-    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples).values()
+    chains = staged.run.data.chains("text", staged.run.dataset.samples).values()
     return [chain.links[g].text for chain in chains for g in generations if chain.has(g)]
 
 
@@ -401,7 +401,7 @@ def test_equal_pictures_may_have_equal_vectors(tmp_path: Path, store: Store) -> 
     measured = staged.run.measure(staged.cases["a-gc"], 1)
     assert measured.value == pytest.approx(1.0)
     samples = staged.run.looked_at(staged.cases["a-gc"], 1)
-    chains = staged.run.chain_data.chains("image", samples)
+    chains = staged.run.data.chains("image", samples)
     assert len({chain.links[0].digest for chain in chains.values()}) == 1
 
 

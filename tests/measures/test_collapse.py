@@ -171,7 +171,7 @@ def test_scores_do_not_depend_on_the_part_that_a_look_takes(tmp_path: Path, stor
 def test_hybrid_chains_are_looked_up_among_all_starts(tmp_path: Path, store: Store) -> None:
     """Attribution grows some samples again: a smaller gallery would make them look better."""
     suite = staged(tmp_path, store, samples=2)
-    data = suite.run.chain_data
+    data = suite.run.data
     some = data.dataset.samples[:3]
     again = data.recast(some, suite.run.suite.plans, {})
     case = suite.cases["overall-retrieval"]

@@ -58,7 +58,7 @@ def _macro_f1(facts: set[Fact], claimed: set[Fact]) -> float:
 
 def _scores(staged: Staged) -> dict[str, list[float]]:
     """The score of every artifact of each chain, from what is really in it."""
-    chain_data = staged.run.chain_data
+    chain_data = staged.run.data
     scores: dict[str, list[float]] = {}
     for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
         facts = set(scene_facts(sample_scene(chain.sample)))
@@ -178,7 +178,7 @@ def test_a_chain_that_stopped_has_no_facts_left(tmp_path: Path, store: Store) ->
     staged = stage(tmp_path / "suite", text, store)
     measured = staged.measure("overall-facts")
     scores = {name: s for part in measured.scores.values() for name, s in part.items()}
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
+    chains = staged.run.data.chains("image", staged.run.dataset.samples)
     for name, chain in chains.items():
         whole = 4 if chain.failed_at is None else chain.failed_at - 1
         assert scores[name] == pytest.approx(whole / 4)
@@ -234,7 +234,7 @@ def test_what_was_seen_in_pictures_is_stored(tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
         staged = stage(tmp_path / "suite", SUITE + METRICS, store)
         before = staged.measure("overall-facts")
-        chains = list(staged.run.chain_data.chains("image", staged.run.dataset.samples).values())
+        chains = list(staged.run.data.chains("image", staged.run.dataset.samples).values())
         links = [chain.links[generation] for chain in chains for generation in (2, 4)]
         keys = [digest_json({"scene": WORLD_VERSION, "image": link.digest}) for link in links]
         kept = store.get(keys)

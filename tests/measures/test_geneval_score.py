@@ -53,7 +53,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Staged:
 @pytest.fixture(scope="module")
 def right(staged: Staged) -> dict[str, list[bool]]:
     """Whether each picture of each sample is right, by the rules on what is really in it."""
-    chain_data = staged.run.chain_data
+    chain_data = staged.run.data
     scores: dict[str, list[bool]] = {}
     for name, chain in chain_data.chains("text", chain_data.dataset.samples).items():
         prompt = parse_prompt(chain.sample.metadata)
@@ -133,7 +133,7 @@ def test_a_missing_picture_is_wrong_and_counted(tmp_path: Path, store: Store, ra
     choices = RoleChoices(f"shapes:?blank={rate}", role="generator")
     staged = stage(tmp_path / "suite", PERFECT + METRICS, store, choices)
     measured = staged.measure("overall-mgg")
-    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples)
+    chains = staged.run.data.chains("text", staged.run.dataset.samples)
     for scores in measured.scores.values():
         for name, score in scores.items():
             drawn = sum(chains[name].has(generation) for generation in GENERATIONS)

@@ -86,7 +86,7 @@ def test_a_category_has_the_distance_of_its_images(staged: Staged, metric: str) 
 def test_a_chain_that_stopped_has_no_image_in_the_set(tmp_path: Path, store: Store) -> None:
     """The sets shrink from there on, their sizes are said, and the distance is that of the rest."""
     staged = stage(tmp_path / "suite", BLANK + METRICS, store)
-    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples).values()
+    chains = staged.run.data.chains("image", staged.run.dataset.samples).values()
     left = [sum(chain.has(generation) for chain in chains) for generation in (0, 2, 4)]
     assert left[0] == 12 > left[1] >= left[2] > 2
     measured = staged.measure("overall-pooled")
@@ -176,7 +176,7 @@ HERE = "python:tests.measures.test_set_measures"
 
 def _rows(staged: Staged, samples: Sequence[Sample], generation: int) -> Any:
     """(n, D) features of the images that these samples' chains have, collected by hand."""
-    chain_data = staged.run.chain_data
+    chain_data = staged.run.data
     chains = chain_data.chains("image", samples).values()
     rows = [vector(load_link(c, generation, chain_data.store)) for c in chains if c.has(generation)]
     return np.array(rows, np.float32)
@@ -285,7 +285,7 @@ def test_a_vector_that_is_none_is_left_out_and_counted(tmp_path: Path, store: St
     with pytest.raises(UnscoredError, match=r"the encoder .* failed at 1 of 4 .*1 nan-vector"):
         staged.measure("overall-pooled")
     measure, case = staged.run.measures["kid"], staged.cases["overall-kid"]
-    measured = measure.measure(case, staged.run.chain_data)
+    measured = measure.measure(case, staged.run.data)
     assert measured.identity["sets"].startswith("a 3 against 4 ")
     assert (len(measured.scores["a"]), measured.blocks) == (1, {})
     (note,) = [note for note in measured.notes if note.startswith("no bounds for a: ")]

@@ -122,7 +122,7 @@ def test_markup_in_questions_is_shown_as_it_is(tmp_path: Path, store: Store) -> 
     excerpt = staged.run.measures["soft_tifa_gm"].show(
         staged.cases["overall-soft_tifa_gm"],
         staged.run.dataset.samples[0].id,
-        staged.run.chain_data,
+        staged.run.data,
     )
     assert excerpt is not None
     assert "Are there any" in excerpt.remark

@@ -97,7 +97,7 @@ def test_the_score_of_a_sample_is_that_of_its_last_description(
     """A loop is repetition; a length, also of texts without spaces, is compared with the first."""
     suite = staged(tmp_path, store, describer)
     measured = suite.measure(f"overall-{metric}")
-    chains = suite.run.chain_data.chains("image", suite.run.dataset.samples)
+    chains = suite.run.data.chains("image", suite.run.dataset.samples)
     expected = {n: score(c.links[1].text, c.links[3].text) for n, c in chains.items()}
     for scores in measured.scores.values():
         own = {name: expected[name] for name in scores}
@@ -138,7 +138,7 @@ NAN = 'encoder = "python:tests.plugin.user_models:encoder?behaviour=nan"'
 
 
 def _stopped(staged: Staged, start: Modality) -> set[str]:
-    chains = staged.run.chain_data.chains(start, staged.run.dataset.samples)
+    chains = staged.run.data.chains(start, staged.run.dataset.samples)
     return {name for name, chain in chains.items() if chain.failure is not None}
 
 

@@ -194,7 +194,7 @@ class Bench:
         samples = suite.dataset.samples
         if isinstance(suite, ChainRun):
             assert self.setup.start is not None
-            chains = suite.chain_data.chains(self.setup.start, samples)
+            chains = suite.data.chains(self.setup.start, samples)
             read = {n: c.links[self.setup.generation].digest for n, c in chains.items()}
         else:
             texts = {s.id: next(p for p in s.question if isinstance(p, str)) for s in samples}

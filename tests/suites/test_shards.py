@@ -114,7 +114,7 @@ def test_a_process_that_waits_for_a_shard_takes_another(tmp_path: Path) -> None:
     """While another process has what a case needs, the rest of the run is grown here."""
     with at_work(tmp_path, processes=2) as (queue, staged):
         (first, *_), *_ = [
-            list(staged.run.chain_data.shards(staged.run.looked_at(staged.cases[name])).items())
+            list(staged.run.data.shards(staged.run.looked_at(staged.cases[name])).items())
             for name in ("a-gc", "b-gc")
         ]
         lock = queue.store.locks.acquire(staged.run.lock_name(first[0]), "run")

@@ -56,7 +56,7 @@ def stage_model(tmp_path: Path, store: Store) -> Setter:
 
 def _step(staged: Staged) -> str:
     """What a baseline remembers of the model under test."""
-    return remember(staged.run.chain_data.runner(staged.run.assignments.under_test).bound)
+    return remember(staged.run.data.runner(staged.run.assignments.under_test).bound)
 
 
 def _attribute(
@@ -213,7 +213,7 @@ def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     baseline = stage_model(text, "describer", "", generator=factory)
     baseline.measure("overall-gc")
     candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
-    runner = baseline.run.chain_data.runner
+    runner = baseline.run.data.runner
     steps = [json.loads(remember(runner(role).bound)) for role in ("describer", "generator")]
     attribution = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
     assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in attribution.hops] == [
@@ -248,7 +248,7 @@ def _measured(folder: Path, store: Store, model: str, role: RoleName, most: int 
     choices = RoleChoices(model=model, role=role)
     staged = stage(folder / "suite", GC, store, choices, most=most)
     staged.measure("overall-gc")
-    return remember(staged.run.chain_data.runner(role).bound)
+    return remember(staged.run.data.runner(role).bound)
 
 
 def _silent(attribution: Attribution) -> str:
@@ -335,7 +335,7 @@ def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> N
     text = SUITE + "[metrics.gc_fid]\n"
     baseline = stage(tmp_path / "suite", text, store, RoleChoices(model=BASELINE))
     baseline.measure("overall-gc_fid")
-    step = remember(baseline.run.chain_data.runner("describer").bound)
+    step = remember(baseline.run.data.runner("describer").bound)
     blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
     staged = stage(tmp_path / "suite", text, store, blank)
     assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
@@ -393,7 +393,7 @@ def test_chains_without_vectors_have_no_similarities(tmp_path: Path) -> None:
         )
         case = now.cases["overall-gc"]
         before.run.grow([(case, before.run.dataset.samples)])
-        before.run.chain_data.chains("image", before.run.dataset.samples)  # until all are stored
+        before.run.data.chains("image", before.run.dataset.samples)  # until all are stored
         stored = stored_chains(now.run, _step(before))
         excerpt = stored.excerpt(case, _ids(now)[0], "image")
         assert excerpt is not None

@@ -139,7 +139,7 @@ class Project:
         dataset = load_data(loaded, cast.data, cast.samples)
         with self.store() as store:
             run = ChainRun(loaded, dataset, assignments, measures, ModelPool(store, threads=1))
-            chains = run.chain_data.chains(start, dataset.samples)
+            chains = run.data.chains(start, dataset.samples)
             return {name: chain.links for name, chain in chains.items()}
 
     def store(self) -> Store:
