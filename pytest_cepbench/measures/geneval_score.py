@@ -268,11 +268,11 @@ class GenevalMeasure(Measure):
                 f"{self.name}: colors = {self.colors!r}, and the detector tells none (of "
                 f"{lacking[0].name!r} in {name!r}): use colors = 'clip'"
             )
-        verdict = judge(image.prompt, image.objects, image.colors, self.settings)
-        own.correct[-1] = verdict.correct
-        if not verdict.correct and not own.reasons:
+        wrong = judge(image.prompt, image.objects, image.colors, self.settings)
+        own.correct[-1] = not wrong
+        if wrong and not own.reasons:
             where = f"generation {generation}: " if len(self.generations) > 1 else ""
-            own.reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
+            own.reasons = tuple(f"{where}{reason}" for reason in wrong)
 
     def _tell_colors(
         self, images: Sequence[PromptedImage], generation: int, data: ChainData

@@ -103,14 +103,6 @@ _NOWHERE = 1e-3
 
 
 @dataclass(frozen=True)
-class PromptResult:
-    """Judgement of an image. reasons: one sentence for each demand that is not met."""
-
-    correct: bool
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class ToColor:
     """A detection whose color decides, and the class that it was taken for."""
 
@@ -142,11 +134,12 @@ def judge(
     found: Found,
     colors: Mapping[ToColor, str],
     settings: SelectionSettings = GENEVAL,
-) -> PromptResult:
-    """Judge an image: everything included must be there, and nothing excluded.
+) -> tuple[str, ...]:
+    """What is wrong with an image: what is included and not there, and what is excluded and there.
 
     found: class -> detections of that class (see `objects_by_class`).
     colors: the color of everything that `objects_to_color` names.
+    Returns a sentence for each demand that is not met; none of a right image.
     Source: the GenEval evaluator as released, to whose rules the Telephone Game's paper refers too
     (section 3.2). A clause is judged by its most confident `count` detections alone: a further one
     of the right color or in the right place does not help. A clause that fails in any way is no
@@ -167,7 +160,7 @@ def judge(
             reasons.append(
                 f"fewer than {exclusion.count} {exclusion.name} expected, {number} found"
             )
-    return PromptResult(not reasons, tuple(reasons))
+    return tuple(reasons)
 
 
 def _what_is_wrong(

@@ -123,8 +123,27 @@ class JudgeCard:
         return max(self.models, key=lambda model: abs(model.bias))
 
     def shown_win_rate(self, true: float = TRUE_WIN_RATE) -> tuple[float, float]:
-        """What the judge shows of a true win rate, and its standard error; see `shown_win_rate`."""
-        return shown_win_rate(true, self.first_right, self.second_right)
+        """What the judge shows of a true win rate, and its standard error.
+
+        true: share of battles that people would give to a model, ties forced, in [0, 1]; the model
+            is first in half of them. This is the equation that Rogan and Gladen (1978) turn round;
+            it holds where the errors are those of the battles at hand and do not depend on the
+            model, so it serves for a card and not to correct a number.
+        Raises ValueError where people never gave a battle to one of the sides.
+        """
+        first, second = self.first_right, self.second_right
+        if first.value is None or second.value is None:
+            raise ValueError(
+                "people gave all battles to the same side: the judge's errors on the other are "
+                "unknown"
+            )
+        accuracy = (first.value + second.value) / 2
+        variances = (
+            own * (1 - own) / side.total
+            for own, side in ((first.value, first), (second.value, second))
+        )
+        variance = sum(variances) / 4
+        return accuracy * true + (1 - accuracy) * (1 - true), abs(2 * true - 1) * sqrt(variance)
 
     @property
     def one_side(self) -> str | None:
@@ -222,31 +241,6 @@ def match_battles(
 def mirror(battle: JudgedBattle) -> JudgedBattle:
     """The same verdict on the answers in the other order."""
     return JudgedBattle(battle.question, battle.second, battle.first, _MIRRORED[battle.winner])
-
-
-def shown_win_rate(true: float, first_right: Share, second_right: Share) -> tuple[float, float]:
-    """What a judge with known errors shows of a true win rate, and its standard error.
-
-    true: share of battles that people would give to a model, ties forced, in [0, 1]; the model is
-    first in half of them. first_right, second_right: as of `JudgeCard`. This is the equation that
-    Rogan and Gladen (1978) turn round; it holds where the errors are those of the battles at hand
-    and do not depend on the model, so it serves for a card and not to correct a number.
-    Raises ValueError where people never gave a battle to one of the sides.
-    """
-    if first_right.value is None or second_right.value is None:
-        raise ValueError(
-            "people gave all battles to the same side: the judge's errors on the other are unknown"
-        )
-    accuracy = (first_right.value + second_right.value) / 2
-    variances = (
-        value * (1 - value) / total
-        for value, total in (
-            (first_right.value, first_right.total),
-            (second_right.value, second_right.total),
-        )
-    )
-    variance = sum(variances) / 4
-    return accuracy * true + (1 - accuracy) * (1 - true), abs(2 * true - 1) * sqrt(variance)
 
 
 def _right(matched: Sequence[tuple[JudgedBattle, Winner]], side: tuple[Winner, ...]) -> Share:

@@ -71,8 +71,7 @@ def right(staged: Staged) -> dict[str, list[bool]]:
                 if detection.what.shape in asked
             ]
             objects = objects_by_class(Detections(tuple(boxes)), asked)
-            verdict = judge(prompt, objects, {})
-            scores[name].append(chain.has(generation) and verdict.correct)
+            scores[name].append(chain.has(generation) and not judge(prompt, objects, {}))
     return scores
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.metrics.battles import JudgedBattle
-from pytest_cepbench.metrics.judge_agreement import Share
-from pytest_cepbench.metrics.judge_card import judge_card, match_battles, mirror, shown_win_rate
+from pytest_cepbench.metrics.judge_card import judge_card, match_battles, mirror
 from tests.metrics.arena.panels import SWAPPED, panels, simulate, swap
 from tests.optional import known
 
@@ -136,8 +135,9 @@ def test_nothing_in_common() -> None:
     """There is no card of no battles."""
     with pytest.raises(ValueError, match="no battle in common"):
         judge_card([JudgedBattle("q", "a", "b", "A")], [JudgedBattle("p", "a", "b", "A")])
+    same = [JudgedBattle("q", "a", "b", "A")]
     with pytest.raises(ValueError, match="all battles to the same side"):
-        shown_win_rate(0.5, Share(1, 1, 0, 1), Share(0, 0, 0, 1))
+        judge_card(same, same).shown_win_rate(0.5)
 
 
 def test_an_order_effect_without_limit_is_none() -> None:
