@@ -20,6 +20,8 @@ SUITES = Path(__file__).parents[2] / "suites"
 
 GENERATOR: Any = {"model": "shapes:", "role": "generator", "samples": 2}
 
+REPORTS = ("html", "json", "md")
+
 SUITE, ONE = "suites/instrument/suite.toml", ("-k", "test_drift")
 """One suite file, and the tests that gate it."""
 
@@ -82,16 +84,26 @@ def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
 def test_it_gives_the_verdicts_and_numbers_of_pytest(
     project: Path, suites: str, selection: tuple[str, ...], model: str, options: Any, verdict: str
 ) -> None:
-    """Every field of every case, and the exit code, whatever the verdict."""
+    """Every field of every case, and the exit code, whatever the verdict; reports say it, too.
+
+    The message of a failed test follows the table.
+    """
     arguments = [f"--cep-{name}={value}" for name, value in options.items()]
     (project / "empty").mkdir()
     code, expected = by_pytest(project, *selection, f"--model={model}", *arguments)
 
-    result = gate_checkpoint(suites, **{**GENERATOR, "model": model, **options})
+    result = gate_checkpoint(
+        suites, report="out/report.json", **{**GENERATOR, "model": model, **options}
+    )
 
     assert verdict in {case.verdict for case in result.cases if case.primary}
     assert numbers(result) == expected
-    assert (result.exit_code, result.passed) == (code, code == 0)
+    assert (result.exit_code, result.passed, bool(result)) == (code, code == 0, code == 0)
+    assert (f"{verdict}: instrument, overall" in str(result)) is not result.passed
+    assert {path.name for path in result.reports} == {f"report.{kind}" for kind in REPORTS}
+    report = msgspec.json.decode((project / "out" / "report.json").read_bytes())
+    assert report["verdict"] == ("passed" if result.passed else "failed")
+    assert len(report["cases"]) == len(result.cases)
 
 
 def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> None:
@@ -110,37 +122,6 @@ def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> N
     assert result["instrument/overall/gc"].verdict == "held"
     assert not (project / ".cepbench" / "runs").exists()
     assert not (project / ".cepbench" / "report.json").exists()
-
-
-def test_a_tolerance_that_nothing_exceeds_is_an_error(accepted_root: Path) -> None:
-    """Before anything is measured, as under pytest."""
-    with pytest.raises(SuiteError, match=r"was accepted at 1 and can lose 0\.\d+, .* exceeds it"):
-        gate_checkpoint(accepted_root / SUITE, root=accepted_root, tolerance=0.9, **GENERATOR)
-    with pytest.raises(SpecError, match=r"gate_checkpoint\(alpha=\) '1e-300': no drop could be"):
-        gate_checkpoint(accepted_root / SUITE, root=accepted_root, alpha=1e-300, **GENERATOR)
-
-
-def test_a_regression_says_why(project: Path) -> None:
-    """The message of a failed test follows the table."""
-    result = gate_checkpoint(
-        [project / "suites" / "instrument" / "suite.toml"],
-        **{**GENERATOR, "model": "shapes:?miss=0.5&recolor=0.5"},
-        attribute=0,
-        report="out/report.json",
-    )
-
-    assert not result.passed
-    assert not result
-    assert result.exit_code == 1
-    assert "regressed: instrument, overall" in str(result)
-    assert sorted(path.name for path in result.reports) == [
-        "report.html",
-        "report.json",
-        "report.md",
-    ]
-    report = msgspec.json.decode((project / "out" / "report.json").read_bytes())
-    assert report["verdict"] == "failed"
-    assert len(report["cases"]) == len(result.cases)
 
 
 def test_a_suite_whose_data_is_absent_does_not_pass(project: Path) -> None:
@@ -182,15 +163,20 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
         ({"model": "x" * 5000}, SpecError, "xxxxx...: no file has so long a name"),
         ({"model": "shapes:", "baselines": "x" * 5000}, SpecError, "no file has so long a name"),
         ({"model": "x/" * 5000}, SpecError, "or so long a path"),
+        ({"tolerance": 0.9}, SuiteError, "was accepted at 1 and can lose 0."),
+        ({"alpha": 1e-300}, SpecError, "gate_checkpoint(alpha=) '1e-300': no drop could be"),
     ],
-    ids=["name", "plan", "number", "choice", "spec", "long model", "long folder", "long path"],
+    ids=[
+        *("name", "plan", "number", "choice", "spec", "long model", "long folder", "long path"),
+        *("tolerance", "alpha"),
+    ],
 )
 def test_a_wrong_option_is_said(
     accepted_root: Path, options: Any, error: type[Exception], message: str
 ) -> None:
     """Before anything is measured, in the words of the command line."""
     with pytest.raises(error) as raised:
-        gate_checkpoint(accepted_root / "suites/instrument", root=accepted_root, **options)
+        gate_checkpoint(accepted_root / SUITE, root=accepted_root, **(GENERATOR | options))
     assert message in str(raised.value)
 
 
