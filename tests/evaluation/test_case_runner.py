@@ -273,12 +273,6 @@ def vague(large: GatedProject) -> GateResult:
     return large.gate(MORE, **VAGUE)
 
 
-@pytest.fixture(scope="module")
-def threshold(large: GatedProject) -> GateResult:
-    """The same, judged without statistics."""
-    return large.gate(MORE | {"gate": "threshold"}, **VAGUE)
-
-
 def _bounds(case: CaseResult) -> list[float | str | None]:
     return [case.verdict, case.judgement.difference, case.judgement.low, case.judgement.high]
 
@@ -346,20 +340,17 @@ def test_the_budget_in_seconds(large: GatedProject) -> None:
     assert plenty.looks == [25, 50, 100, 200]
 
 
-def test_a_case_that_decides_nothing_is_looked_at_once(
-    vague: GateResult, threshold: GateResult
-) -> None:
-    """An informational case has the first look; under threshold it says so."""
-    assert vague["scored/overall/s"].looks == [25]
-    plain = threshold["scored/overall/s"]
-    assert plain.looks == [25]
-    assert any("judged on the first 25 samples" in note for note in plain.notes)
-
-
 def test_a_threshold_that_can_fail_the_run_is_judged_on_all_samples(
-    large: GatedProject, threshold: GateResult
+    large: GatedProject, vague: GateResult
 ) -> None:
-    """Its first samples would decide it by chance; a budget ends it earlier, and it says so."""
+    """Its first samples would decide it by chance; a budget ends it earlier, and it says so.
+
+    A case that decides nothing is looked at once.
+    """
+    threshold = large.gate(MORE | {"gate": "threshold"}, **VAGUE)
+    plain = threshold["scored/overall/s"]
+    assert vague["scored/overall/s"].looks == plain.looks == [25]
+    assert any("judged on the first 25 samples" in note for note in plain.notes)
     whole = threshold[GC]
     assert (whole.looks, whole.partial) == ([200], False)
     assert not any("judged on the first" in note for note in whole.notes)

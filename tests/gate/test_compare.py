@@ -151,13 +151,6 @@ def test_a_verdict_shows_as_it_is_documented(verdict: Verdict) -> None:
         assert not (row.meaning + row.next_step).endswith(".")
 
 
-def test_the_documented_defaults() -> None:
-    """Regression gate, 0.01 tolerated, 0.05 of error, twice the tolerance since the anchor."""
-    policy = Policy()
-    assert (policy.gate, policy.tolerance, policy.alpha) == ("regression", 0.01, 0.05)
-    assert (policy.since_anchor, policy.primary) == (0.02, True)
-
-
 @pytest.mark.parametrize("tolerance", [-0.01, -1e-12, nan, inf, -inf])
 def test_a_tolerance_that_allows_everything_or_nothing_is_refused(tolerance: float) -> None:
     """NaN would fail every case, infinity pass every one; the same since the anchor."""
@@ -174,8 +167,14 @@ def test_an_alpha_that_is_no_error_probability_is_refused(alpha: float) -> None:
         Policy(alpha=alpha)
 
 
-def test_the_anchor_has_a_tolerance_of_its_own_where_one_is_said() -> None:
-    """Else it follows the tolerance, 0 among them; only the threshold gate does without alpha."""
+def test_the_documented_defaults() -> None:
+    """Regression gate, 0.01 tolerated, 0.05 of error, twice the tolerance since the anchor.
+
+    The anchor has a tolerance of its own where one is said; only threshold does without alpha.
+    """
+    policy = Policy()
+    assert (policy.gate, policy.tolerance, policy.alpha) == ("regression", 0.01, 0.05)
+    assert (policy.since_anchor, policy.primary) == (0.02, True)
     assert Policy(tolerance=0.03, anchor_tolerance=0.04).since_anchor == 0.04
     assert Policy(tolerance=0.03, alpha=0.5, anchor_tolerance=0.0).since_anchor == 0.0
     assert Policy(tolerance=0.03).since_anchor == 0.06

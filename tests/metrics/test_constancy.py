@@ -13,27 +13,23 @@ from pytest_cepbench.metrics.constancy import (
 )
 
 
-def test_equal_vectors_have_no_spread() -> None:
-    """Also in half precision, and for numbers that a mean would round."""
+def test_spreads_of_vectors() -> None:
+    """Equal ones have none, also in half precision, and for numbers that a mean would round.
+
+    Of thousands the last may be the one that differs. A cosine cannot see that a vector is twice as
+    long; a distance can.
+    """
     for kind in (np.float16, np.float32, np.float64):
         rows = np.full((7, 5), 0.1, dtype=kind)
         assert spread_of_directions(rows) == pytest.approx(0.0, abs=1e-15)
         assert spread_of_vectors(rows) == 0.0
-
-
-def test_every_row_is_looked_at() -> None:
-    """Of thousands of vectors the last may be the one that differs."""
-    rows = np.ones((2501, 4))
-    rows[-1, 0] = 1.5
-    assert spread_of_vectors(rows) == pytest.approx(0.25)
-    assert spread_of_directions(rows) > 0.1
-
-
-def test_length_is_seen_by_distances_alone() -> None:
-    """A cosine cannot see that a vector is twice as long; a distance can."""
-    rows = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
-    assert spread_of_directions(rows) < 1e-15
-    assert spread_of_vectors(rows) == pytest.approx(2.0)
+    ones = np.ones((2501, 4))
+    ones[-1, 0] = 1.5
+    assert spread_of_vectors(ones) == pytest.approx(0.25)
+    assert spread_of_directions(ones) > 0.1
+    longer = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
+    assert spread_of_directions(longer) < 1e-15
+    assert spread_of_vectors(longer) == pytest.approx(2.0)
 
 
 def test_answers_are_counted_once_for_each_input() -> None:

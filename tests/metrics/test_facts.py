@@ -88,10 +88,7 @@ def test_chance_is_the_score_of_others_artifacts() -> None:
     assert whole == pytest.approx([(0 + 2 / 3) / 2, (0 + 2 / 3) / 2, 2 / 3])
     apart = chance_f1(starts, claims, ["x", "x", "y"])
     assert apart == pytest.approx([0, 0, 2 / 3])
-
-
-def test_no_chance_where_all_samples_are_alike() -> None:
-    """No sample can stand for another."""
+    # Where all are alike no sample can stand for another.
     assert chance_f1([_facts("a")] * 3, [[_facts("a")]] * 3, ["x"] * 3) is None
 
 

@@ -81,14 +81,10 @@ def test_one_object_is_enough() -> None:
     assert judge(DOG, {"cat": many("cat", 1.0)}, {}) == ("1 dog expected, 0 found",)
 
 
-def test_only_the_surest_object_is_looked_at_for_color() -> None:
-    """A second object of the right color does not help."""
+def test_only_the_surest_objects_are_looked_at_for_color() -> None:
+    """A second object of the right color does not help; two red dogs are the two surest."""
     objects = [seen("dog", 0.9, color="blue"), seen("dog", 0.8, color="red")]
     assert judge(RED_DOG, {"dog": objects}, {}) == ("1 red dog expected, found blue",)
-
-
-def test_all_counted_objects_need_the_color() -> None:
-    """Two red dogs are the two surest, both red."""
     prompt = Prompt("colors", (Clause("dog", 2, "red"),))
     red, blue = seen("dog", 0.9, color="red"), seen("dog", 0.8, color="blue")
     also_red = seen("dog", 0.7, color="red")
@@ -97,28 +93,21 @@ def test_all_counted_objects_need_the_color() -> None:
 
 
 def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
-    """Nothing else is cut out and classified."""
+    """A detector that tells colors needs no classifier; an object of two clauses is asked once;
+    of too few objects none is asked, since the clause has failed already.
+    """
     surest, other = seen("dog", 0.9), seen("dog", 0.8)
     detected = {"dog": [other, surest], "cat": many("cat", 0.5)}
     prompt = Prompt("color_attr", (Clause("dog", 1, color="red"), Clause("cat", 1)))
     assert objects_to_color(prompt, detected) == (ToColor("dog", surest),)
     assert objects_to_color(DOG_AND_CAT, detected) == ()
-
-
-def test_no_color_is_asked_for_that_is_told_or_decides_nothing() -> None:
-    """A detector that tells colors needs no classifier; an object of two clauses is asked once;
-    of too few objects none is asked, since the clause has failed already.
-    """
     assert objects_to_color(RED_DOG, {"dog": [seen("dog", 0.9, color="red")]}) == ()
     both = Prompt("color_attr", (Clause("dog", 1, color="red"), Clause("dog", 1, color="red")))
     assert len(objects_to_color(both, {"dog": [seen("dog", 0.9)]})) == 1
     two = Prompt("colors", (Clause("dog", 2, "red"),))
     assert objects_to_color(two, {"dog": many("dog", 0.9, 0.3)}) == ()
     assert not right(two, {"dog": many("dog", 0.9, 0.3)})
-
-
-def test_a_missing_color_is_an_error() -> None:
-    """It is not a wrong image, but an image that was not judged."""
+    # It is not a wrong image, but an image that was not judged.
     with pytest.raises(ValueError, match=r"the color of 'dog' at \(90.0, .*\) is needed"):
         judge(RED_DOG, {"dog": [seen("dog", 0.9)]}, {})
 
@@ -254,37 +243,28 @@ def test_three_texts_for_each_of_ten_colors() -> None:
 
 
 def test_without_a_mask_the_box_is_cut_out_as_far_as_it_lies_in_the_image() -> None:
-    """Right and bottom are the first pixels outside; no black can be taken for a color."""
+    """Right and bottom are the first pixels outside; no black can be taken for a color.
+
+    At least one pixel is left: an encoder can read no empty image.
+    """
     assert whole(cut((2, 1, 5, 4))) == (2, 1, 4, 3)
     assert whole(cut((-5, -3, 100, 100))) == (0, 0, 7, 5)
     assert whole(cut((6.2, 4.7, 9, 9))) == (6, 5, 7, 5)
-
-
-@pytest.mark.parametrize(
-    ("box", "pixel"),
-    [
-        ((3.1, 2.1, 3.2, 2.2), (3, 2)),
-        ((3, 2, 3, 2), (3, 2)),
-        ((8, 6, 8, 6), (7, 5)),
-        ((50, 50, 60, 60), (7, 5)),
-        ((-60, -60, -50, -50), (0, 0)),
-    ],
-)
-def test_at_least_one_pixel_is_left(
-    box: tuple[float, float, float, float], pixel: tuple[int, int]
-) -> None:
-    """An encoder can read no empty image."""
-    pixels = cut(box)
-    assert pixels.shape == (1, 1, 3)
-    assert tuple(pixels[0, 0, :2].tolist()) == pixel
+    for box in ((3.1, 2.1, 3.2, 2.2), (3, 2, 3, 2)):
+        assert whole(cut(box)) == (3, 2, 3, 2)
+    for box in ((8, 6, 8, 6), (50, 50, 60, 60)):
+        assert whole(cut(box)) == (7, 5, 7, 5)
+    assert whole(cut((-60, -60, -50, -50))) == (0, 0, 0, 0)
 
 
 def test_pixels_outside_the_mask_become_grey() -> None:
-    """#999, within the box alone."""
+    """#999, within the box alone; a mask of another image is refused."""
     inside = np.zeros((6, 8), bool)
     inside[2, 3] = inside[3, 4] = True
     pixels = cut((3, 2, 5, 4), Mask.from_array(inside))
     assert pixels.tolist() == [[[3, 2, 0], [*GREY]], [[*GREY], [4, 3, 0]]]
+    with pytest.raises(ValueError, match="a mask of 4 x 6 pixels does not fit an image of 8 x 6"):
+        cut((3, 2, 5, 4), Mask.from_array(inside[:, :4]))
 
 
 VECTORS = st.integers(0, 2**32 - 1).map(
@@ -320,25 +300,20 @@ def test_the_mean_of_a_color_is_normalized_again() -> None:
     assert zero_shot_color(np.array([[1.0, 0.0, 0.0]]), texts) == ["green"]
 
 
-@pytest.mark.parametrize(
-    ("images", "texts"),
-    [((5,), (10, 3, 5)), ((2, 5), (10, 5)), ((2, 5), (10, 3, 4)), ((2, 5), (9, 3, 5))],
-)
-def test_other_shapes_are_refused(images: tuple[int, ...], texts: tuple[int, ...]) -> None:
-    """With the shapes that came."""
-    with pytest.raises(ValueError, match=r"expected \(n, d\) and \(10, 3, d\), got \("):
-        zero_shot_color(np.ones(images), np.ones(texts))
-
-
-@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
-def test_a_vector_without_direction_names_no_color(bad: float) -> None:
-    """Neither an object's nor a text's."""
-    texts = np.ones((10, 3, 5))
-    with pytest.raises(ValueError, match="zero or not finite"):
-        zero_shot_color(np.full((1, 5), bad), texts)
-    texts[4, 1] = bad
-    with pytest.raises(ValueError, match="zero or not finite"):
-        zero_shot_color(np.ones((1, 5)), texts)
+def test_what_names_no_color_is_refused() -> None:
+    """Other shapes, with those that came; vectors without direction, of an object and of a text."""
+    for images, texts in (
+        *(((5,), (10, 3, 5)), ((2, 5), (10, 5))),
+        *(((2, 5), (10, 3, 4)), ((2, 5), (9, 3, 5))),
+    ):
+        with pytest.raises(ValueError, match=r"expected \(n, d\) and \(10, 3, d\), got \("):
+            zero_shot_color(np.ones(images), np.ones(texts))
+    for bad in (0.0, np.nan, np.inf):
+        spoilt = np.ones((10, 3, 5))
+        spoilt[4, 1] = bad
+        for image, vectors in ((bad, np.ones((10, 3, 5))), (1.0, spoilt)):
+            with pytest.raises(ValueError, match="zero or not finite"):
+                zero_shot_color(np.full((1, 5), image), vectors)
 
 
 BoolArray = npt.NDArray[np.bool_]
@@ -379,14 +354,13 @@ def test_mgg_is_the_papers_mean(case: tuple[BoolArray, list[str]]) -> None:
 
 
 def test_tasks_count_the_same_however_many_images_they_have() -> None:
-    """Overall is a mean of tasks; the share of right images, .9 here, is not."""
+    """Overall is a mean of tasks; the share of right images, .9 here, is not.
+
+    A wrong number of either is refused, and no image at all.
+    """
     correct = np.array([True] * 9 + [False])
     tasks = ["single_object"] * 9 + ["counting"]
     assert overall_accuracy(correct, tasks) == 0.5
-
-
-@pytest.mark.parametrize(("images", "tasks"), [(2, ["counting"]), (1, ["counting"] * 2), (0, [])])
-def test_each_image_has_a_task(images: int, tasks: list[str]) -> None:
-    """A wrong number of either, and no image at all."""
-    with pytest.raises(ValueError, match="expected one task per image and an image, got "):
-        overall_accuracy(np.zeros(images, bool), tasks)
+    for images, names in ((2, ["counting"]), (1, ["counting"] * 2), (0, [])):
+        with pytest.raises(ValueError, match="expected one task per image and an image, got "):
+            overall_accuracy(np.zeros(images, bool), names)

@@ -20,7 +20,6 @@ from pytest_cepbench.metrics.geneval_prompts import (
     Exclusion,
     Position,
     Prompt,
-    QueryStyle,
     Relation,
     SelectionSettings,
     keep_objects,
@@ -33,26 +32,25 @@ from pytest_cepbench.metrics.geneval_prompts import (
 from tests.metrics.test_geneval import DOG, counting, many, right, seen
 
 
-@pytest.mark.parametrize(("score", "expected"), [(0.3, False), (0.3000001, True), (0.0, False)])
-def test_scores_must_exceed_the_threshold(score: float, expected: bool) -> None:
-    """Strictly."""
-    assert right(DOG, {"dog": many("dog", score)}) is expected
-
-
 @pytest.mark.parametrize(
-    ("scores", "expected"),
+    ("prompt", "scores", "expected"),
     [
-        ((0.95, 0.91), True),
-        ((0.95, 0.9), False),
-        ((0.95, 0.91, 0.9, 0.5), True),
-        ((0.95, 0.92, 0.91), False),
-        ((0.95,), False),
-        ((), False),
+        (DOG, (0.3,), False),
+        (DOG, (0.3000001,), True),
+        (DOG, (0.0,), False),
+        (counting(2), (0.95, 0.91), True),
+        (counting(2), (0.95, 0.9), False),
+        (counting(2), (0.95, 0.91, 0.9, 0.5), True),
+        (counting(2), (0.95, 0.92, 0.91), False),
+        (counting(2), (0.95,), False),
+        (counting(2), (), False),
     ],
 )
-def test_counting_is_exact_among_the_sure(scores: tuple[float, ...], expected: bool) -> None:
-    """Only detections above 0.9 count, for too few and for too many."""
-    assert right(counting(2), {"dog": many("dog", *scores)}) is expected
+def test_scores_must_exceed_the_threshold(
+    prompt: Prompt, scores: tuple[float, ...], expected: bool
+) -> None:
+    """Strictly; where objects are counted 0.9, for too few and for too many."""
+    assert right(prompt, {"dog": many("dog", *scores)}) is expected
 
 
 def test_no_more_than_sixteen_are_looked_at() -> None:
@@ -201,35 +199,23 @@ RED_DOG_AND_TV = Prompt(
 )
 
 
-@pytest.mark.parametrize(
-    ("style", "expected"),
-    [
-        ("class", {"dog": "dog", "tv": "tv"}),
-        ("photo", {"a photo of a dog": "dog", "a photo of a tv": "tv"}),
-    ],
-)
-def test_queries_are_asked_once_each(style: QueryStyle, expected: dict[str, str]) -> None:
-    """One for every class, in the order of the clauses."""
-    asked = queries(RED_DOG_AND_TV, style)
-    assert asked == expected
-    assert list(asked) == list(expected)
-
-
-def test_what_is_excluded_is_looked_for() -> None:
-    """An excluded class not asked for would always pass; an included one is asked for once."""
+def test_queries_are_asked_once_each() -> None:
+    """One for every class, in the order of the clauses, and of what is excluded, which would always
+    pass. An answer to another one is an error, or it would vanish from the counts.
+    """
+    asked = queries(RED_DOG_AND_TV, "class")
+    assert list(asked.items()) == [("dog", "dog"), ("tv", "tv")]
+    photos = queries(RED_DOG_AND_TV, "photo")
+    assert list(photos.items()) == [("a photo of a dog", "dog"), ("a photo of a tv", "tv")]
     prompt = Prompt(
         "counting", (Clause("dog", 1, color="red"),), (Exclusion("cat", 1), Exclusion("dog", 2))
     )
     assert list(queries(prompt, "class")) == ["dog", "cat"]
-
-
-def test_an_answer_to_nothing_is_an_error() -> None:
-    """It would vanish from the counts otherwise."""
     result = Detections((Detection("Dog", 0.9, BOX),))
     with pytest.raises(
         ValueError, match=r"answers 'Dog', which was not asked \(asked: 'dog', 'tv'"
     ):
-        objects_by_class(result, queries(RED_DOG_AND_TV, "class"))
+        objects_by_class(result, asked)
 
 
 def _atoms(prompt: Prompt) -> list[tuple[str, str]]:

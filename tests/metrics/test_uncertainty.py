@@ -62,16 +62,6 @@ def test_the_pseudo_values_of_a_mean_are_the_values_themselves(scores: list[floa
     assert pseudo_values(values.mean(), without) == pytest.approx(values, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("whole", "without"),
-    [(1.0, []), (1.0, [1.0]), (float("nan"), [1.0, 1.0]), (1.0, [1.0, float("inf")])],
-)
-def test_what_is_no_jackknife_is_refused(whole: float, without: list[float]) -> None:
-    """One block left out leaves nothing, and what is not finite says nothing."""
-    with pytest.raises(ValueError, match="at least 2 blocks"):
-        pseudo_values(whole, without)
-
-
 @given(NAMES, st.randoms())
 def test_blocks_depend_on_the_names_alone(names: list[str], random: Any) -> None:
     """However units are ordered or repeated, each is in the same block; sizes are balanced."""
@@ -97,10 +87,16 @@ def test_the_blocks_of_names_never_change() -> None:
 
 
 def test_what_is_no_error_and_no_spread_is_refused() -> None:
-    """The error of one side is at most half; one run has no spread."""
+    """The error of one side is at most half; one run has no spread, one block left out leaves
+    nothing, and what is not finite says nothing.
+    """
     with pytest.raises(ValueError, match="expected alpha in"):
         t_upper_quantile(0.6, 3)
     with pytest.raises(ValueError, match="at least 2 runs"):
         spread_of(np.array([0.5]))
+    nan, inf = float("nan"), float("inf")
+    for whole, without in ((1.0, []), (1.0, [1.0]), (nan, [1.0, 1.0]), (1.0, [1.0, inf])):
+        with pytest.raises(ValueError, match="at least 2 blocks"):
+            pseudo_values(whole, without)
     # Defined in too few draws: no interval.
     assert estimate_by_items(lambda w: 1.0 if w.all() else None, 9).low is None

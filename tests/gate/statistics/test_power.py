@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, sqrt
+from math import inf, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -170,30 +170,23 @@ def test_the_numbers_agree(
     assert 0 <= chance_to_hold(design, alpha, tolerance) <= 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"alpha": 0.0}, "alpha in"),
-        ({"tolerance": -0.1}, "a tolerance of at least 0"),
-        ({"tolerance": float("nan")}, "a tolerance of at least 0"),
-        ({"tolerance": 0.0}, "a tolerance above 0"),
-    ],
-)
-def test_other_numbers_are_refused(settings: dict[str, float], message: str) -> None:
-    """No error, no tolerance: there is no number of units for these."""
-    with pytest.raises(ValueError, match=message):
-        units_needed(Design.plain(1.0, 24), **{"tolerance": 0.1, "alpha": 0.05, **settings})
+def test_other_numbers_are_refused() -> None:
+    """No error, no tolerance: there is no number of units for these.
 
-
-@pytest.mark.parametrize(
-    ("sd", "units", "message"),
-    [
+    One unit, and units that are all alike, are no design.
+    """
+    for alpha, tolerance, message in (
+        (0.0, 0.1, "alpha in"),
+        (0.05, -0.1, "a tolerance of at least 0"),
+        (0.05, nan, "a tolerance of at least 0"),
+        (0.05, 0.0, "a tolerance above 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            units_needed(Design.plain(1.0, 24), tolerance, alpha)
+    for sd, units, message in (
         (0.0, 24, "a standard deviation above 0, got 0.0"),
-        (float("nan"), 24, "a standard deviation above 0, got nan"),
+        (nan, 24, "a standard deviation above 0, got nan"),
         (0.1, 1, "at least 2 units, got 1"),
-    ],
-)
-def test_what_shows_no_spread_is_no_design(sd: float, units: int, message: str) -> None:
-    """One unit, and units that are all alike."""
-    with pytest.raises(ValueError, match=message):
-        Design.plain(sd, units)
+    ):
+        with pytest.raises(ValueError, match=message):
+            Design.plain(sd, units)

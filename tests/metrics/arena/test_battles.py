@@ -102,10 +102,7 @@ def test_seed_and_task_change_the_draw() -> None:
     ]
     assert all(one_draw != other for one_draw, other in pairwise([*draws, draws[0]]))
     assert roulette(names(8)[::-1], {"t": questions}, 1) == draws[0]
-
-
-def test_a_draw_stays_what_it_is() -> None:
-    """Stored verdicts are of these battles: another version must arrange the same ones."""
+    # Stored verdicts are of these battles: another version must arrange the same ones.
     battles = roulette(list("abcde"), {"0101": ["0101001", "0101002"]}, 3)
 
     assert [(b.question, b.first, b.second) for b in battles] == DRAW
