@@ -228,7 +228,7 @@ def test_chats_are_battles_in_both_orders(suite: Home) -> None:
 
 
 def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
-    """The same questions, answers and verdicts, its images in files."""
+    """The same questions, answers and verdicts, with images in files; nothing is written over."""
     ended = suite.command("arena", "training", "judge", "--format=battles", "--out=table")
 
     assert ended.code == 0, ended.err
@@ -241,6 +241,9 @@ def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
             assert shown == [
                 (s.text, None if s.image is None else s.image.load().digest) for s in same
             ]
+    ended = suite.command("arena", "training", "judge", "--out=table")
+    ended.refused("is there already", code=1)
+    assert not (suite.path / "table" / "train.jsonl").exists()
 
 
 @pytest.mark.slow
@@ -275,16 +278,6 @@ def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> No
     assert {path.name for path in suite.path.iterdir()} <= before
     again = suite.command("arena", "training", "judge", "--out=chats")
     assert again.code == 0, again.err
-
-
-def test_a_folder_with_files_is_left_alone(suite: Home) -> None:
-    """What lies there is neither mixed with new rows nor overwritten."""
-    (suite.path / "chats").mkdir()
-    (suite.path / "chats" / "mine.txt").write_text("x")
-    ended = suite.command("arena", "training", "judge", "--out=chats")
-    assert ended.code != 0
-    assert "is there already" in ended.err
-    assert [path.name for path in (suite.path / "chats").iterdir()] == ["mine.txt"]
 
 
 def judged_study(folder: Path, votes: int) -> Ratings:

@@ -239,18 +239,3 @@ def test_text_starts(home: Home) -> None:
     assert "encoder on damaged images" in checks(home)
     assert cells(check)["word dropped"]["moves the score by"] > 0.01
     assert check["status"] == "pass"
-
-
-@pytest.mark.parametrize(
-    ("argv", "sentence"),
-    [
-        (["--seeds=1"], "noise shows between at least 2 seeds"),
-        (["--model=nobody/"], "nobody"),
-        (["--model=replay:chains"], "made elsewhere"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], sentence: str) -> None:
-    """Nothing is measured, no page is printed."""
-    ended = doctor(home, *argv)
-    ended.refused(sentence)
-    assert ended.out == ""

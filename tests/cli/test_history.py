@@ -150,13 +150,23 @@ def test_rows_of_samples(home: Home, report: Path) -> None:
     assert sum(overall) / len(overall) == pytest.approx(float(case["value"]), abs=1e-5)
 
 
-def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
-    """Its name and its step; every row of an incomplete one says that it is."""
+def test_what_rows_say_of_the_run(home: Home, report: Path, measured: Measured) -> None:
+    """Its name and its step; every row of an incomplete one says that it is. The verdict of a suite
+    is there: it may be all that failed, and no table or chart may look as if nothing had.
+    """
     edit_report(report, lambda document: document.update(verdict="incomplete", problems=["why"]))
     command = ("export", "gate.json", "--out=a.csv", "--name=run 1", "--step=500")
     assert home.command(*command).code == 0
     said = {(row["run"], row["step"], row["run_verdict"]) for row in rows_of(home.path / "a.csv")}
     assert said == {("run 1", "500", "incomplete")}
+    cases = results_of(measured("shapes:"), verdict="held")
+    pooled = replace(
+        cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
+    )
+    write_report(home.path / "pooled.json", [*cases, pooled])
+    assert home.command("export", "pooled.json", "--out=b.csv").code == 0
+    last = rows_of(home.path / "b.csv")[-1]
+    assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")
 
 
 def test_every_column_is_documented() -> None:
@@ -165,15 +175,3 @@ def test_every_column_is_documented() -> None:
 
     (columns,) = tables(DOCS / "report.md", "Export")
     assert set(column(columns)) == {*COLUMNS, *SAMPLE_COLUMNS}
-
-
-def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> None:
-    """It may be all that failed, and no table or chart may look as if nothing had."""
-    cases = results_of(measured("shapes:"), verdict="held")
-    pooled = replace(
-        cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
-    )
-    write_report(home.path / "pooled.json", [*cases, pooled])
-    assert home.command("export", "pooled.json", "--out=a.csv").code == 0
-    last = rows_of(home.path / "a.csv")[-1]
-    assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")

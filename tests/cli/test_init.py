@@ -71,7 +71,8 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
 def test_what_is_written(project: Home) -> None:
     """A suite with relative paths, its test, and a folder for baselines.
 
-    Where nothing is measured, the default is named as one, and no model is asked.
+    Where nothing is measured, the default is named as one, and no model is asked. A preset is
+    written out with its settings, as `suites/folder` has them.
     """
     ended = init(project, "--no-measure", "--name=my-own")
     assert ended.code == 0
@@ -90,6 +91,9 @@ def test_what_is_written(project: Home) -> None:
     reason = "# A default.\n# no model was asked (--no-measure).\ntolerance = 0.01"
     assert reason in file.read_text()
     assert not (project.path / ".cepbench").exists()
+    assert init(project, "--no-measure", "--generator=preset:sd-turbo").code == 0
+    generator = written(project)["roles"]["generator"]
+    assert generator.startswith("stabilityai/sd-turbo?num_inference_steps=1&guidance_scale=0.0")
 
 
 @pytest.mark.parametrize(
@@ -147,13 +151,6 @@ def test_a_role_that_is_left_open_is_named(project: Home) -> None:
     """A describer alone cannot be gated: the option for the encoder is named."""
     ended = project.command("init", "--images=photos", MODEL, ROLES[0])
     ended.refused("needs an encoder: give one with --encoder=")
-
-
-def test_a_preset_is_written_out(project: Home) -> None:
-    """The suite names the model with its settings, as `suites/folder` has them."""
-    assert init(project, "--no-measure", "--generator=preset:sd-turbo").code == 0
-    generator = written(project)["roles"]["generator"]
-    assert generator.startswith("stabilityai/sd-turbo?num_inference_steps=1&guidance_scale=0.0")
 
 
 def test_specs_and_images_keep_their_place(

@@ -45,7 +45,11 @@ def verdicts(home: Home) -> Home:
 
 
 def test_a_card(verdicts: Home) -> None:
-    """The sentence first, then its parts; all of it in the file for machines."""
+    """The sentence first, then its parts; all of it in the file for machines.
+
+    A small card says that it is one: few battles, models that people never judged, and a judge of
+    unknown making.
+    """
     ended = verdicts.command(
         "agree", "judges", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"
     )
@@ -65,10 +69,6 @@ def test_a_card(verdicts: Home) -> None:
     agreements = card["card"]["agreements"]
     assert agreements[0]["seen"]["total"] == 100
     assert agreements[0]["unseen"]["total"] == 200
-
-
-def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
-    """Few battles, models that people never judged, and a judge of unknown making."""
     ended = verdicts.command("agree", "judges", "few.json", "--people=people.json")
     text = " ".join(ended.out.split())
 

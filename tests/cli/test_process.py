@@ -22,6 +22,9 @@ from pytest_cepbench.cli.output import (
     short,
     to_text,
 )
+from tests.cli.conftest import Home
+from tests.studies.toy import TOY, write_suite
+from tests.suites.answers import ANSWERS
 
 MODULE = """\
 import signal
@@ -124,6 +127,62 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
         assert helps or err.count("\n") == 1, line
     assert not {"numpy", "torch", "pytest", "msgspec", "PIL"} & set(loaded)
     assert {name for name in loaded if name.startswith("pytest_cepbench.")} <= COMMAND_LINE
+
+
+MUTE, MOST, DRAWERS = (
+    "--model=python:tests.studies.toy:MuteDescriber",
+    "--model=shapes:?miss=0.1",
+    "--generator=shapes: --generator=shapes:?move=0.3",
+)
+
+MISTAKES = {
+    f"calibrate . {MUTE} --seeds=1": "--seeds 1: noise shows between at least 2 seeds",
+    "calibrate . --model=nobody/": "nobody",
+    "calibrate . --model=replay:nowhere": "with one seed",
+    f"calibrate . {MUTE} --describer=shapes:": "drop one",
+    f"calibrate . {MUTE} --store=suite.toml/store": "suite.toml/store",
+    f"calibrate answers {MOST}": "'arena' asks for interleaved answers: calibrate and doctor can",
+    "doctor . --seeds=1": "noise shows between at least 2 seeds",
+    "doctor . --model=nobody/": "nobody",
+    "doctor . --model=replay:chains": "made elsewhere",
+    f"doctor answers {MOST}": "'arena' asks for interleaved answers: calibrate and doctor can",
+    f"study nowhere --vary=seeds {MUTE}": "no suite at 'nowhere'",
+    f"study . --vary=seeds {MUTE} --metrics=gc,": "names separated by commas",
+    f"study . --vary=seeds {MUTE} --seeds=1,-2": "'-2': no seed",
+    f"study . --vary=seeds {MUTE} --model=nobody/": "nobody",
+    f"study . --vary=seeds {MUTE} --store=suite.toml/store": "suite.toml/store",
+    f"study absent.toml --vary=seeds {MUTE}": "data set 'photos' is not here: give it with --data",
+    f"study answers --vary=encoders --encoder=shapes: --encoder=a/b {MOST}": (
+        "'arena' asks for interleaved answers: a study of encoders can measure chains alone"
+    ),
+    f"study answers --vary=seeds {MOST} --metrics=win_rate": (
+        "'arena': win_rate: accepted answers are needed"
+    ),
+    f"study answers --vary=generators {MOST} {DRAWERS}": (
+        "nothing is drawn for 'shapes:?miss=0.1', the inter"
+    ),
+    f"study answers --vary=generators {MOST} {DRAWERS} --role=generator": (
+        "which the study of generators ex"
+    ),
+    f"study answers --vary=seeds {MOST} --role=describer": (
+        "the describer under test has no role in suite"
+    ),
+    f"study answers --vary=seeds {MOST} --judge=nobody/": "nobody",
+}
+"""Command lines that name something wrong, and what is said of each."""
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_2(home: Home, line: str) -> None:
+    """No model is asked, no table is printed, and nothing is written."""
+    absent = TOY.replace('loader = "shapes"', 'loader = "folder"\nname = "photos"')
+    absent = absent.replace("options = { samples_per_category = 2 }", "")
+    (home.path / "absent.toml").write_text(absent)
+    (home.path / "answers").mkdir()
+    write_suite(home.path / "answers", ANSWERS)
+    home.command(*line.split()).refused(MISTAKES[line], lines=1)
+    assert not (home.path / "baselines").exists()
+    assert not (home.path / ".cepbench" / "studies").exists()
 
 
 @pytest.mark.parametrize(

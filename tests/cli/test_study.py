@@ -75,27 +75,6 @@ def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
     assert "Traceback" not in ended.out + ended.err
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["seeds", "nowhere"], "no suite at 'nowhere'"),
-        (["seeds", ".", "--metrics=gc,"], "names separated by commas"),
-        (["seeds", ".", "--seeds=1,-2"], "'-2': no seed"),
-        (["seeds", ".", "--model=nobody/"], "nobody"),
-        (["seeds", ".", "--store=suite.toml/store"], "suite.toml/store"),
-        (["seeds", "absent.toml"], "data set 'photos' is not here: give it with --data photos"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(home: Home, argv: list[str], message: str) -> None:
-    """Nothing is measured, no table is printed, no traceback either."""
-    absent = TOY.replace('loader = "shapes"', 'loader = "folder"\nname = "photos"')
-    absent = absent.replace("options = { samples_per_category = 2 }", "")
-    (home.path / "absent.toml").write_text(absent)
-    ended = home.study(*argv)
-    ended.refused(message, lines=1)
-    assert not (home.path / ".cepbench" / "studies").exists()
-
-
 def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
     """Where the files cannot be written, the tables are shown all the same, and the code is 1."""
     ended = home.study("seeds", ".", "--seeds=0,1", FEW, "--metrics=gc", "--out=suite.toml")
@@ -128,30 +107,6 @@ def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) ->
     ended = home.study("seeds", str(place / "other.toml"), "--seeds=0,1", FEW, models=[model])
     assert ended.code == 0
     assert home.document("seeds")["file"] == str(place / "other.toml")
-
-
-REFUSED = "cepbench: suite 'arena' asks for interleaved answers: "
-
-
-@pytest.mark.parametrize(
-    ("argv", "who"),
-    [
-        (
-            ["study", "--vary=encoders", ".", "--encoder=shapes:", "--encoder=a/b"],
-            "a study of encoders",
-        ),
-        (["calibrate", "."], "calibrate and doctor"),
-        (["doctor", "."], "calibrate and doctor"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_chains_are_needed(home: Home, argv: list[str], who: str) -> None:
-    """Before any model is asked: nothing is announced and nothing written."""
-    write_suite(home.path, ANSWERS)
-    ended = home.command(*argv, "--model=shapes:?miss=0.1")
-    assert ended.code != 0
-    assert ended.out == ""
-    assert ended.err == f"{REFUSED}{who} can measure chains alone\n"
 
 
 WRITERS = (
@@ -198,23 +153,6 @@ def test_seeds_of_answers(home: Home) -> None:
     assert {*grids} == {"truth", "failures"}
     values = {(c["model"], c["variant"]): c["value"] for c in grids["truth"]["cells"]}
     assert len({values["a", seed] for seed in "012"}) == 3
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["seeds", ".", "--metrics=win_rate"], "'arena': win_rate: accepted answers are needed"),
-        (["generators", ".", *DRAWERS], "nothing is drawn for 'shapes:?miss=0.1', the inter"),
-        (["generators", ".", *DRAWERS, "--role=generator"], "which the study of generators ex"),
-        (["seeds", ".", "--role=describer"], "the describer under test has no role in suite"),
-        (["seeds", ".", "--judge=nobody/"], "nobody"),
-    ],
-)
-def test_a_mistake_in_a_study_of_answers(home: Home, argv: list[str], message: str) -> None:
-    """One line before any model is asked."""
-    write_suite(home.path, ANSWERS)
-    ended = home.study(*argv, models=["--model=shapes:?miss=0.1"])
-    ended.refused(message, lines=1)
 
 
 def test_measured_answers_are_accepted_from_a_report(home: Home) -> None:

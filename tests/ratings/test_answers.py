@@ -116,15 +116,14 @@ def own_vote(folder: Path, task: Task, shown: Sequence[str | int] = (), **fields
 
 
 def test_ticks_are_names(tmp_path: Path) -> None:
-    """In the item's order, with those that are not ticked; markup in names is kept as it is."""
-    vote = own_vote(tmp_path, "verify", ticked=(2, 0), added=("Natural", "Natural"))
+    """In the item's order, with those that are not ticked; markup in names is kept as it is.
+
+    Seconds are those of a day at most: the clock of a page can say anything.
+    """
+    vote = own_vote(tmp_path / "names", "verify", ticked=(2, 0), added=("Natural", "Natural"))
     assert (vote.ticked, vote.unticked, vote.added) == (
         (NAMES[0], NAMES[2]), (NAMES[1],), ("Natural",),
     )  # fmt: skip
-
-
-def test_seconds_are_those_of_a_day_at_most(tmp_path: Path) -> None:
-    """A clock of a page can say anything."""
     for sent, kept in ((-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)):
         vote = own_vote(tmp_path / str(kept), "describe", text="it", seconds=sent)
         assert vote.seconds == kept

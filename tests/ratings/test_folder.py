@@ -97,16 +97,10 @@ def test_votes_that_do_not_count_are_told(ratings: Ratings) -> None:
     ]
 
 
-def test_two_files_of_one_person_are_refused(ratings: Ratings) -> None:
-    """Such as a copy that was made by hand; both are named."""
-    path = write(ratings, make(ratings, next(iter(ratings.items.values()))))
-    (path.parent / "a1 (copy).jsonl").write_bytes(path.read_bytes())
-    with pytest.raises(DatasetError, match=r"a1 \(copy\).jsonl and .*a1.jsonl both have votes"):
-        read_votes(ratings)
-
-
 def test_a_server_refuses_a_file_under_another_name(ratings: Ratings) -> None:
-    """It would begin a second file of the same person, which nothing could read any more."""
+    """It would begin a second file of the same person, which nothing reads, such as a copy that was
+    made by hand: both are named.
+    """
     write(ratings, make(ratings, next(iter(ratings.items.values()))), name="x")
     assert read_votes(ratings).records.keys() == {"a1"}
     with pytest.raises(DatasetError, match=r"x.jsonl has votes of 'a1': move them to a1.jsonl"):
@@ -115,6 +109,10 @@ def test_a_server_refuses_a_file_under_another_name(ratings: Ratings) -> None:
     ratings.vote_path("x").rename(ratings.vote_path("a1"))
     LiveStudy(ratings).close()
     assert read_votes(ratings).records.keys() == {"a1"}
+    path = ratings.vote_path("a1")
+    path.with_name("a1 (copy).jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(DatasetError, match=r"a1 \(copy\).jsonl and .*a1.jsonl both have votes"):
+        read_votes(ratings)
 
 
 def test_what_is_no_regular_file_is_refused(ratings: Ratings) -> None:

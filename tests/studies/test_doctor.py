@@ -57,13 +57,6 @@ def only(check: Check) -> dict[Any, tuple[Any, ...]]:
 # -- measurement -----------------------------------------------------------------------------------
 
 
-def test_measured_cases_pass() -> None:
-    """Where all cases were measured and no chain stopped, there is nothing to do."""
-    check = measurability([case("a"), case()])
-    assert (check.status, check.advice) == ("pass", ())
-    assert check.said == ("all 2 cases were measured, no chain stopped",)
-
-
 def test_cases_that_could_not_be_measured_are_named() -> None:
     """The first five with reasons, the others counted; measured under one seed is not enough."""
     cases = [case(name, reason=f"no {name}", measured=None, noise=None) for name in "abcdef"]
@@ -77,7 +70,13 @@ def test_cases_that_could_not_be_measured_are_named() -> None:
 
 
 def test_stopped_chains_and_warnings_are_remarks() -> None:
-    """The case with most stopped chains is named first, then each warning once, five in all."""
+    """The case with most stopped chains is named first, then each warning once, five in all.
+
+    Where all cases were measured and no chain stopped, there is nothing to do.
+    """
+    check = measurability([case("a"), case()])
+    assert (check.status, check.advice) == ("pass", ())
+    assert check.said == ("all 2 cases were measured, no chain stopped",)
     few = case("a", failures={"timeout": 2}, warnings=("w1", "w2"))
     many = case("b", failures={"timeout": 1, "empty-text": 4}, warnings=("w2", "w3", "w4", "w5"))
     check = measurability([few, many, case()])
@@ -142,10 +141,7 @@ def test_a_visible_tolerance_passes() -> None:
     assert only(check)["overall/gc"] == (
         16, 0.02, 0.05, 0.1, known.visible, known.held_of_100, known.needed,
     )  # fmt: skip
-
-
-def test_cases_without_statistics_show_no_drop() -> None:
-    """A threshold knows no noise, and what was not measured has none."""
+    # A threshold knows no noise, and what was not measured has none.
     threshold = case(policy=replace(POLICY, gate="threshold"))
     unmeasured = case(measured=None, noise=None)
     assert visible_drops([threshold, unmeasured]).status == "not done"
@@ -197,10 +193,7 @@ def test_noise_that_is_not_known_is_said() -> None:
     )
     assert only(check)["overall/gc"] == (None, None, 0.05, 0.1, None, None, None)
     assert only(check)["a/gc"] == (16, 0.0, 0.05, 0.1, None, None, None)
-
-
-def test_two_units_fail_no_drop_at_all() -> None:
-    """Each of their four flips is as likely. A drop without end is no number of the table."""
+    # Of two units each of four flips is as likely. A drop without end is no number of the table.
     check = visible_drops([case(noise=Noise(2, 2, 0.02, 0.01), floor=0.1)])
     assert only(check)["overall/gc"][4] is None
     assert check.status == "problem"
