@@ -12,7 +12,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import record_of
-from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
+from pytest_cepbench.metrics.human_ratings import GRADES
 from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
@@ -164,46 +164,30 @@ def _models_page(aligned: RatingAlignment) -> Iterator[Section]:
 
 
 def _metric_pages(metrics: Sequence[MetricAlignment]) -> Iterator[Section]:
-    """How metrics agree with people: over samples, of each model, over models, over captions."""
-    pages: list[tuple[str, tuple[str, ...], tuple[str, ...], list[tuple[str, ...]]]] = [
-        (
-            "metrics over samples",
-            (_SAMPLES,),
-            ("case", "outputs", "items", "within items", "interval", "preferred", "interval"),
-            [
-                (m.case, m.section, str(m.items), *_both(m.samples), *_both(m.direction))
-                for m in metrics
-            ],
-        ),
-        (
-            "metrics over models",
-            (_MODELS,),
-            ("case", "outputs", *METHODS),
-            [
-                (m.case, m.section, *(coefficient(own, 3) for own in m.models))
-                for m in metrics
-                if m.models
-            ],
-        ),
-        (
-            "choices between captions",
-            (_MARGIN,),
-            ("case", "items", "votes", "majorities", "without majority"),
-            [
-                (m.case, str(own.items), *_aligned(own), str(own.without_majority))
-                for m in metrics
-                if (own := m.within_margin) is not None
-            ],
-        ),
-    ]
-    yield from (
-        Section(title, (*lines, Table(head, rows))) for title, lines, head, rows in pages if rows
-    )
-
-
-def _aligned(counted: Alignment) -> Iterator[str]:
-    for each in (counted.votes, counted.majorities):
-        yield f"{percent(each.share)} ({each.right}/{each.total})"
+    """How metrics agree with people: over samples, over models, over captions."""
+    over_samples: list[tuple[str, ...]] = []
+    over_models: list[tuple[str, ...]] = []
+    captions: list[tuple[str, ...]] = []
+    for m in metrics:
+        place = m.case, m.section
+        over_samples.append((*place, str(m.items), *_both(m.samples), *_both(m.direction)))
+        if m.models:
+            over_models.append((*place, *(coefficient(own, 3) for own in m.models)))
+        if (own := m.within_margin) is not None:
+            shares = [
+                f"{percent(each.share)} ({each.right}/{each.total})"
+                for each in (own.votes, own.majorities)
+            ]
+            captions.append((m.case, str(own.items), *shares, str(own.without_majority)))
+    if over_samples:
+        head = ("case", "outputs", "items", "within items", "interval", "preferred", "interval")
+        yield Section("metrics over samples", (_SAMPLES, Table(head, over_samples)))
+    if over_models:
+        table = Table(("case", "outputs", *METHODS), over_models)
+        yield Section("metrics over models", (_MODELS, table))
+    if captions:
+        table = Table(("case", "items", "votes", "majorities", "without majority"), captions)
+        yield Section("choices between captions", (_MARGIN, table))
 
 
 def _both(estimate: Estimate | None) -> tuple[str, str]:

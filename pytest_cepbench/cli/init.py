@@ -10,7 +10,7 @@ import textwrap
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -87,24 +87,14 @@ def test_drift(cep_case, cep_gate):
 class ProjectPlan:
     """A project that is to be written here.
 
-    name: of the suite, and of its folder below `suites`.
+    name: of the suite, of its folder below `suites` and of that of its baselines.
     images: the folder of images.
     roles: role -> spec of the models that stay the same.
     """
 
     name: str
     images: Path
-    roles: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def suite_folder(self) -> Path:
-        """The folder of the suite."""
-        return Path("suites") / self.name
-
-    @property
-    def baselines(self) -> Path:
-        """The folder of its baselines."""
-        return Path("baselines") / self.name
+    roles: Mapping[str, str]
 
     def suite(self, folder: Path, proposal: Proposal) -> str:
         """The text of the suite's file, as it has to be in a folder."""
@@ -133,14 +123,6 @@ class ProjectPlan:
             tolerance=f"{proposal.tolerance:g}",
             cases=cases,
         )
-
-    def files(self, proposal: Proposal) -> dict[Path, str]:
-        """All files of the project, path -> text."""
-        folder = self.suite_folder
-        return {
-            folder / FILE_NAME: self.suite(folder, proposal),
-            folder / f"test_{self.name.replace('-', '_')}.py": _TEST.format(name=self.name),
-        }
 
 
 def _seen_from(folder: Path, spec: str) -> str:
@@ -171,8 +153,10 @@ def run(arguments: Namespace) -> int:
     """
     plan = _plan(arguments)
     dataset = load_folder(plan.images)
-    existing = [str(path) for path in plan.files(Proposal()) if os.path.lexists(path)]
-    if existing:
+    counts = Counter(category for sample in dataset.samples for category in sample.categories)
+    folder, baselines = (Path(place) / plan.name for place in ("suites", "baselines"))
+    suite, test = folder / FILE_NAME, folder / f"test_{plan.name.replace('-', '_')}.py"
+    if existing := [str(path) for path in (suite, test) if os.path.lexists(path)]:
         raise WriteError(
             f"nothing was written: {', '.join(existing)} is there already. Choose another --name, "
             "or move it away"
@@ -180,20 +164,18 @@ def run(arguments: Namespace) -> int:
     if arguments.no_measure:
         proposal = Proposal(reasons=("no model was asked (--no-measure)",))
     else:
-        proposal = _measured(arguments, plan, dataset)
-    written = _write_project(plan, proposal)
-    title = (
-        f"suite {plan.name}: {counted(len(dataset.samples), 'image')} in "
-        f"{len(_counts(dataset))} categories"
-    )
-    lines = (*_sight(dataset, proposal), *(f"written: {path}" for path in written))
-    show([Section(title, lines)])
+        proposal = _measured(arguments, plan, counts)
+    texts = {suite: plan.suite(folder, proposal), test: _TEST.format(name=plan.name)}
+    _write_project(texts, baselines)
+    images = counted(len(dataset.samples), "image")
+    lines = (*_sight(dataset, proposal), *(f"written: {path}" for path in (*texts, baselines)))
+    show([Section(f"suite {plan.name}: {images} in {len(counts)} categories", lines)])
 
     def command(model: str) -> str:
         words = [f"--model={model}"]
         words += [f"--cep-role={arguments.role}"] if arguments.role else []
         words += [] if proposal.samples is None else [f"--cep-samples={proposal.samples}"]
-        return f"pytest {plan.suite_folder.as_posix()} {shlex.join(words)}"
+        return f"pytest {folder.as_posix()} {shlex.join(words)}"
 
     accepting = f"{command(arguments.model)} --snapshot-update"
     if not arguments.accept:
@@ -203,24 +185,24 @@ def run(arguments: Namespace) -> int:
             f"then gate another one:       {command('CHECKPOINT')}",
         )
         return 0
-    accepted = _accept(arguments, plan, proposal, accepting)
+    accepted = _accept(arguments, folder, proposal, accepting)
     show(
         [],
-        f"accepted: {accepted} baselines below {plan.baselines}",
+        f"accepted: {accepted} baselines below {baselines}",
         f"gate another model: {command('CHECKPOINT')}",
     )
     return 0
 
 
-def _write_project(plan: ProjectPlan, proposal: Proposal) -> list[Path]:
-    """Write the files of a project, all or none, and its folder of baselines; returns the paths.
+def _write_project(texts: Mapping[Path, str], baselines: Path) -> None:
+    """Write the files of a project, all or none, and its folder of baselines.
 
     Raises WriteError, also where one of them is there.
     """
     written: list[Path] = []
     try:
-        plan.baselines.mkdir(parents=True, exist_ok=True)
-        for path, text in plan.files(proposal).items():
+        baselines.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as stream:
                 written.append(path)
@@ -231,10 +213,9 @@ def _write_project(plan: ProjectPlan, proposal: Proposal) -> list[Path]:
         raise WriteError(
             f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
         ) from error
-    return [*written, plan.baselines]
 
 
-def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal, again: str) -> int:
+def _accept(arguments: Namespace, folder: Path, proposal: Proposal, again: str) -> int:
     """Accept the model's numbers; how many. again: the command that does it.
 
     Raises EndedError where none could be accepted.
@@ -245,7 +226,7 @@ def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal, again: 
     if proposal.samples is not None:
         options["samples"] = proposal.samples
     try:
-        result = gate_checkpoint(plan.suite_folder, snapshot_update=True, **options)
+        result = gate_checkpoint(folder, snapshot_update=True, **options)
     except CepError as error:
         raise EndedError(f"nothing was accepted: {error}") from error
     if not result.changed:
@@ -273,7 +254,7 @@ def _plan(arguments: Namespace) -> ProjectPlan:
     return ProjectPlan(name, images, roles)
 
 
-def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Proposal:
+def _measured(arguments: Namespace, plan: ProjectPlan, counts: Mapping[str, int]) -> Proposal:
     """The proposal of a pilot."""
     with TemporaryDirectory(prefix="cepbench-") as name:
         folder = Path(name) / plan.name
@@ -287,11 +268,7 @@ def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Prop
             begin()
             calibrated = calibrate(prepared, pool, tell)
             tell(pool_line(pool))
-    return propose(calibrated, _counts(dataset), METRIC)
-
-
-def _counts(dataset: Dataset) -> Mapping[str, int]:
-    return Counter(category for sample in dataset.samples for category in sample.categories)
+    return propose(calibrated, counts, METRIC)
 
 
 def _sight(dataset: Dataset, proposal: Proposal) -> tuple[str, ...]:
