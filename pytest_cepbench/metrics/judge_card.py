@@ -239,8 +239,9 @@ def match_battles(
 
 
 def mirror(battle: JudgedBattle) -> JudgedBattle:
-    """The same verdict on the answers in the other order."""
-    return JudgedBattle(battle.question, battle.second, battle.first, _MIRRORED[battle.winner])
+    """The same verdict on the answers in the other order, which keep their errors."""
+    winner, errors = _MIRRORED[battle.winner], (battle.errors[1], battle.errors[0])
+    return JudgedBattle(battle.question, battle.second, battle.first, winner, errors)
 
 
 def _right(matched: Sequence[tuple[JudgedBattle, Winner]], side: tuple[Winner, ...]) -> Share:

@@ -272,10 +272,10 @@ def _spoil(
     """
     if part.text is not None:
         words = part.text.split()
-        shuffled = some(rng, words, len(words))
-        moved = sum(a != b for a, b in zip(words, shuffled, strict=True))
+        others = some(rng, words, len(words))
+        moved = sum(a != b for a, b in zip(words, others, strict=True))
         visible = len(words) >= _LEAST_WORDS and moved >= _LEAST_MOVED * len(words)
-        return Part(text=" ".join(shuffled)), visible
+        return Part(text=" ".join(others)), visible
     pixels = images[str(part.image)].pixels
     (height, high), (width, wide) = ((side, _tile(side)) for side in pixels.shape[:2])
     beyond = ((0, -height % high), (0, -width % wide), (0, 0))

@@ -15,6 +15,7 @@ from pytest_cepbench.files import digest_json
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.human_ratings import GRADES, Choice, Grade, grade_score
 from pytest_cepbench.metrics.judge_agreement import RatedThings
+from pytest_cepbench.metrics.judge_card import mirror
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Item, Source, Task, Vote
 
@@ -186,18 +187,8 @@ def shown_battles(ratings: Ratings, votes: Votes) -> list[JudgedBattle]:
     swapped: Counter[str] = Counter()
     for vote in votes.answers():
         swapped[vote.item] += 1 if vote.shown[:1] == ("second",) else -1
-    return [
-        JudgedBattle(
-            battle.question,
-            battle.second,
-            battle.first,
-            mirrored(battle.winner),
-            (battle.errors[1], battle.errors[0]),
-        )
-        if swapped[item.item] > 0
-        else battle
-        for item, battle in named_battles(ratings, votes)
-    ]
+    battles = named_battles(ratings, votes)
+    return [mirror(battle) if swapped[item.item] > 0 else battle for item, battle in battles]
 
 
 def named_battles(ratings: Ratings, votes: Votes) -> list[tuple[Item, JudgedBattle]]:

@@ -16,7 +16,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
 from tests.cli.conftest import Home
 from tests.cli.reports import result_of, write_report
-from tests.ratings.voted import vote_all
+from tests.ratings.studies import vote_all
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
 from tests.suites.test_answer_sources import rate

@@ -21,8 +21,7 @@ from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
 from tests.metrics.arena.panels import simulate
-from tests.ratings.studies import BLUE, RED, make_study
-from tests.ratings.voted import cast, side_vote
+from tests.ratings.studies import BLUE, RED, cast, make_study, side_vote
 
 PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
 

@@ -25,7 +25,7 @@ from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
-from tests.ratings.voted import cast
+from tests.ratings.studies import cast
 
 ROOT = Path(__file__).parents[2]
 

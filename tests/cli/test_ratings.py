@@ -21,8 +21,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from tests.cli.conftest import Home
 from tests.cli.reports import result_of, write_report
-from tests.ratings.studies import BLUE, RED, make_study
-from tests.ratings.voted import cast, side_vote
+from tests.ratings.studies import BLUE, RED, cast, make_study, side_vote
 from tests.studies.toy import write_suite
 
 MODULE = "python:tests.cli.test_ratings"

@@ -28,7 +28,7 @@ from tests.models.files import (
     write_checkpoint,
     write_pipeline,
 )
-from tests.ratings.voted import cast, side_vote, write_rated
+from tests.ratings.studies import cast, side_vote, write_rated
 
 PIXELS = ImageArtifact(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
 

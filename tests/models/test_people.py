@@ -17,8 +17,7 @@ from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.studies.rated_items import RatedItems
-from tests.ratings.studies import picture
-from tests.ratings.voted import cast, side_vote, write_rated
+from tests.ratings.studies import cast, picture, side_vote, write_rated
 
 
 def bound(spec: str, role: RoleName = "judge") -> BoundRole:

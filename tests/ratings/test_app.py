@@ -19,8 +19,7 @@ from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Task
 from tests.optional import needs
 from tests.ratings.serving import Reply, records, request, slots
-from tests.ratings.studies import make_study
-from tests.ratings.voted import give
+from tests.ratings.studies import give, make_study
 from tests.report.pages import read_page
 
 needs("starlette")

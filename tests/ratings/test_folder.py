@@ -25,8 +25,7 @@ from pytest_cepbench.ratings.folder import (
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Vote, VoteKind, record_line
 from tests.ratings.serving import ROOT
-from tests.ratings.studies import make_study
-from tests.ratings.voted import make
+from tests.ratings.studies import make, make_study
 
 CONTRADICTION = "verdict, shown and winner contradict each other"
 

@@ -28,8 +28,7 @@ from pytest_cepbench.ratings.records import (
 )
 from pytest_cepbench.ratings.summary import doubtful_annotators, summarize_people
 from pytest_cepbench.ratings.votes import SCALES, BattleVotes, Rule, battle_votes, mirrored
-from tests.ratings.studies import make_study
-from tests.ratings.voted import cast, make, side_vote
+from tests.ratings.studies import cast, make, make_study, side_vote
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -29,8 +29,7 @@ from pytest_cepbench.studies.rating_agreement import (
     measure_agreement,
     measure_alignment,
 )
-from tests.ratings.studies import make_study, picture
-from tests.ratings.voted import cast, side_vote, write_rated
+from tests.ratings.studies import cast, make_study, picture, side_vote, write_rated
 from tests.suites.answers import WORSE, MeasuredSuite, prepare
 
 

@@ -21,7 +21,7 @@ from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.judge_cards import card_path, identify_judge, read_card, remark_on_judge
 from tests.datasets.opening.files import png, put_answer, put_questions, question
-from tests.ratings.voted import cast, side_vote, vote_all, write_rated
+from tests.ratings.studies import cast, side_vote, vote_all, write_rated
 from tests.reference.shipped import copy_suite, gate
 from tests.suites.answers import WORSE, MeasuredSuite, prepare
 
