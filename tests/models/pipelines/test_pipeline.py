@@ -25,7 +25,7 @@ from tests.models.binding import bind_text
 from tests.models.pipelines.conftest import bind_generator, draw, load
 from tests.tiny import generators as tiny
 from tests.tiny import loras
-from tests.tiny.common import pictures, skip_before
+from tests.tiny.common import edit_tensors, pictures, skip_before
 from tests.tiny.encoders import clip_tokenizer
 from tests.tiny.generators import t5_tokenizer
 
@@ -234,17 +234,10 @@ def test_a_quantized_component_draws_nearly_what_the_whole_one_draws(
 @pytest.mark.filterwarnings("ignore")  # torchao's own, of its way to be loaded
 def test_a_scale_that_is_no_number_is_refused_by_name(quantized: Path) -> None:
     """Whole numbers hold no NaN, and the scales beside them can."""
-    import torch
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
-
     file = quantized / "transformer" / "diffusion_pytorch_model.safetensors"
-    with safe_open(file, "pt") as stored:
-        metadata = stored.metadata()
-    tensors = load_file(file)
-    name = next(name for name in tensors if name.endswith("scale"))
-    tensors[name] = torch.full_like(tensors[name], torch.nan)
-    save_file(tensors, file, metadata=metadata)
+    edit_tensors(
+        file, lambda t: next(t[name] for name in t if name.endswith("scale")).fill_(float("nan"))
+    )
     with pytest.raises(CheckpointError, match=r"NaN or infinite values in transformer\..*scale"):
         bind_generator(str(quantized)).load()
 
@@ -305,7 +298,10 @@ def apart(first: Levels, second: Levels) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_result_depends_on_its_own_inputs(folders: dict[str, Path], name: str) -> None:
-    """Alone, in a batch and in another order the same within a level; caller's state stays."""
+    """Alone, in a batch and in another order the same within a level; caller's state stays.
+
+    It has the shape of its image, in whole steps of the pipeline's patches, or the spec's size.
+    """
     import torch
 
     model = load_editor(folders[name])
@@ -324,16 +320,7 @@ def test_a_result_depends_on_its_own_inputs(folders: dict[str, Path], name: str)
     (image,) = edit(model, IMAGES[2:], TEXTS[:1], SEEDS[:1])
     assert apart(seed, together[0]) > 16
     assert min(apart(text, together[0]), apart(image, together[0])) > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_result_has_the_shape_of_its_image(folders: dict[str, Path], name: str) -> None:
-    """Whole steps of the pipeline's patches; another size where the spec says so."""
-    model = load_editor(folders[name])
-
-    square, wide = edit(model, IMAGES[:2], TEXTS[:2], SEEDS[:2])
-
+    square, wide, _ = together
     assert square.shape == (48, 48, 3)
     assert wide.shape[1] > wide.shape[0]
     if name != "kontext":  # it brings every image to its own area

@@ -6,8 +6,10 @@ import json
 import shutil
 from collections import ChainMap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
@@ -29,6 +31,12 @@ def base(folders: dict[str, Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
+def drawn(base: Path) -> npt.NDArray[np.float32]:
+    """What it draws."""
+    return draw(f"{base}?{DRAW}")
+
+
+@pytest.fixture(scope="module")
 def files(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in one file, and its UNet alone, in their authors' layout."""
     folder = tmp_path_factory.mktemp("files")
@@ -37,19 +45,18 @@ def files(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def config(base: Path, tmp_path: Path) -> Path:
-    """The configuration of that pipeline without its weights, as it is fetched beside a file."""
-    return Path(
+@pytest.mark.slow
+def test_a_single_file_draws_what_the_folder_draws(
+    base: Path, files: Path, drawn: Any, tmp_path: Path
+) -> None:
+    """Pixel for pixel, with the configuration alone beside it, as it is fetched; fingerprints
+    follow both.
+    """
+    config = Path(
         shutil.copytree(base, tmp_path / "config", ignore=shutil.ignore_patterns("*.safetensors"))
     )
-
-
-@pytest.mark.slow
-def test_a_single_file_draws_what_the_folder_draws(base: Path, files: Path, config: Path) -> None:
-    """Pixel for pixel, with the configuration alone beside it; fingerprints follow both."""
     file = files / "pipeline.safetensors"
-    assert np.array_equal(draw(f"{file}?config={config}&{DRAW}"), draw(f"{base}?{DRAW}"))
+    assert np.array_equal(draw(f"{file}?config={config}&{DRAW}"), drawn)
     fingerprint = bind_generator(f"{file}?config={config}").fingerprint
     assert bind_generator(f"{file}?config={base}").fingerprint == fingerprint
     assert bind_generator(str(base)).fingerprint != fingerprint
@@ -59,12 +66,11 @@ def test_a_single_file_draws_what_the_folder_draws(base: Path, files: Path, conf
 
 
 @pytest.mark.slow
-def test_the_file_of_one_component_takes_its_place(base: Path, files: Path) -> None:
+def test_the_file_of_one_component_takes_its_place(base: Path, files: Path, drawn: Any) -> None:
     """In the layout of the authors or of diffusers; the base's own weights do not count then."""
-    expected = draw(f"{base}?{DRAW}")
     own = base / "unet" / "diffusion_pytorch_model.safetensors"
     for file in (files / "unet.safetensors", own):
-        assert np.array_equal(draw(f"{base}?unet={file}&{DRAW}"), expected)
+        assert np.array_equal(draw(f"{base}?unet={file}&{DRAW}"), drawn)
     prints = {bind_generator(f"{base}?unet={file}").fingerprint for file in files.iterdir()}
     assert len(prints) == 2
 
@@ -86,7 +92,7 @@ def test_a_single_file_takes_a_lora_and_can_be_an_editor(
 
 @pytest.mark.slow
 def test_pickled_files_are_read_only_where_that_is_allowed(
-    base: Path, files: Path, tmp_path: Path
+    base: Path, files: Path, drawn: Any, tmp_path: Path
 ) -> None:
     """A .ckpt draws the same as the safetensors that it was made of, after allow_pickle."""
     import torch
@@ -98,8 +104,7 @@ def test_pickled_files_are_read_only_where_that_is_allowed(
         bind_generator(str(file))
     with pytest.raises(CheckpointError, match="unpickling can run code"):
         bind_generator(f"{file}?config={base}")
-    spec = f"{file}?config={base}&allow_pickle=true&{DRAW}"
-    assert np.array_equal(draw(spec), draw(f"{base}?{DRAW}"))
+    assert np.array_equal(draw(f"{file}?config={base}&allow_pickle=true&{DRAW}"), drawn)
 
 
 @pytest.mark.parametrize(
@@ -137,36 +142,33 @@ def test_a_tensor_too_few_or_too_many_is_an_error(
     encoder it takes the layers that the configuration has, without a word.
     """
     import torch
-    from safetensors.torch import load_file, save_file
 
-    tensors = load_file(files / "pipeline.safetensors")
+    file = Path(shutil.copy(files / "pipeline.safetensors", tmp_path))
     name = "model.diffusion_model.output_blocks.0.1.norm.weight"
     config = Path(shutil.copytree(base, tmp_path / "config"))
     settings = config / "text_encoder" / "config.json"
     if change == "drop":
-        del tensors[name]
+        edit_tensors(file, lambda tensors: tensors.pop(name))
     elif change == "add":
-        tensors[name.replace("norm", "lora")] = torch.ones(2)
+        lora = {name.replace("norm", "lora"): torch.ones(2)}
+        edit_tensors(file, lambda tensors: tensors.update(lora))
     else:
         shallow = {**json.loads(settings.read_text(encoding="utf-8")), "num_hidden_layers": 1}
         settings.write_text(json.dumps(shallow), encoding="utf-8")
-    save_file(tensors, tmp_path / "pipeline.safetensors")
     with pytest.raises(CheckpointError, match=words):
-        bind_generator(f"{tmp_path}/pipeline.safetensors?config={config}").load()
+        bind_generator(f"{file}?config={config}").load()
 
 
 @pytest.mark.slow
 def test_a_text_encoder_that_the_file_lacks_is_that_of_the_configuration(
-    base: Path, files: Path, tmp_path: Path
+    base: Path, files: Path, drawn: Any, tmp_path: Path
 ) -> None:
     """Files of large pipelines come without T5: it is read, and fingerprinted, beside them."""
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(files / "pipeline.safetensors")
-    file = tmp_path / "pipeline.safetensors"
-    kept = {n: t for n, t in tensors.items() if not n.startswith("cond_stage_model.")}
-    save_file(kept, file)
-    assert np.array_equal(draw(f"{file}?config={base}&{DRAW}"), draw(f"{base}?{DRAW}"))
+    file = Path(shutil.copy(files / "pipeline.safetensors", tmp_path))
+    edit_tensors(
+        file, lambda t: [t.pop(name) for name in list(t) if name.startswith("cond_stage_model.")]
+    )
+    assert np.array_equal(draw(f"{file}?config={base}&{DRAW}"), drawn)
     other = Path(shutil.copytree(base, tmp_path / "other"))
     encoder = other / "text_encoder" / "model.safetensors"
     edit_tensors(encoder, lambda tensors: tensors.pop("final_layer_norm.weight"))
@@ -174,15 +176,20 @@ def test_a_text_encoder_that_the_file_lacks_is_that_of_the_configuration(
     assert prints[0] != prints[1]
 
 
-@pytest.fixture(scope="module")
-def run(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training's folder: its UNet, and the average of its weights as EMAModel saves it."""
+@pytest.mark.slow
+def test_a_component_draws_what_the_pipeline_with_it_draws(
+    base: Path, drawn: Any, tmp_path: Path
+) -> None:
+    """Pixel for pixel: BASE?unet=FOLDER, FOLDER?base=BASE, and the pipeline that was put together.
+
+    The averaged weights, whose configuration holds the average's own settings, draw others.
+    """
     import torch
     from diffusers import UNet2DConditionModel
     from diffusers.training_utils import EMAModel
 
-    run = tmp_path_factory.mktemp("run") / "checkpoint-8"
-    unet = UNet2DConditionModel.from_pretrained(folders["stable-diffusion"] / "unet")
+    run = tmp_path / "checkpoint-8"  # as a training leaves it
+    unet = UNet2DConditionModel.from_pretrained(base / "unet")
     average = EMAModel(
         unet.parameters(), decay=0.5, model_cls=UNet2DConditionModel, model_config=unet.config
     )
@@ -194,18 +201,6 @@ def run(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
     unet.save_pretrained(run / "unet")
     average.save_pretrained(run / "unet_ema")
     (run / "optimizer.bin").write_bytes(b"state")
-    return run
-
-
-@pytest.mark.slow
-def test_a_component_draws_what_the_pipeline_with_it_draws(
-    folders: dict[str, Path], run: Path, tmp_path: Path
-) -> None:
-    """Pixel for pixel: BASE?unet=FOLDER, FOLDER?base=BASE, and the pipeline that was put together.
-
-    The averaged weights, whose configuration holds the average's own settings, draw others.
-    """
-    base = folders["stable-diffusion"]
     whole = Path(shutil.copytree(base, tmp_path / "whole"))
     shutil.rmtree(whole / "unet")
     shutil.copytree(run / "unet", whole / "unet")
@@ -213,16 +208,12 @@ def test_a_component_draws_what_the_pipeline_with_it_draws(
     assert np.array_equal(draw(f"{base}?unet={run / 'unet'}&{DRAW}"), expected)
     assert np.array_equal(draw(f"{run}?base={base}&{DRAW}"), expected)
     averaged = draw(f"{base}?unet={run / 'unet_ema'}&{DRAW}")
-    plain = draw(f"{base}?{DRAW}")
     assert np.abs(averaged - expected).max() > 1e-3
-    assert np.abs(averaged - plain).max() > 1e-3
+    assert np.abs(averaged - drawn).max() > 1e-3
 
 
-def test_text_encoder_and_autoencoder_can_be_replaced(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_text_encoder_and_autoencoder_can_be_replaced(base: Path, tmp_path: Path) -> None:
     """Components of transformers too, and several at once."""
-    base = folders["stable-diffusion"]
     other = tiny.build_stable_diffusion(tmp_path / "other", seed=77)
     query = f"unet={other / 'unet'}&vae={other / 'vae'}&text_encoder={other / 'text_encoder'}"
     assert np.array_equal(draw(f"{base}?{query}&{DRAW}"), draw(f"{other}?{DRAW}"))
