@@ -242,7 +242,7 @@ class LoadedPipeline:
     supplied: tuple[str, ...] = ()
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: PipelineParams) -> None:
-        self._checkpoint, self._pipeline, self._call = checkpoint, pipeline, params.call
+        self._checkpoint, self._pipeline, self._params = checkpoint, pipeline, params
 
     @classmethod
     def load(cls, plan: LoadPlan[PipelineParams]) -> Self:

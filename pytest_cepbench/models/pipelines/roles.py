@@ -18,7 +18,6 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints.binding import adapter
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.pipelines.pipeline import (
     LoadedPipeline,
     PipelineParams,
@@ -40,7 +39,7 @@ class DiffusersGenerator(LoadedPipeline):
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text; see `LoadedPipeline.run`."""
-        return self.run(texts, seeds, self._call)
+        return self.run(texts, seeds, self._params.call)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are read, by the text encoder that reads most.
@@ -51,7 +50,9 @@ class DiffusersGenerator(LoadedPipeline):
         """
         pipeline = self._pipeline
         parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
-        asked = self._call.get("max_sequence_length", parameter.default if parameter else None)
+        asked = self._params.call.get(
+            "max_sequence_length", parameter.default if parameter else None
+        )
         bounded = []
         for name in ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4"):
             if (part := getattr(pipeline, name, None)) is None:
@@ -125,17 +126,6 @@ class DiffusersEditor(LoadedPipeline):
     kind, auto = "image-editing", "AutoPipelineForImage2Image"
     supplied = ("prompt", "image", "generator", "output_type")
 
-    def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: PipelineParams) -> None:
-        super().__init__(checkpoint, pipeline, params)
-        self._params = params
-        signature = inspect.signature(pipeline.__call__).parameters
-        self._redraws = "strength" in signature
-        # Elsewhere a list of images is the references of one prompt.
-        self._pairs = self._redraws or "image_guidance_scale" in signature
-        self._takes_size = "height" in signature and "width" in signature
-        # Where neither holds, the pipeline finds a size of the image's shape by itself.
-        self._needs_size = self._redraws or "max_area" in signature
-
     def edit(
         self, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
     ) -> list[ImageLike | Failure]:
@@ -144,30 +134,32 @@ class DiffusersEditor(LoadedPipeline):
         The result of an image-to-image pipeline and of InstructPix2Pix has the size of the image,
         each side rounded down to what the pipeline can draw.
         """
-        sizes = [self._size(image) for image in images]
-        # Images of one size go together; one by one where a call is about one image.
-        kinds = [size if self._pairs else (index,) for index, size in enumerate(sizes)]
+        params, signature = self._params, inspect.signature(self._pipeline.__call__).parameters
+        redraws = "strength" in signature
+        # Elsewhere a list of images is the references of one prompt.
+        pairs = redraws or "image_guidance_scale" in signature
+        # Where none of these holds, the pipeline finds a size of the image's shape by itself.
+        needs_size = redraws or "max_area" in signature or params.width is not None
+        step = 2 * getattr(self._pipeline, "vae_scale_factor", 8)  # of the pipeline's patches
+        sizes = [
+            (max(width // step, 1) * step, max(height // step, 1) * step)
+            for width, height in (
+                (params.width or image.width, params.height or image.height) for image in images
+            )
+        ]
 
         def edit_alike(indices: Sequence[int]) -> list[ImageLike | Failure]:
-            call, size, own = dict(self._call), sizes[indices[0]], [images[i] for i in indices]
-            if self._takes_size and (self._needs_size or self._params.width is not None):
+            call, size, own = params.call, sizes[indices[0]], [images[i] for i in indices]
+            if needs_size and {"height", "width"} <= signature.keys():
                 call |= {"width": size[0], "height": size[1]}
-            if self._pairs:
+            if pairs:
                 resample = Image.Resampling.LANCZOS
                 own = [im if im.size == size else im.resize(size, resample) for im in own]
-            call["image"] = own if self._pairs else own[0]
+            call["image"] = own if pairs else own[0]
             return self.run([texts[i] for i in indices], [seeds[i] for i in indices], call)
 
-        return by_kind(kinds, edit_alike)
-
-    def _size(self, image: Image.Image) -> tuple[int, int]:
-        """(width, height) of the result, in steps of the pipeline's patches."""
-        params = self._params
-        width, height = image.size
-        if params.width is not None and params.height is not None:
-            width, height = params.width, params.height
-        step = 2 * getattr(self._pipeline, "vae_scale_factor", 8)
-        return max(width // step, 1) * step, max(height // step, 1) * step
+        # Images of one size go together; one by one where a call is about one image.
+        return by_kind(sizes if pairs else range(len(images)), edit_alike)
 
 
 EDITOR = adapter("diffusers-editor/1", EditorParams, DiffusersEditor.load, check=check_pipeline)
