@@ -17,7 +17,6 @@ from pytest_cepbench.datasets.shapes.arena import (
     AnswerDegradation,
     ArenaQuestion,
     ArenaStep,
-    Truth,
     degraded_answer,
     load_shapes_arena,
     score_answer,
@@ -40,78 +39,56 @@ def step(text: str | None, image: str | None, seed: int = 5) -> ArenaStep:
     return told, None if image is None else render(parse_caption(image), seed)
 
 
-def scores(truth: Truth) -> dict[str, float]:
-    """The seven scores by name, rounded off what sums leave."""
-    return {name: round(score, 9) for name, score in asdict(truth).items()}
+BOTH = f"{BLUE} , {GREEN}"
+FIRST, LAST = step(BOTH, BOTH), step(GREEN, GREEN)
+BLACK = ImageArtifact(np.zeros((64, 64, 3), np.uint8))
+
+FAULTS: dict[str, tuple[list[ArenaStep], dict[str, float]]] = {
+    "no image in the first step": (
+        [step(BOTH, None), LAST],
+        {"correctness": 3 / 4, "coherency": 1 / 2, "consistency": 0, "richness": 3 / 4},
+    ),
+    "no text in the second step": (
+        [FIRST, step(None, GREEN)],
+        {"correctness": 3 / 4, "coherency": 1 / 2, "richness": 3 / 4},
+    ),
+    "stopped early": ([FIRST], {"correctness": 1 / 2, "completeness": 1 / 2}),
+    "one step too many": ([FIRST, LAST, step("", "")], {"correctness": 2 / 3}),
+    "the first step again": ([FIRST] * 2, {"correctness": (1 + 2 / 3) / 2, "richness": 1 / 2}),
+    "an object missing in a text": (
+        [step(GREEN, BOTH), LAST],
+        {"correctness": (2 + 2 / 3 + 1) / 4, "coherency": (1 + 2 / 3) / 2, "richness": 3 / 4},
+    ),
+    "a kept object missing in one image": (
+        [step(BOTH, BLUE), LAST],
+        {"correctness": (2 + 2 / 3 + 1) / 4, "coherency": (1 + 2 / 3) / 2, "consistency": 0},
+    ),
+    "a kept object missing in both images": (
+        [step(BOTH, BLUE), step(GREEN, "")],
+        {"correctness": (1 + 2 / 3 + 1 + 0) / 4, "coherency": (2 / 3 + 0) / 2},
+    ),
+    "texts that are no captions": (
+        [("a cat", render(Scene(), 0)), ("a dog", render(Scene(), 0))],
+        {"correctness": 0, "coherency": 0, "quality": 1 / 2, "richness": 1 / 4},
+    ),
+    "black images": (
+        [(caption(scene), BLACK) for scene in TWO_STEPS.scenes],
+        {"correctness": 1 / 2, "coherency": 0, "quality": 1 / 2, "richness": 1 / 2},
+    ),
+    "no steps": ([], dict.fromkeys(CRITERIA, 0.0)),
+    "steps of nothing": (
+        [("", None)] * 2,
+        dict.fromkeys({*CRITERIA} - {"preference", "completeness"}, 0.0),
+    ),
+}
+"""Answers where {blue, green} and then {green} are right, and the scores that are not 1."""
 
 
-# With two right steps, {blue, green} and {green}.
-@pytest.mark.parametrize(
-    ("steps", "lost"),
-    [
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", None), step(GREEN, GREEN)],
-            {"correctness": 3 / 4, "coherency": 1 / 2, "consistency": 0, "richness": 3 / 4},
-            id="no image in the first step",
-        ),
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", f"{BLUE} , {GREEN}"), step(None, GREEN)],
-            {"correctness": 3 / 4, "coherency": 1 / 2, "richness": 3 / 4},
-            id="no text in the second step",
-        ),
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", f"{BLUE} , {GREEN}")],
-            {"correctness": 1 / 2, "completeness": 1 / 2},
-            id="stopped early",
-        ),
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", f"{BLUE} , {GREEN}"), step(GREEN, GREEN), step("", "")],
-            {"correctness": 2 / 3},
-            id="one step too many",
-        ),
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", f"{BLUE} , {GREEN}")] * 2,
-            {"correctness": (1 + 2 / 3) / 2, "richness": 1 / 2},
-            id="the first step again",
-        ),
-        pytest.param(
-            [step(GREEN, f"{BLUE} , {GREEN}"), step(GREEN, GREEN)],
-            {"correctness": (2 + 2 / 3 + 1) / 4, "coherency": (1 + 2 / 3) / 2, "richness": 3 / 4},
-            id="an object missing in a text",
-        ),
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", BLUE), step(GREEN, GREEN)],
-            {"correctness": (2 + 2 / 3 + 1) / 4, "coherency": (1 + 2 / 3) / 2, "consistency": 0},
-            id="a kept object missing in one image",
-        ),
-        pytest.param(
-            [step(f"{BLUE} , {GREEN}", BLUE), step(GREEN, "")],
-            {"correctness": (1 + 2 / 3 + 1 + 0) / 4, "coherency": (2 / 3 + 0) / 2},
-            id="a kept object missing in both images",
-        ),
-        pytest.param(
-            [("a cat", render(Scene(), 0)), ("a dog", render(Scene(), 0))],
-            {"correctness": 0, "coherency": 0, "quality": 1 / 2, "richness": 1 / 4},
-            id="texts that are no captions",
-        ),
-        pytest.param(
-            [(caption(scene), ImageArtifact(np.zeros((64, 64, 3), np.uint8)))
-             for scene in TWO_STEPS.scenes],
-            {"correctness": 1 / 2, "coherency": 0, "quality": 1 / 2, "richness": 1 / 2},
-            id="black images",
-        ),
-        pytest.param([], dict.fromkeys(CRITERIA, 0.0), id="no steps"),
-        pytest.param(
-            [("", None)] * 2,
-            dict.fromkeys(set(CRITERIA) - {"preference", "completeness"}, 0.0),
-            id="steps of nothing",
-        ),
-    ],
-)  # fmt: skip
-def test_what_faults_cost(steps: list[ArenaStep], lost: dict[str, float]) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_faults_cost(fault: str) -> None:
     """Each fault lowers the criteria that it touches, and no other."""
-    expected = {name: round(score, 9) for name, score in (PERFECT | lost).items()}
-    assert scores(score_answer(TWO_STEPS, steps)) == expected
+    steps, lost = FAULTS[fault]
+    assert asdict(score_answer(TWO_STEPS, steps)) == pytest.approx(PERFECT | lost, abs=1e-9)
 
 
 @pytest.mark.parametrize("text", ["a cat", "nothing", "one shape : red circle"])
