@@ -109,8 +109,9 @@ def test_what_is_no_folder_of_images_says_so(tmp_path: Path) -> None:
         ):
             with pytest.raises(DatasetError, match=words.format(re.escape(name), what)):
                 load(tmp_path / name)
+    words = r"no images in .*\(looked for .*\.bmp, \.gif, \.jfif"
     for name in ("empty", "text", "hidden"):
-        with pytest.raises(DatasetError, match=r"no images in .*\(looked for .*\.bmp, \.gif, \.jf"):
+        with pytest.raises(DatasetError, match=words):
             load_folder(tmp_path / name)
 
 

@@ -63,7 +63,8 @@ def test_links_out_of_generations_are_not_followed(tmp_path: Path) -> None:
         place = chain / link
         place.parent.mkdir(exist_ok=True)
         place.symlink_to(tmp_path if link == "gen-1" else secret)
-        with pytest.raises(DatasetError, match=rf"{place}' is a link out of '.*root': put the"):
+        words = rf"{place}' is a link out of '.*root': put the file"
+        with pytest.raises(DatasetError, match=words):
             open_chains(root)
 
 

@@ -22,9 +22,10 @@ from pytest_cepbench.errors import DatasetError, SpecError
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, write_cache
 from tests.datasets.sources.tables import contents, image_table, load, write_parquet
 
-TWO = read_configs(
-    "d",
-    """---
+CARD_OF_TWO: dict[str, Any] = {
+    "configs": read_configs(
+        "d",
+        """---
 configs:
 - config_name: clean
   data_files:
@@ -38,7 +39,8 @@ configs:
   data_dir: noisy
 ---
 """,
-)
+    )
+}
 FOLDERS = [f"{top}/{split}-0.parquet" for top in ("en", "de") for split in ("train", "test")]
 FILES = [
     "README.md",
@@ -49,79 +51,72 @@ FILES = [
 
 
 @pytest.mark.parametrize(
-    ("files", "configs", "choice", "expected"),
+    ("files", "choice", "expected"),
     [
-        (["a.parquet"], {}, {}, ("a.parquet", None, "train")),
-        (["data/extra-00000-of-00001.parquet"], {}, {}, (..., None, "extra")),
-        (["data/test-00000-of-00001-0123abcd.parquet"], {}, {}, (..., None, "test")),
-        (["test/0.parquet", "x.csv"], {}, {}, ("test/0.parquet", None, "test")),
-        (["val.parquet"], {}, {}, (..., None, "validation")),
-        (["latest.parquet"], {}, {}, (..., None, "train")),
-        (["default/test/0000.parquet", ".x/y.parquet"], {}, {}, (..., None, "test")),
-        (["default/partial-test/0000.parquet"], {}, {}, (..., None, "partial-test")),
-        (FILES, TWO, {"config": "noisy"}, ("noisy/a.parquet", "noisy", "train")),
-        (FILES, TWO, {"config": "below"}, ("noisy/a.parquet", "below", "train")),
-        (FILES, TWO, {"path": "clean", "split": "test"}, (FILES[1], None, "test")),
-        (FOLDERS, {}, {"config": "en", "split": "train"}, (..., "en", "train")),
-        (FOLDERS, {}, {"path": "en", "split": "train"}, (..., None, "train")),
-        (FILES, TWO, {"path": "*/test-*"}, (FILES[1], None, "test")),
-        (["b.arrow", "a.parquet"], {}, {}, ("a.parquet", None, "train")),
-        (["a-00001-of-00002.arrow"], {}, {"path": "a-00001-of-00002.arrow"}, (..., None, "train")),
+        (["a.parquet"], {}, (0, None, "train")),
+        (["data/extra-00000-of-00001.parquet"], {}, (0, None, "extra")),
+        (["data/test-00000-of-00001-0123abcd.parquet"], {}, (0, None, "test")),
+        (["test/0.parquet", "x.csv"], {}, (0, None, "test")),
+        (["val.parquet"], {}, (0, None, "validation")),
+        (["latest.parquet"], {}, (0, None, "train")),
+        (["default/test/0000.parquet", ".x/y.parquet"], {}, (0, None, "test")),
+        (["default/partial-test/0000.parquet"], {}, (0, None, "partial-test")),
+        (FILES, CARD_OF_TWO | {"config": "noisy"}, (3, "noisy", "train")),
+        (FILES, CARD_OF_TWO | {"config": "below"}, (3, "below", "train")),
+        (FILES, CARD_OF_TWO | {"path": "clean", "split": "test"}, (1, None, "test")),
+        (FOLDERS, {"config": "en", "split": "train"}, (0, "en", "train")),
+        (FOLDERS, {"path": "en", "split": "train"}, (0, None, "train")),
+        (FILES, CARD_OF_TWO | {"path": "*/test-*"}, (1, None, "test")),
+        (["b.arrow", "a.parquet"], {}, (1, None, "train")),
+        (["a-00001-of-00002.arrow"], {"path": "a-00001-of-00002.arrow"}, (0, None, "train")),
     ],
 )
 def test_the_shards_of_a_choice(
-    files: list[str], configs: Mapping[str, Any], choice: dict[str, Any], expected: tuple[Any, ...]
+    files: list[str], choice: dict[str, Any], expected: tuple[int, str | None, str]
 ) -> None:
     """By the card, by the path that is named, and by folders and names."""
-    found = find_shards("d", files, configs, **choice)
-    path, config, split = expected
-    assert (found.config, found.split) == (config, split)
-    assert found.paths == ((files[0],) if path is ... else (path,))
-    others = int("b.arrow" in files)
-    assert found.note == (
-        f"d: {others} files of other formats than .parquet are passed over" if others else ""
-    )
+    found = find_shards("d", files, **{"configs": {}} | choice)
+    assert found.paths == (files[expected[0]],)
+    assert (found.config, found.split) == expected[1:]
+    note = "d: 1 files of other formats than .parquet are passed over"
+    assert found.note == (note if "b.arrow" in files else "")
+
+
+SHARD = "t-0000{}-of-0000{}.parquet".format
 
 
 @pytest.mark.parametrize(
-    ("files", "configs", "choice", "words"),
+    ("files", "choice", "words"),
     [
-        ([], {}, {}, r"d has no file that ends in \.parquet, \.arrow"),
-        (["a.parquet"], {}, {"path": "x"}, "d has no file under 'x'"),
-        (FILES, TWO, {}, r"several configs \(below, clean, noisy\): choose one with \?conf"),
-        (FILES, TWO, {"config": "nosy"}, "no config 'nosy'; .* Did you mean 'noisy'"),
-        (FILES, TWO, {"config": "clean"}, r"several splits \(test, train\)"),
-        (FILES, {}, {}, r"several splits \(test, train\)"),
-        (FOLDERS, {}, {"split": "train"}, r"several configs \(de, en\): choose one with \?conf"),
-        (["a.parquet"], {}, {"split": "test"}, "no split 'test'; its splits: train"),
-        (["a.parquet"], {}, {"config": "x"}, "has one configuration: leave out config=x"),
-        (["z.parquet"], TWO, {"config": "noisy"}, "'noisy' are not there"),
+        ([], {}, r"d has no file that ends in \.parquet, \.arrow"),
+        (["a.parquet"], {"path": "x"}, "d has no file under 'x'"),
+        (FILES, CARD_OF_TWO, r"several configs \(below, clean, noisy\): choose one with \?conf"),
+        (FILES, CARD_OF_TWO | {"config": "nosy"}, "no config 'nosy'; .* Did you mean 'noisy'"),
+        (FILES, CARD_OF_TWO | {"config": "clean"}, r"several splits \(test, train\)"),
+        (FILES, {}, r"several splits \(test, train\)"),
+        (FOLDERS, {"split": "train"}, r"several configs \(de, en\): choose one with \?conf"),
+        (["a.parquet"], {"split": "test"}, "no split 'test'; its splits: train"),
+        (["a.parquet"], {"config": "x"}, "has one configuration: leave out config=x"),
+        (["z.parquet"], CARD_OF_TWO | {"config": "noisy"}, "'noisy' are not there"),
         (
-            ["t-00000-of-00001.parquet", "t-00000-of-00002.parquet", "t-00001-of-00002.parquet"],
-            {},
+            [SHARD(0, 1), SHARD(0, 2), SHARD(1, 2)],
             {},
             r"the shards 't-\*\.parquet' of 1 and of 2 are there more than once",
         ),
+        ([SHARD(0, "1-aa"), SHARD(0, "1-bb")], {}, "of 1 are there more than once"),
         (
-            ["t-00000-of-00001-aa.parquet", "t-00000-of-00001-bb.parquet"],
-            {},
-            {},
-            "of 1 are there more than once",
-        ),
-        (
-            ["t-00000-of-00003-a.parquet", "t-00002-of-00003-b.parquet"],
-            {},
+            [SHARD(0, "3-a"), SHARD(2, "3-b")],
             {},
             "1 of 3 shards are missing, the first 't-00001-of-00003.parquet'",
         ),
     ],
 )
 def test_what_is_not_clear_is_one_line(
-    files: list[str], configs: Mapping[str, Any], choice: dict[str, Any], words: str
+    files: list[str], choice: dict[str, Any], words: str
 ) -> None:
     """It lists what there is to choose from."""
     with pytest.raises(DatasetError, match=words) as error:
-        find_shards("d", files, configs, **choice)
+        find_shards("d", files, **{"configs": {}} | choice)
     assert "\n" not in str(error.value)
 
 
