@@ -57,36 +57,6 @@ def test_the_vocabulary_is_closed_and_has_no_idle_word() -> None:
     assert sizes == {0, 1, 2, 3, 4}
 
 
-def test_what_is_no_question_is_refused() -> None:
-    """The message quotes the text and says where the grammar is."""
-    for text in (
-        "",
-        "describe the image",
-        "add one shape per step :",
-        "draw five shapes of your choice , then remove the one that comes first",
-        "make the small red circle top left pink",
-        "swap the small red circle top left",
-        "move the small red circle to top left",
-    ):
-        with pytest.raises(DatasetError, match="is no question of the arena of shapes: see docs/"):
-            parse_instruction(text)
-
-
-def test_a_question_that_contradicts_itself_is_refused() -> None:
-    """The message quotes both sides."""
-    twice = "small red circle top left , large red cross top left"
-    other = f"one shape : {RED_NAME} ; order : {BLUE_NAME}"
-    for text, message in (
-        (f"add one shape per step : {twice}", f"names two objects in one place: {twice}"),
-        (
-            f"draw this step by step , one shape per step : {other}",
-            f"orders other objects than it describes: one shape : {RED_NAME} ; {BLUE_NAME}",
-        ),
-    ):
-        with pytest.raises(DatasetError, match=message):
-            parse_instruction(text)
-
-
 REQUESTS = st.builds(
     Request,
     number=st.integers(2, 4),
@@ -164,9 +134,24 @@ def test_the_nearest_choice_meets_the_request_and_counts_what_fits(
     assert len(shared) == min(request.number, sum(map(request.fits, scene.objects)))
 
 
+TWICE = "small red circle top left , large red cross top left"
+OTHER = f"one shape : {RED_NAME} ; order : {BLUE_NAME}"
+NO_QUESTION = "is no question of the arena of shapes: see docs/"
+
+
 @pytest.mark.parametrize(
     ("text", "pictures", "message"),
     [
+        ("", [], NO_QUESTION),
+        ("describe the image", [], NO_QUESTION),
+        ("add one shape per step :", [], NO_QUESTION),
+        ("draw five shapes of your choice , then remove the one that comes first", [], NO_QUESTION),
+        ("make the small red circle top left pink", [], NO_QUESTION),
+        ("swap the small red circle top left", [], NO_QUESTION),
+        ("move the small red circle to top left", [], NO_QUESTION),
+        (f"add one shape per step : {TWICE}", [], f"names two objects in one place: {TWICE}"),
+        (f"draw this step by step , one shape per step : {OTHER}", [],
+         f"orders other objects than it describes: one shape : {RED_NAME} ; {BLUE_NAME}"),
         (f"make the {RED} blue", [], "recolor asks about 1 images, the question has 0"),
         ("continue with the next step", [RED], "continue asks about 2 images"),
         (f"make the {RED} blue", [BLUE], f"names the {RED}, which its image does not show"),
@@ -190,6 +175,8 @@ def test_the_nearest_choice_meets_the_request_and_counts_what_fits(
 def test_questions_without_an_answer_are_refused(
     text: str, pictures: list[str], message: str
 ) -> None:
-    """What does not fit together is named."""
+    """What does not fit together is named; of what is no question, the text and where the grammar
+    is; of one that contradicts itself, both sides.
+    """
     with pytest.raises(DatasetError, match=message):
         solved(text, *pictures)
