@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from pytest_cepbench.artifacts import (
     read_image,
 )
 from pytest_cepbench.artifacts.image import reading_file
-from pytest_cepbench.datasets.sources.table import CellImage
+from pytest_cepbench.datasets.sources.table import CellImage, encoded_image
 from pytest_cepbench.datasets.sources.text_files import split_row
 from pytest_cepbench.errors import ArtifactError, DatasetError, ImageError
 from pytest_cepbench.files import open_regular
@@ -78,10 +77,8 @@ class EmbeddedImage:
         try:
             with reading_file(place), open_regular(self.path) as stream:
                 stream.seek(self.offset)
-                text = split_row(stream.read(self.length), "\t")[self.column]
-            body = text.partition(b",")[2] if text.startswith(b"data:") else text
-            # Quoted fields may hold base64 in lines.
-            return decode_image(b64decode(b"".join(body.split()), validate=True))
+                cell = split_row(stream.read(self.length), "\t")[self.column]
+            return decode_image(encoded_image(cell.decode("ascii")))
         except (ValueError, IndexError, ImageError) as error:  # ValueError of base64
             raise ImageError(f"{place}: {error}") from error
 

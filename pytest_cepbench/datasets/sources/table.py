@@ -268,7 +268,7 @@ class CellImage:
     def load(self) -> ImageArtifact:
         """The image. Raises ImageError naming file, row and column when there is none."""
         try:
-            return decode_image(_bytes_of(_CELLS.value(self)))
+            return decode_image(encoded_image(_CELLS.value(self)))
         except DatasetError as error:  # it names the file
             raise ImageError(str(error)) from error
         except (ImageError, ValueError) as error:  # the latter of base64
@@ -277,8 +277,8 @@ class CellImage:
             ) from error
 
 
-def _bytes_of(value: Any) -> bytes:
-    """The encoded image in a cell. Raises ImageError where there is none."""
+def encoded_image(value: Any) -> bytes:
+    """The encoded image in a cell. Raises ImageError where there is none, ValueError of base64."""
     if isinstance(value, list):
         if len(value) != 1:
             raise ImageError(f"a list of {len(value)} images: one is expected")
