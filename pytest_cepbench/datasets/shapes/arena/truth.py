@@ -98,12 +98,6 @@ class _Step:
     text: str
     picture: Picture | None
 
-    @classmethod
-    def read(cls, step: ArenaStep) -> _Step:
-        text, image = step
-        picture = None if image is None else read_picture(image)
-        return cls(" ".join(text.lower().split()), picture)
-
     @cached_property
     def described(self) -> Scene | None:
         """The scene that its text tells of; None where it tells of none, not even an empty one."""
@@ -126,7 +120,10 @@ def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
     """The truth of an answer; all zero for one without steps."""
     if not steps:
         return Truth(*(0.0 for _ in CRITERIA))
-    answered = [_Step.read(step) for step in steps]
+    answered = [
+        _Step(" ".join(text.lower().split()), None if image is None else read_picture(image))
+        for text, image in steps
+    ]
     first = answered[0].described if answered[0].shown is None else answered[0].shown
     right = solution.scenes_after(first)
     told = [(step.text, step.described) for step in answered if step.text]
