@@ -149,35 +149,24 @@ def test_a_torch_for_cpus_has_no_device(tmp_path: Path, monkeypatch: pytest.Monk
     assert (resolve_device("auto"), DeviceAssignment.of_process().count) == ("cpu", 0)
 
 
-def _system(root: Path, files: dict[str, str]) -> Path:
-    """A root with the files of a process in the control group /pods/one."""
-    meminfo = f"MemTotal: 999 kB\nMemAvailable: {8 * GIB // 1024} kB\n"
-    for name, text in {
-        "proc/meminfo": meminfo,
-        "proc/self/cgroup": "4:memory:/old\n0::/pods/one\n",
-        **files,
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
 def test_a_group_around_limits_what_is_in_it(tmp_path: Path) -> None:
     """The tightest limit on the way to the root counts, and half a core is still one."""
-    root = _system(
-        tmp_path,
-        {
-            "sys/fs/cgroup/pods/cpu.max": "50000 100000\n",
-            "sys/fs/cgroup/pods/one/cpu.max": "max 100000\n",
-            "sys/fs/cgroup/pods/one/memory.max": "max\n",
-            "sys/fs/cgroup/pods/one/memory.current": f"{3 * GIB}\n",
-            "sys/fs/cgroup/pods/memory.max": f"{4 * GIB}\n",
-            "sys/fs/cgroup/pods/memory.current": f"{3 * GIB}\n",
-            "sys/fs/cgroup/pods/memory.stat": f"anon 1\ninactive_file {GIB // 2}\n",
-        },
-    )
-    assert usable_cores(root) == 1
-    assert free_memory(root) == GIB + GIB // 2  # files in memory give way
+    files = {
+        "proc/meminfo": f"MemTotal: 999 kB\nMemAvailable: {8 * GIB // 1024} kB\n",
+        "proc/self/cgroup": "4:memory:/old\n0::/pods/one\n",
+        "sys/fs/cgroup/pods/cpu.max": "50000 100000\n",
+        "sys/fs/cgroup/pods/one/cpu.max": "max 100000\n",
+        "sys/fs/cgroup/pods/one/memory.max": "max\n",
+        "sys/fs/cgroup/pods/one/memory.current": f"{3 * GIB}\n",
+        "sys/fs/cgroup/pods/memory.max": f"{4 * GIB}\n",
+        "sys/fs/cgroup/pods/memory.current": f"{3 * GIB}\n",
+        "sys/fs/cgroup/pods/memory.stat": f"anon 1\ninactive_file {GIB // 2}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert usable_cores(tmp_path) == 1
+    assert free_memory(tmp_path) == GIB + GIB // 2  # files in memory give way
 
 
 def _devices(*free: int | None) -> list[Device]:

@@ -189,7 +189,6 @@ def build_timm_vit(folder: Path, *, classes: int = 0) -> None:
 def build_open_clip(folder: Path) -> None:
     """An open_clip CLIP folder; its byte-pair vocabulary is the one that the package ships."""
     import open_clip
-    from safetensors.torch import save_file
 
     text = {
         "context_length": TEXT_LENGTH,
@@ -205,6 +204,12 @@ def build_open_clip(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "open_clip_config.json").write_text(json.dumps(config), encoding="utf-8")
     model = open_clip.CLIP(**model_config)
+    _save_weights(folder, model)
+
+
+def _save_weights(folder: Path, model: Any) -> None:
+    from safetensors.torch import save_file
+
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors")
 
@@ -213,7 +218,6 @@ def build_open_clip_with_transformers(folder: Path, tower: Path) -> Path:
     """An open_clip folder whose text tower is a RoBERTa, configured in another folder."""
     import open_clip
     import torch
-    from safetensors.torch import save_file
     from transformers import RobertaConfig
 
     torch.manual_seed(17)
@@ -240,6 +244,5 @@ def build_open_clip_with_transformers(folder: Path, tower: Path) -> Path:
     tokenizer.save_pretrained(folder)
     text = config["model_cfg"]["text_cfg"] | {"hf_model_pretrained": False}
     model = open_clip.CustomTextCLIP(**(config["model_cfg"] | {"text_cfg": text}))
-    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, folder / "open_clip_model.safetensors")
+    _save_weights(folder, model)
     return folder

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import skip_before
+from tests.tiny.common import edit_tensors, skip_before
 
 RANK = 4
 ALPHA = 8
@@ -79,32 +80,30 @@ def to_peft(lora: Path, file: Path) -> Path:
 
     Their alpha goes with them, since without it the rank is taken.
     """
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
 
-    with safe_open(lora / LORA_FILE, "pt") as stored:
-        metadata = stored.metadata()
-    tensors = {
-        name.replace(".lora.down.", ".lora_A.").replace(".lora.up.", ".lora_B."): tensor
-        for name, tensor in load_file(lora / LORA_FILE).items()
-    }
-    save_file(tensors, file, metadata=metadata)
+    def rename(tensors: dict[str, Any]) -> None:
+        for name in list(tensors):
+            own = name.replace(".lora.down.", ".lora_A.").replace(".lora.up.", ".lora_B.")
+            tensors[own] = tensors.pop(name)
+
+    shutil.copy(lora / LORA_FILE, file)
+    edit_tensors(file, rename)
     return file
 
 
 def merge_by_hand(pipeline_folder: Path, lora: Path, folder: Path, scale: float = 1.0) -> Path:
     """A copy of a pipeline whose UNet has the LoRA added in: W + scale * alpha / rank * B A."""
-    import shutil
-
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file
 
     shutil.copytree(pipeline_folder, folder)
-    file = folder / "unet" / "diffusion_pytorch_model.safetensors"
-    weights, tensors = load_file(file), load_file(lora / LORA_FILE)
-    for name, down in tensors.items():
-        layer, _, side = name.removeprefix("unet.").partition(".lora.")
-        if side == "down.weight":
-            up = tensors[name.replace(".down.", ".up.")]
-            weights[f"{layer}.weight"] += scale * ALPHA / RANK * (up @ down)
-    save_file(weights, file, metadata={"format": "pt"})
+    tensors = load_file(lora / LORA_FILE)
+
+    def add(weights: dict[str, Any]) -> None:
+        for name, down in tensors.items():
+            layer, _, side = name.removeprefix("unet.").partition(".lora.")
+            if side == "down.weight":
+                up = tensors[name.replace(".down.", ".up.")]
+                weights[f"{layer}.weight"] += scale * ALPHA / RANK * (up @ down)
+
+    edit_tensors(folder / "unet" / "diffusion_pytorch_model.safetensors", add)
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -226,46 +227,35 @@ def _as_tuples(config: Any) -> Any:
     return own | {"return_dict": False} if "model_type" in own else own
 
 
-def _build_asked(folder: Path) -> Path:
-    return describers.build_llava(folder, words=[*JUDGE_WORDS, "Yes", "No"])
-
-
-def _describe(model: Any) -> Any:
-    return plain(model.describe(pictures(), "describe the image", [0, 1, 2]))
-
-
-def _answer(model: Any) -> Any:
-    (reply,) = model.answer(pictures()[:1], [[VqaQuestion("is it red ?", ("Yes",))]])
-    return reply.value
-
-
-def _detect(model: Any) -> Any:
-    (found,) = plain(model.detect(pictures()[:1], [["a circle"]]))
-    return repr(found)
-
-
-def _draw(model: Any) -> Any:
-    return [np.asarray(image) for image in model.generate(["a red circle"], [0])]
+ASKED: dict[RoleName, Callable[[Any], Any]] = {
+    "describer": lambda model: plain(model.describe(pictures(), "describe the image", [0, 1, 2])),
+    "vqa": lambda model: plain(
+        model.answer(pictures()[:1], [[VqaQuestion("is it red ?", ("Yes",))]])
+    ),
+    "encoder": lambda model: model.encode_images(pictures()),
+    "detector": lambda model: repr(plain(model.detect(pictures()[:1], [["a circle"]]))),
+    "generator": lambda model: np.asarray(model.generate(["a red circle"], [0])[0]),
+}
 
 
 @pytest.mark.models
 @pytest.mark.parametrize(
-    ("build", "role", "ask"),
+    ("build", "role"),
     [
-        (describers.build_qwen2_vl, "describer", _describe),
-        (_build_asked, "vqa", _answer),
-        (encoders.build_clip, "encoder", lambda model: model.encode_images(pictures())),
-        (lambda folder: detectors.build_owl(folder, 2), "detector", _detect),
-        (unified.build_janus, "generator", _draw),
-        (generators.build_sdxl, "generator", _draw),
+        (describers.build_qwen2_vl, "describer"),
+        (partial(describers.build_llava, words=[*JUDGE_WORDS, "Yes", "No"]), "vqa"),
+        (encoders.build_clip, "encoder"),
+        (partial(detectors.build_owl, version=2), "detector"),
+        (unified.build_janus, "generator"),
+        (generators.build_sdxl, "generator"),
     ],
     ids=["describer", "vqa", "encoder", "detector", "unified", "pipeline"],
 )
 def test_answers_are_read_by_their_names(
-    build: Callable[[Path], Path], role: RoleName, ask: Callable[[Any], Any], tmp_path: Path
+    build: Callable[[Path], Path], role: RoleName, tmp_path: Path
 ) -> None:
     """A config.json may ask for tuples, and a generation_config.json for the scores as well."""
-    folder = build(tmp_path / "m")
+    folder, ask = build(tmp_path / "m"), ASKED[role]
     short = "num_inference_steps=1" if (folder / "model_index.json").exists() else ""
     spec = f"{folder}?{'max_new_tokens=6' if role == 'describer' else short}"
     expected = ask(bind_text(spec, role).load())
