@@ -10,39 +10,17 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations import Gate, GateVerdict, Outcome, TrainingGate, gate_process
+from pytest_cepbench.integrations import Gate, Outcome, TrainingGate, gate_process
 from pytest_cepbench.integrations.gate_process import GateProcess
-from tests.integrations.conftest import ENVIRONMENT, PRIVATE, QUICK, ROOT, TEST, MakeGate
-from tests.integrations.folder_model import SPEC, save
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a file is there, at most a minute, while a process runs."""
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def children(marker: str) -> list[int]:
-    """Processes whose command line has a text."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes()
-        except OSError:
-            continue
-        if marker.encode() in line and path.parent.name != str(os.getpid()):
-            found.append(int(path.parent.name))
-    return found
+from tests.integrations.conftest import ROOT, TEST, MakeGate
+from tests.integrations.folder_model import save
 
 
 def test_settings_that_cannot_be_meant_are_errors(make_gate: MakeGate) -> None:
@@ -68,64 +46,33 @@ def test_settings_that_cannot_be_meant_are_errors(make_gate: MakeGate) -> None:
     assert TrainingGate(gate, every=1, stop_on="never").every == 1
 
 
-@dataclass(frozen=True)
-class GatedTraining:
-    """A training that saves each step into one folder, and was gated by real runs of pytest.
+def test_accepted_outlives_the_training_s_own(make_gate: MakeGate, tmp_path: Path) -> None:
+    """Real runs of pytest on three steps of a training that saves each into one folder: a small
+    loss passes and a large one does not, by the numbers of their reports.
 
-    gate: its gate.
-    latest: the folder.
-    verdicts: of three steps: accepted, accepted after a small loss, regressed.
+    The weights of the first step are overwritten while they are gated. Of the checkpoints the last
+    accepted one stays, as measured, though the training has deleted its folder. What stopped the
+    training can be looked into until the next gate. The first baseline stays as the anchor, to
+    which small losses are held too.
     """
-
-    gate: Gate
-    latest: Path
-    verdicts: list[GateVerdict]
-
-
-@pytest.fixture(scope="module")
-def gated(tmp_path_factory: pytest.TempPathFactory) -> GatedTraining:
-    """The training; the weights of its first step are overwritten while they are gated."""
-    path = tmp_path_factory.mktemp("training")
-    gate = Gate(path / "gate", TEST, QUICK, model=SPEC, env=ENVIRONMENT)
-    latest = path / "latest"
+    gate, latest = make_gate(), tmp_path / "latest"
     orders: list[dict[str, Any]] = [{"miss": 0.0, "overwrite": str(latest)}]
     orders += [{"miss": 0.02}, {"miss": 0.6}]
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(PRIVATE)]:
-            patch.delenv(name)
-        verdicts = [gate(save(latest, **order)) for order in orders]
+    verdicts = [gate(save(latest, **order)) for order in orders]
     shutil.rmtree(latest)
-    return GatedTraining(gate, latest, verdicts)
 
-
-def test_small_loss_passes_and_a_large_one_does_not(gated: GatedTraining) -> None:
-    """Verdicts of real runs, the numbers of their report and what they print."""
-    assert [str(verdict.outcome) for verdict in gated.verdicts] == [
-        "accepted", "accepted", "regressed",
-    ]  # fmt: skip
-    assert [bool(verdict) for verdict in gated.verdicts] == [True, True, False]
-    first, second, last = gated.verdicts
-    assert [verdict.code for verdict in gated.verdicts] == [0, 0, 1]
-    assert last.stops
-    assert [case.name for case in last.cases] == ["instrument/overall/gc"]
-    case = last.cases[0]
-    assert (case.verdict, case.label, case.higher_is_better) == ("regressed", "GC@3", True)
-    assert case.baseline == second.value
-    assert case.value == last.value
+    seen = [(str(verdict.outcome), bool(verdict), verdict.code) for verdict in verdicts]
+    assert seen == [("accepted", True, 0), ("accepted", True, 0), ("regressed", False, 1)]
+    first, second, last = verdicts
+    (case,) = last.cases
+    assert (case.name, case.verdict) == ("instrument/overall/gc", "regressed")
+    assert (case.label, case.higher_is_better) == ("GC@3", True)
+    assert (case.baseline, case.value) == (second.value, last.value)
     assert first.value is not None
     assert last.value is not None
     assert first.value > last.value + 0.1
     assert last.report.exists()
     assert "1 of 1 gating case regressed; worst instrument/overall GC@3" in last.summary
-
-
-def test_accepted_outlives_the_training_s_own(gated: GatedTraining) -> None:
-    """Of three checkpoints of one name the last accepted one stays, as measured.
-
-    Though the training has deleted its folder. What stopped the training can be looked into until
-    the next gate. The first baseline stays as the anchor, to which small losses are held too.
-    """
-    gate, last = gated.gate, gated.verdicts[-1]
 
     assert last.accepted == gate.accepted
     assert gate.accepted is not None
@@ -134,8 +81,7 @@ def test_accepted_outlives_the_training_s_own(gated: GatedTraining) -> None:
     assert misses[gate.accepted] == 0.02
     assert sorted(misses.values()) == [0.02, 0.6]
     (anchor,) = (gate.files.baselines / "instrument/anchors").glob("overall-gc-*.toml")
-    first = tomllib.loads(anchor.read_text())["value"]
-    assert first == pytest.approx(gated.verdicts[0].value, abs=1e-9)
+    assert tomllib.loads(anchor.read_text())["value"] == pytest.approx(first.value, abs=1e-9)
     assert (gate.files.root / "accepted").read_text() == str(gate.accepted)
     assert f"last accepted checkpoint: {gate.accepted}" in last.summary
 
@@ -185,41 +131,41 @@ from tests.integrations.conftest import QUICK, ROOT, TEST
 from tests.integrations.folder_model import SPEC
 from pytest_cepbench.integrations import Gate
 
-folder, checkpoint, step = sys.argv[1:]
-gate = Gate(folder, TEST, QUICK, model=SPEC, env={"PYTHONPATH": str(ROOT)})
-print(gate(checkpoint, int(step)).outcome)
+folder, checkpoint = sys.argv[1:]
+Gate(folder, TEST, QUICK, model=SPEC, env={"PYTHONPATH": str(ROOT)})(checkpoint, 1)
 """
 
 
-def training(folder: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
-    """A process that gates one checkpoint."""
-    return subprocess.Popen(
-        [sys.executable, "-c", TRAINING, str(folder), str(checkpoint), "1"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
 @pytest.mark.slow
-def test_killed_training_takes_its_gate_along(tmp_path: Path) -> None:
+def test_killed_training_takes_its_gate_along(make_gate: MakeGate, tmp_path: Path) -> None:
     """After SIGKILL in mid-gate nothing runs on; meanwhile nothing else may use the folder.
 
     The checkpoint is noted as one that has no verdict.
     """
-    folder = tmp_path / "gate"
+    gate, folder = make_gate(), tmp_path / "gate"
     checkpoint = save(tmp_path / "checkpoint-1", 0.1, seconds=600)
-    process = training(folder, checkpoint)
-    wait_for(folder / "store", process)
-    gate = Gate(folder, TEST, QUICK, model=SPEC)
+    command = [sys.executable, "-c", TRAINING, str(folder), str(checkpoint)]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    deadline = time.monotonic() + 60
+    while not (folder / "store").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     with pytest.raises(TrainingGateError, match="another process gates into"):
         gate(checkpoint, 1)
 
     process.kill()
-    process.communicate()
+    process.wait()
+
+    def runs() -> bool:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it has ended
+                if f"--cep-baselines={folder}".encode() in path.read_bytes():
+                    return True
+        return False
 
     deadline = time.monotonic() + 30
-    while children(f"--cep-baselines={folder}"):
+    while runs():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     running = gate.files.load().running

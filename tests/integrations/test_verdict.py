@@ -37,7 +37,10 @@ VERDICT = GateVerdict(
 
 
 def test_values_of_a_verdict() -> None:
-    """Number and words of the verdict, the page, and of each case its numbers with their bounds."""
+    """Number and words of the verdict, the page, and of each case its numbers with their bounds.
+
+    For charts: the better, the higher; what is not known is left out.
+    """
     assert values_of(VERDICT) == {
         "cepbench/outcome": -1,
         "cepbench/verdict": "regressed",
@@ -50,19 +53,14 @@ def test_values_of_a_verdict() -> None:
         "cepbench/shapes/overall/gc/high": -0.3,
         "cepbench/shapes/overall/gc/verdict": -1,
     }
-
-
-def test_outcomes_and_verdicts_are_numbers() -> None:
-    """For charts: the better, the higher; what is not known is left out."""
     for outcome, number in zip(Outcome, (1, 0, -1, -2), strict=True):
         assert values_of(replace(VERDICT, outcome=outcome))["cepbench/outcome"] == number
     verdicts = ("improved", "held", "inconclusive", "regressed", "error")
     for verdict, number in zip(verdicts, (2, 1, 0, -1, -2), strict=True):
         values = values_of(replace(VERDICT, cases=(replace(CASE, verdict=verdict),)))
         assert values["cepbench/shapes/overall/gc/verdict"] == number
-    first = replace(
-        CASE, verdict="no-baseline", baseline=None, difference=None, low=None, high=None
-    )
+    none = dict.fromkeys(("baseline", "difference", "low", "high"))
+    first = replace(CASE, verdict="no-baseline", **none)  # type: ignore[arg-type]
     values = values_of(replace(VERDICT, cases=(first,)))
     assert [name for name in values if "overall" in name] == ["cepbench/shapes/overall/gc/value"]
 
@@ -130,16 +128,15 @@ def test_tensorboard_reads_the_verdict(tmp_path: Path) -> None:
 PAGE = DOCS / "training-loop.md"
 
 
-@pytest.mark.parametrize(("index", "kind"), [(1, Gate), (2, TrainingGate)])
-def test_settings_are_documented_with_their_defaults(index: int, kind: type) -> None:
+def test_settings_are_documented_with_their_defaults() -> None:
     """Every field in its order; a default that is code is that of the code."""
-    rows = tables(PAGE, "Gate inside the training loop")[index]
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-
-    assert column(rows) == [field.name for field in fields]
-    for row, field in zip(rows, fields, strict=True):
-        if field.default not in (None, dataclasses.MISSING, sys.executable) and "`" in row[1]:
-            assert row[1].strip("`") == str(field.default)
+    _, *settings = tables(PAGE, "Gate inside the training loop")
+    for kind, rows in zip((Gate, TrainingGate), settings, strict=True):
+        fields = [field for field in dataclasses.fields(kind) if field.init]
+        assert column(rows) == [field.name for field in fields]
+        for row, field in zip(rows, fields, strict=True):
+            if field.default not in (None, dataclasses.MISSING, sys.executable) and "`" in row[1]:
+                assert row[1].strip("`") == str(field.default)
 
 
 def case(verdict: str = "held", **fields: Any) -> dict[str, Any]:
@@ -191,29 +188,22 @@ def test_outcome_follows_exit_code_and_verdicts(
     assert read_outcome(code, report, first=False)[0] is outcome
 
 
-@pytest.mark.parametrize(
-    ("report", "reason"),
-    [
+def test_report_that_says_nothing_is_no_pass(tmp_path: Path) -> None:
+    """Exit code 0 alone accepts nothing: the report must hold a judged case."""
+    path = tmp_path / "r.json"
+    for report, reason in (
         (None, "wrote no report"),
         ("{", "cannot be read"),
         ("[]", "cannot be read"),
         ('{"schema": 3}', "schema 3, and 2 is expected"),
         ('{"schema": 2, "verdict": "passed", "cases": []}', "no case was judged"),
         ('{"schema": 2, "verdict": "passed", "cases": [{}]}', "cannot be read"),
-    ],
-)
-def test_report_that_says_nothing_is_no_pass(
-    tmp_path: Path, report: str | None, reason: str
-) -> None:
-    """Exit code 0 alone accepts nothing: the report must hold a judged case."""
-    path = tmp_path / "r.json"
-    if report is not None:
-        path.write_text(report)
-
-    outcome, cases, why = read_outcome(0, path, first=True)
-
-    assert (outcome, cases) == (Outcome.FAILED, ())
-    assert reason in why
+    ):
+        if report is not None:
+            path.write_text(report)
+        outcome, cases, why = read_outcome(0, path, first=True)
+        assert (outcome, cases) == (Outcome.FAILED, ())
+        assert reason in why
 
 
 def test_what_a_passed_run_must_not_say(tmp_path: Path) -> None:
