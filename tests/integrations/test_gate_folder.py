@@ -295,34 +295,26 @@ def test_checkpoint_that_changes_while_it_is_copied_is_refused(
     assert list(files.kept("").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [".", "..", "latest"])
-def test_checkpoint_is_named_by_what_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """A path that ends in no name, or in a link, has the name of its folder."""
+def test_checkpoint_is_named_by_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that ends in no name, or in a link, has the name of its folder. Refused are a path
+    with parameters, which would be taken for a model spec, and a folder around the gate's.
+    """
     checkpoint = save(tmp_path / "checkpoint-5", miss=0.1)
     (checkpoint / "model").mkdir()
     (tmp_path / "latest").symlink_to(checkpoint)
-    folders = {".": checkpoint, "..": checkpoint / "model", "latest": tmp_path}
-    monkeypatch.chdir(folders[name])
     gate = Gate(tmp_path / "gate", tmp_path)
-
-    submission = gate.submit(name, step=5)
-
-    assert (submission.name, submission.step) == ("checkpoint-5", 5)
-    assert (gate.files.kept(submission.kept) / "weights.json").exists()
+    for name, folder in ((".", checkpoint), ("..", checkpoint / "model"), ("latest", tmp_path)):
+        monkeypatch.chdir(folder)
+        submission = gate.submit(name, step=5)
+        assert (submission.name, submission.step) == ("checkpoint-5", 5)
+        assert (gate.files.kept(submission.kept) / "weights.json").exists()
     assert gate.submit(checkpoint, step=15).name == "checkpoint-5-step15"
     assert gate.submit(checkpoint).name == "checkpoint-5"
 
-
-def test_checkpoint_whose_files_would_not_be_looked_at_is_refused(tmp_path: Path) -> None:
-    """A path with parameters would be taken for a model spec; a folder around the gate's is too."""
-    checkpoint = save(tmp_path / "run", miss=0.1)
+    assert not gate.submit("shapes:?miss=0.1").local
     gate = Gate(checkpoint / "gate", tmp_path)
-
     with pytest.raises(TrainingGateError, match=r"model=\"\{checkpoint\}\?dtype=float32\""):
         gate.submit(f"{checkpoint}?dtype=float32")
     with pytest.raises(TrainingGateError, match="is in the checkpoint"):
         gate.submit(checkpoint)
-    assert not gate.submit("shapes:?miss=0.1").local
     assert not (checkpoint / "gate").exists()
