@@ -113,10 +113,11 @@ def describe(
 
 @pytest.fixture(scope="session")
 def tiny_judge(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """The folder of a tiny judge by its architecture; built once, not to be changed."""
+    """The folder of a tiny judge or VQA model by its family; built once, not to be changed."""
     from tests.tiny.describers import BUILDERS
 
-    return build_once(tmp_path_factory.mktemp("judges"), BUILDERS, words=JUDGE_WORDS)
+    words = (*JUDGE_WORDS, "Yes", "yes", "No", "no", "four", "Four")
+    return build_once(tmp_path_factory.mktemp("judges"), BUILDERS, words=words)
 
 
 @pytest.fixture(scope="session")

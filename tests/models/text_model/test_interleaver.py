@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import (
     CUT,
     AnswerStep,
@@ -20,11 +18,8 @@ from pytest_cepbench.models.protocols import (
     Reply,
     StepLimit,
 )
-from pytest_cepbench.models.text_model.interleaver import (
-    interleave,
-    step_text,
-)
-from tests.models.binding import bind_text, load_once, plain
+from pytest_cepbench.models.text_model.interleaver import interleave, step_text
+from tests.models.binding import load_once, plain
 from tests.models.text_model.conftest import spec
 from tests.tiny.common import pictures
 
@@ -100,30 +95,24 @@ def answer(limit: StepLimit, **texts: list[str | Failure]) -> list[list[str] | F
 
 
 def test_the_model_ends_where_it_decides() -> None:
-    """By an empty text, by its word alone or after a last text; the others of the call go on."""
-    answers = answer(
+    """By an empty text, by its word alone or after a last text; the others of the call go on. A
+    told number is made whatever the model says, and never more than the most. A step that fails
+    fails its answer, with its number where an image failed.
+    """
+    no_step = Failure("empty-text", "the answer has no step")
+    assert answer(
         FREE,
         a=["one", "", "three"],
         b=["one", "two", "END."],
         c=["one", "two\nEND", "three"],
         d=["", "two"],
-    )
+    ) == [["one"], ["one", "two"], ["one", "two"], no_step]
 
-    no_step = Failure("empty-text", "the answer has no step")
-    assert answers == [["one"], ["one", "two"], ["one", "two"], no_step]
-
-
-def test_a_told_number_is_made() -> None:
-    """Whatever the model says, and never more than the most."""
     assert answer(StepLimit(2), a=["END", "two"], b=["one", ""]) == [["END", "two"], ["one", ""]]
     assert answer(StepLimit(5, most=1), a=["one", "two"]) == [["one"]]
     assert answer(StepLimit(most=2), a=["one", "two", "three"]) == [["one", "two"]]
 
-
-def test_a_step_that_fails_fails_its_answer() -> None:
-    """With the number of the step where an image failed."""
     refused = Failure("refused", "no")
-
     assert answer(FREE, a=["one", refused], b=["one", "nothing"], c=["one", ""]) == [
         refused,
         Failure("nan-image", "image of step 2: no"),
@@ -198,16 +187,3 @@ def test_a_checkpoint_answers_each_question_for_itself(
             apart = max(abs(a - b) for a, b in zip(image, own_image, strict=True))
             assert apart <= 1
     assert len({image for steps in together for _, image in steps}) == 8
-
-
-@pytest.mark.models
-@both
-def test_a_checkpoint_without_chat_template_is_refused(
-    folders: dict[str, Path], tmp_path: Path, family: str
-) -> None:
-    """At binding: nothing else says how it is asked a question."""
-    folder = Path(shutil.copytree(folders[family], tmp_path / family))
-    (folder / "chat_template.jinja").unlink()
-
-    with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
-        bind_text(str(folder), "interleaver")

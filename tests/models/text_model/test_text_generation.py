@@ -175,15 +175,6 @@ def test_an_answer_depends_on_its_own_question(tiny_describer: Build, name: str)
     assert write(model, QUESTIONS, "be brief") != together
 
 
-def test_special_tokens_that_a_question_spells_are_left_out(tiny_describer: Build) -> None:
-    """The model would look for the image behind each; the words around them are read."""
-    model = load(tiny_describer("llava"))
-
-    (spelt,) = write(model, (["what <image> is <eos>", ONE],), "be <image> brief")
-
-    assert [spelt] == write(model, (["what   is  ", ONE],), "be   brief")
-
-
 def test_a_model_without_chat_template_reads_one_image(tmp_path: Path) -> None:
     """Its template says where question and system prompt go; other numbers of images fail alone."""
     with quiet():
@@ -212,12 +203,16 @@ def test_a_checkpoint_that_cannot_be_asked_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_system_prompt_of_the_spec_goes_before_the_suites(tiny_describer: Build) -> None:
-    """Both are one message."""
+    """Both are one message. Special tokens that a question spells are left out, as the model would
+    look for the image behind each; the words around them are read.
+    """
     own = load(tiny_describer("llava"), "max_new_tokens=6&system_prompt=be brief")
     plain = load(tiny_describer("llava"))
 
     assert write(own, QUESTIONS) == write(plain, QUESTIONS, "be brief")
     assert write(own, QUESTIONS, "a circle") == write(plain, QUESTIONS, "be brief\n\na circle")
+    spelt = write(plain, (["what <image> is <eos>", ONE],), "be <image> brief")
+    assert spelt == write(plain, (["what   is  ", ONE],), "be   brief")
 
 
 NEUTRALISED = {

@@ -192,9 +192,15 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(unified: Load, family: st
     assert apart(spelt, draw(made, ["two   red   circle"], [11])) == [0]
 
 
-def test_emu3_ends_each_row_with_its_token(unified: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing else: a row that ends elsewhere shears the image."""
-    model = unified("emu3")
+def test_emu3_draws_rows_of_the_size_that_it_is_told(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The area in the ratio, in whole tokens of 8 pixels. Each row ends with its token and nothing
+    else does: a row that ends elsewhere shears the image.
+    """
+    query = "image_area=2048&image_ratio=2:1"
+    model = bind_text(f"{folders['emu3']}?{query}", "generator").load()
+    assert isinstance(model, UnifiedModel)
     network = model.loaded.model
     grids: list[Any] = []
     decode = network.decode_image_tokens
@@ -205,23 +211,14 @@ def test_emu3_ends_each_row_with_its_token(unified: Load, monkeypatch: pytest.Mo
         return decode(image_tokens=image_tokens, height=height, width=width)
 
     monkeypatch.setattr(network, "decode_image_tokens", recorded)
-    draw(model, TEXTS[:2], SEEDS[:2])
 
+    images = draw(model, TEXTS[:2], SEEDS[:2])
+
+    assert {image.shape for image in images} == {(32, 64, 3)}
     (grid,) = grids
     ends = grid == network.vocabulary_mapping.eol_token_id
     assert ends[:, :, -1].all()
     assert not ends[:, :, :-1].any()
-
-
-def test_emu3_draws_the_size_that_it_is_told(folders: dict[str, Path]) -> None:
-    """The area in the ratio, in whole tokens of 8 pixels."""
-    bound = bind_text(f"{folders['emu3']}?image_area=2048&image_ratio=2:1", "generator")
-    model = bound.load()
-    assert isinstance(model, UnifiedModel)
-
-    (image,) = draw(model, ["red circle"], [1])
-
-    assert image.shape == (32, 64, 3)
 
 
 @both
@@ -242,11 +239,19 @@ def test_scores_that_are_no_numbers_fail_their_own_drawing(unified: Load, family
     assert bad.kind == "nan-image"
 
 
-def test_a_describer_alone_cannot_be_made_to_draw(tmp_path: Path) -> None:
-    """Where the user insists, the reason is that only some families draw."""
+def test_what_has_no_way_to_draw_or_to_be_asked_is_refused(
+    tmp_path: Path, copied_unified: Build
+) -> None:
+    """At binding: only some families draw, also where the user insists on another, and an
+    interleaver is asked by its chat template.
+    """
     folder = write_checkpoint(tmp_path / "llava", LLAVA)
     with pytest.raises(RoleError, match="only janus and emu3 draw as well"):
         bind(parse_spec(str(folder)), "generator", CONTEXT, force=True)
+    folder = copied_unified("janus")
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
+        bind_text(str(folder), "interleaver")
 
 
 def test_what_is_not_said_is_the_checkpoints_then_the_authors(
