@@ -20,14 +20,13 @@ from pathlib import Path
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.escapes import mask_secrets
 
-_LAUNCHERS = re.compile(
+_LEFT_OUT = re.compile(
     r"((LOCAL|GROUP|NODE|ROLE)_)?RANK|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE|ROLE_NAME"
     r"|MASTER_(ADDR|PORT)|(TORCHELASTIC|ACCELERATE|FSDP|PL|PYTEST_XDIST)_.*|PYTEST_CURRENT_TEST"
+    r"|GITHUB_STEP_SUMMARY"
 )
-"""Variables by which a launcher tells a process that it is a rank of a training."""
-
-_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-"""Variable of the page of a CI job, which the gates of a training would fill with their tables."""
+"""Variables by which a launcher tells a process that it is a rank of a training, and that of the
+page of a CI job, which the gates of a training would fill with their tables."""
 
 _GRACE = 10.0  # seconds for a process that is interrupted to end
 _OUTPUT = 64 * 1024  # bytes of the log that a verdict shows
@@ -44,11 +43,7 @@ class GateProcess(subprocess.Popen[bytes]):
     """
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if not _LAUNCHERS.fullmatch(name) and name != _STEP_SUMMARY
-        }
+        inherited = {k: v for k, v in os.environ.items() if not _LEFT_OUT.fullmatch(k)}
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as stream:

@@ -72,7 +72,7 @@ class ConversationModel:
 
     def __init__(self, plan: LoadPlan[Any]) -> None:
         self._plan = plan
-        self.loaded = loaded = load_text_model(plan, {"do_sample": False}, chat=True)
+        self.loaded = loaded = load_text_model(plan, {"do_sample": False})
         added = loaded.tokenizer.added_tokens_decoder.values()
         controls = {t.content for t in added if t.special or t.content.startswith("<")}
         controls |= {getattr(loaded.processor, "image_token", None)}

@@ -35,7 +35,7 @@ from pytest_cepbench.models.checkpoints.loading import (
     loading,
 )
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave, load_reader
-from pytest_cepbench.models.text_model.parameters import TextModelParams
+from pytest_cepbench.models.text_model.parameters import TextModelParams, has_chat_template
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
@@ -150,19 +150,17 @@ def any_of(tokens: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
-def load_text_model(
-    plan: LoadPlan[P], settings: Mapping[str, Any], *, chat: bool
-) -> LoadedTextModel:
+def load_text_model(plan: LoadPlan[P], settings: Mapping[str, Any]) -> LoadedTextModel:
     """Load an image-text-to-text checkpoint, or one that writes of sounds, onto its device.
 
-    settings: the generation settings in force. chat: whether the checkpoint has a chat template.
+    settings: the generation settings in force.
 
     Raises CheckpointError for parts that are missing, damaged or do not fit, ModelError when the
     device cannot be used or is too small, MissingDependencyError for a package that it needs.
     """
     import transformers
 
-    checkpoint = plan.checkpoint
+    checkpoint, chat = plan.checkpoint, has_chat_template(plan.checkpoint)
     model_class: Any = transformers.AutoModelForImageTextToText
     name = architecture_of(checkpoint.config)
     if "image" not in checkpoint.reads:

@@ -286,8 +286,7 @@ class TextModel:
 
 def _load(plan: LoadPlan[GenerationParams], longest: int) -> TextModel:
     settings = generation_settings(plan.checkpoint, plan.params, longest)
-    loaded = load_text_model(plan, settings, chat=has_chat_template(plan.checkpoint))
-    return TextModel(plan.checkpoint, loaded, plan.params)
+    return TextModel(plan.checkpoint, load_text_model(plan, settings), plan.params)
 
 
 def _check_writer(plan: LoadPlan[GenerationParams]) -> None:
