@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
+from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.measures.soft_tifa import spellings
-from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from tests.suites.world import stage
@@ -81,31 +78,6 @@ def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store)
     stopped = sum(n for what, n in measured.failures.items() if "blank-image" in what)
     assert stopped >= (scores == 0).sum() > 0
     assert not measured.unscored
-
-
-class Moody:
-    """A VQA model that does not answer about some pictures."""
-
-    fingerprint = "moody/1"
-
-    def answer(self, pieces: list[object], questions: list[list[object]]) -> list[object]:
-        """The answers, and a failure for as many questions as the first piece has."""
-        exact: Any = ShapesVqa(VqaKnobs())
-        answers: list[object] = list(exact.answer(pieces, questions))
-        return [
-            Failure("refused", "not this one") if len(own) == len(questions[0]) else answer
-            for own, answer in zip(questions, answers, strict=True)
-        ]
-
-
-def test_what_could_not_be_asked_has_no_score(tmp_path: Path, store: Store) -> None:
-    """No number is made up where the VQA model failed, and the failure is its own."""
-    text = SUITE.replace('vqa = "shapes:"', 'vqa = "python:tests.measures.test_soft_tifa:Moody"')
-    staged = stage(tmp_path / "suite", text + METRICS, store)
-    with pytest.raises(
-        UnscoredError, match=r"the vqa \(python:.*\) failed at 17 of 24 .*17 refused"
-    ):
-        staged.measure("overall-soft_tifa_gm")
 
 
 def test_markup_in_questions_is_shown_as_it_is(tmp_path: Path, store: Store) -> None:

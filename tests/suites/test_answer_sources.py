@@ -21,6 +21,7 @@ from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.judge_cards import card_path, identify_judge, read_card, remark_on_judge
 from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.plugin.project import SHAPES
 from tests.ratings.studies import cast, side_vote, vote_all, write_rated
 from tests.reference.shipped import copy_suite, gate
 from tests.suites.answers import WORSE, MeasuredSuite, prepare
@@ -105,20 +106,6 @@ judge = "shapes:"
 [metrics.no_image]
 """
 
-CHAINS = """\
-name = "chains"
-version = 1
-[data]
-loader = "shapes"
-[prompts]
-describe = "describe the image"
-[roles]
-describer = "shapes:"
-generator = "shapes:"
-encoder = "shapes:"
-[metrics.gc]
-"""
-
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
@@ -164,7 +151,7 @@ def test_a_folder_of_fewer_answers_is_refused(tmp_path: Path, recorded: Path) ->
 def test_suites_of_the_other_kind_are_passed_over(tmp_path: Path, recorded: Path) -> None:
     """A run of all suites gates recorded answers where answers are asked for."""
     path = tmp_path / "suite.toml"
-    path.write_text(CHAINS, "utf-8")
+    path.write_text(SHAPES, "utf-8")
     with pytest.raises(SuiteNotApplicableError, match="brings interleaved answers"):
         load_prepared_suite(path, RoleChoices(f"replay:{recorded}"), {})
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
@@ -424,10 +423,3 @@ def test_chains_that_stopped_are_complete(stage_model: Setter) -> None:
     assert excerpt is not None
     assert excerpt.failure is not None
     assert (excerpt.failure.kind, excerpt.failed_at) == ("empty-text", 3)
-
-
-def test_a_step_that_is_none_is_refused(stage_model: Setter) -> None:
-    """A baseline that was edited is a line that names the remedy."""
-    now = stage_model(STORED, "describer", "1")
-    with pytest.raises(BaselineError, match="cannot be read"):
-        stored_chains(now.run, "{}")
