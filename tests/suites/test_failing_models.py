@@ -24,7 +24,7 @@ from pytest_cepbench.gate import Measurement, Policy, Verdict, dump_baseline, ju
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun, list_cases
+from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun
 from tests.gate.build import replace
 from tests.suites.answers import WORSE, prepare
 from tests.suites.failing import EVERYTHING
@@ -87,13 +87,13 @@ judge = "MODEL"
 class Setup:
     """A suite in which one model measures.
 
-    case: its id; `metrics` has its metric.
+    cases: their ids; `metrics` has their metrics.
     role, model: that measures; as in `tests.suites.failing`.
     start, generation: of the chains' artifacts that it reads; no start where it reads answers.
     """
 
     text: str
-    case: str
+    cases: tuple[str, ...]
     metrics: str
     role: str
     model: str
@@ -101,28 +101,29 @@ class Setup:
     generation: int = 2
 
 
+WIN_RATE = Setup(BATTLES, ("overall-win_rate",), "[metrics.win_rate]\n", "judge", "Judge", None)
+
 SETUPS = {
-    "gc": Setup(IMAGES, "overall-gc", "[metrics.gc]\n", "encoder", "Encoder"),
-    "mcd": Setup(
-        IMAGES, "overall-mcd", '[metrics.mcd]\nmappings = { image-to-image = "encoder" }\n',
-        "encoder", "Encoder",
+    "encoder": Setup(
+        IMAGES,
+        ("overall-gc", "overall-mcd", "overall-retrieval", "overall-failures"),
+        "[metrics.gc]\n[metrics.retrieval]\n[metrics.failures]\n"
+        '[metrics.mcd]\nmappings = { image-to-image = "encoder" }\n',
+        "encoder",
+        "Encoder",
     ),
-    "retrieval": Setup(
-        IMAGES, "overall-retrieval", "[metrics.retrieval]\n", "encoder", "Encoder"
-    ),
-    "failures": Setup(
-        IMAGES, "overall-failures", "[metrics.gc]\n[metrics.failures]\n", "encoder", "Encoder"
-    ),
-    "geneval": Setup(
-        f'{TEXTS}detector = "MODEL"\n', "overall-geneval",
+    "detector": Setup(
+        f'{TEXTS}detector = "MODEL"\n', ("overall-geneval",),
         '[metrics.geneval]\ncolors = "detector"\n', "detector", "Detector", "text", 1,
     ),
-    "soft_tifa": Setup(
-        f'{TEXTS}vqa = "MODEL"\n', "overall-soft_tifa_am", "[metrics.soft_tifa_am]\n",
+    "vqa": Setup(
+        f'{TEXTS}vqa = "MODEL"\n', ("overall-soft_tifa_am",), "[metrics.soft_tifa_am]\n",
         "vqa", "Vqa", "text", 1,
     ),
-    "win_rate": Setup(BATTLES, "overall-win_rate", "[metrics.win_rate]\n", "judge", "Judge", None),
-    "criteria": Setup(BATTLES, "overall-criteria", "[metrics.criteria]\n", "judge", "Judge", None),
+    "judge": replace(
+        WIN_RATE, cases=("overall-win_rate", "overall-criteria"),
+        metrics="[metrics.win_rate]\n[metrics.criteria]\n",
+    ),
 }  # fmt: skip
 
 
@@ -144,21 +145,21 @@ class Bench:
         """The model under test; in battles another than the accepted one."""
         return WORSE if self.setup.start is None else ""
 
-    def run(self, model: str = "", broken: Sequence[str] = ()) -> tuple[SuiteRun, Case]:
-        """A run that finds all chains or answers in its store, and its case."""
+    def run(self, model: str = "", broken: Sequence[str] = ()) -> tuple[SuiteRun, list[Case]]:
+        """A run that finds all chains or answers in its store, and its cases."""
         file = self.folder / "broken.txt"
         file.write_text("\n".join(broken), encoding="utf-8")
         grown, place = self.made / str(self.setup.start), self.folder / uuid4().hex
         if not grown.exists():
             with Store(grown) as store:
                 for own in {"", self.candidate}:
-                    suite, case = self._prepare(self.folder / "grower", store, own)
-                    suite.grow([(case, suite.dataset.samples)])
+                    suite, cases = self._prepare(self.folder / "grower", store, own)
+                    suite.grow([(cases[0], suite.dataset.samples)])
         shutil.copytree(grown, place / "store", ignore=shutil.ignore_patterns("new", "images"))
         (place / "store" / "images").symlink_to(grown / "images")
         return self._prepare(place, self.opened.enter_context(Store(place / "store")), model)
 
-    def _prepare(self, folder: Path, store: Store, model: str) -> tuple[SuiteRun, Case]:
+    def _prepare(self, folder: Path, store: Store, model: str) -> tuple[SuiteRun, list[Case]]:
         setup = self.setup
         spec = f"{_MODEL}{setup.model}?kind={self.kind}&file={self.folder / 'broken.txt'}"
         text = (setup.text + setup.metrics).replace("MODEL", spec)
@@ -167,10 +168,10 @@ class Bench:
             answers.baselines.mkdir(exist_ok=True)
             if self.accepted.exists():
                 shutil.copytree(self.accepted, answers.baselines, dirs_exist_ok=True)
-            return answers.run, answers.cases[setup.case]
+            return answers.run, [answers.cases[name] for name in setup.cases]
         role: RoleName = "generator" if setup.start == "text" else "describer"
         staged = stage(folder, text, store, RoleChoices(WORSE, role=role))
-        return staged.run, staged.cases[setup.case]
+        return staged.run, [staged.cases[name] for name in setup.cases]
 
     @property
     def accepted(self) -> Path:
@@ -178,14 +179,15 @@ class Bench:
         return self.folder / "accepted"
 
     @cached_property
-    def baseline(self) -> Measurement:
-        """The measurement of the model that does not fail, accepted."""
-        suite, case = self.run()
-        baseline = record_of(suite.measure(case))
-        path = baseline_path(self.accepted, case.key)
-        path.parent.mkdir(parents=True)
-        path.write_text(dump_baseline(baseline), encoding="utf-8")
-        return baseline
+    def baselines(self) -> dict[Case, Measurement]:
+        """The measurements of the model that does not fail, accepted."""
+        suite, cases = self.run()
+        baselines = {case: record_of(suite.measure(case)) for case in cases}
+        for case, baseline in baselines.items():
+            path = baseline_path(self.accepted, case.key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dump_baseline(baseline), encoding="utf-8")
+        return baselines
 
     @cached_property
     def inputs(self) -> dict[str, str]:
@@ -234,52 +236,54 @@ EVERY = pytest.mark.parametrize(
 @EVERY
 def test_many_failures_are_an_error(bench: Bench) -> None:
     """Of a tenth of the samples or of all: no number, and the role, the kinds and the model."""
-    assert bench.baseline
+    assert bench.baselines
     inputs = bench.inputs
     tenth = [inputs[name] for name in sorted(inputs)][::10]
     kind = "exception" if bench.kind == "raise" else r"[a-z]+-[a-z]+"
+    said = rf"the {bench.setup.role} \(.*({kind}|no vector)"
     for broken in (tenth, [EVERYTHING]):
-        suite, case = bench.run(bench.candidate, broken)
-        with pytest.raises(
-            MeasurementError, match=rf"the {bench.setup.role} \(.*({kind}|no vector)"
-        ):
-            suite.measure(case)
+        suite, cases = bench.run(bench.candidate, broken)
+        for case in cases:
+            with pytest.raises(MeasurementError, match=said):
+                suite.measure(case)
 
 
 @EVERY
 def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
     """No score is made up, none of the others moves, and the bounds have both ends."""
-    baseline = bench.baseline
-    suite, case = bench.run(bench.candidate)
-    whole = suite.measure(case)
-    inputs = bench.inputs
-    scored = {name for part in whole.scores.values() for name in part}
+    baselines, inputs, policy = bench.baselines, bench.inputs, Policy("regression", 0.02)
+    suite, cases = bench.run(bench.candidate)
+    wholes = {case: suite.measure(case) for case in cases}
+    parts = next(iter(wholes.values())).scores.values()
+    scored = {name for part in parts for name in part}
     victim = next(name for name in sorted(inputs) if name in scored)
-    suite, case = bench.run(bench.candidate, [inputs[victim]])
-    measured = suite.measure(case)
-    assert {name for part in measured.unscored.values() for name in part} == {victim}
-    rest = {n: {s: x for s, x in p.items() if s != victim} for n, p in whole.scores.items()}
-    assert measured.scores == rest
-    (warning,) = [text for text in measured.warnings if "failed at" in text]
-    assert f"the {bench.setup.role} (" in warning
-    assert f"failed at 1 of {len(scored)} samples (1 " in warning
-    policy = Policy("regression", 0.02)
-    low, high = measured.ends
-    worst, best = (
-        replace(
-            whole,
-            model={},  # as another model's: of the accepted one there would be no bounds
-            scores={
-                n: {s: end if s == victim else x for s, x in part.items()}
-                for n, part in whole.scores.items()
-            },
+    suite, cases = bench.run(bench.candidate, [inputs[victim]])
+    for case, whole in wholes.items():
+        measured = suite.measure(case)
+        assert {name for part in measured.unscored.values() for name in part} == {victim}
+        rest = {n: {s: x for s, x in p.items() if s != victim} for n, p in whole.scores.items()}
+        assert measured.scores == rest
+        (warning,) = [text for text in measured.warnings if "failed at" in text]
+        assert f"the {bench.setup.role} (" in warning
+        assert f"failed at 1 of {len(scored)} samples (1 " in warning
+        low, high = measured.ends
+        worst, best = (
+            replace(
+                whole,
+                model={},  # as another model's: of the accepted one there would be no bounds
+                scores={
+                    n: {s: end if s == victim else x for s, x in part.items()}
+                    for n, part in whole.scores.items()
+                },
+            )
+            for end in ((low, high) if whole.higher_is_better else (high, low))
         )
-        for end in ((low, high) if whole.higher_is_better else (high, low))
-    )
-    judged, lowest, highest = (judge(m, baseline, policy) for m in (measured, worst, best))
-    assert judged.low == pytest.approx(lowest.low, abs=1e-6)
-    assert judged.high == pytest.approx(highest.high, abs=1e-6)
-    assert any("1 samples without a score" in text for text in judged.statements)
+        judged, lowest, highest = (
+            judge(own, baselines[case], policy) for own in (measured, worst, best)
+        )
+        assert judged.low == pytest.approx(lowest.low, abs=1e-6)
+        assert judged.high == pytest.approx(highest.high, abs=1e-6)
+        assert any("1 samples without a score" in text for text in judged.statements)
 
 
 @pytest.mark.parametrize("kind", ["raise", "odd"])
@@ -287,11 +291,13 @@ def test_a_color_that_is_not_told_is_not_wrong(tmp_path: Path, made: Path, kind:
     """The encoder of cut-outs failed, not the picture; prompts without a color are no part."""
     spotter = "python:tests.measures.test_geneval_score:Spotter"
     text = f'{TEXTS}detector = "{spotter}"\nencoder = "MODEL"\n'
-    setup = Setup(text, "overall-geneval", "[metrics.geneval]\n", "encoder", "ColorEncoder", "text")
+    setup = Setup(
+        text, ("overall-geneval",), "[metrics.geneval]\n", "encoder", "ColorEncoder", "text"
+    )
     with ExitStack() as opened:
         bench = Bench(tmp_path, setup, kind, opened, made)
-        assert bench.baseline
-        suite, case = bench.run(broken=[EVERYTHING])
+        assert bench.baselines
+        suite, (case,) = bench.run(broken=[EVERYTHING])
         with pytest.raises(UnscoredError, match=r"the encoder \(.*ColorEncoder.* of 54 samples"):
             suite.measure(case)
 
@@ -300,17 +306,14 @@ def test_sets_without_other_samples_are_not_compared(tmp_path: Path, made: Path)
     """They have no worst case: what failed is in no set, and named by the identity of the sets."""
     setup = Setup(
         IMAGES,
-        "overall-fid",
+        ("overall-fid", "overall-kid", "overall-diversity"),
         "[metrics.fid]\n[metrics.kid]\n[metrics.diversity]\n",
         "encoder",
         "Encoder",
     )
     with ExitStack() as opened:
         bench = Bench(tmp_path, setup, "odd", opened, made)
-        run, _ = bench.run()
-        cases = list_cases(run.measures, "failing", run.dataset, {})
-        cases = [case for case in cases if case.key.part == "overall"]
-        whole = {case: record_of(run.measure(case)) for case in cases}
+        whole, cases = bench.baselines, list(bench.baselines)
         names = sorted(bench.inputs)
         run, _ = bench.run(broken=[bench.inputs[name] for name in names[::10]])
         for case in cases:
@@ -343,11 +346,11 @@ def test_a_battle_lacks_what_its_rules_ask_for(
     tmp_path: Path, made: Path, kind: str, rules: str, missing: bool | None
 ) -> None:
     """One of two orders is half a verdict."""
-    setup = replace(SETUPS["win_rate"], text=BATTLES.replace("= 6", "= 2") + rules)
+    setup = replace(WIN_RATE, text=BATTLES.replace("= 6", "= 2") + rules)
     with ExitStack() as opened:
         bench = Bench(tmp_path, setup, kind, opened, made)
-        assert bench.baseline
-        suite, case = bench.run(WORSE, [EVERYTHING])
+        assert bench.baselines
+        suite, (case,) = bench.run(WORSE, [EVERYTHING])
         with pytest.raises(MeasurementError, match=r"the judge \(.*no-verdict") as raised:
             suite.measure(case)
         half = isinstance(raised.value, UnscoredError) and "at 20 of 20" not in str(raised.value)
@@ -362,11 +365,11 @@ def test_accepted_answers_are_kept_whatever_the_judge_failed_to_say(
     What has no verdict against its answer, or against the anchor's, has no part in either.
     """
     with ExitStack() as opened:
-        bench = Bench(tmp_path, SETUPS["win_rate"], "odd", opened, made)
-        anchor = bench.baseline
+        bench = Bench(tmp_path, WIN_RATE, "odd", opened, made)
+        (anchor,) = bench.baselines.values()
         inputs = bench.inputs
         broken = [inputs[min(inputs)]]
-        suite, case = bench.run(WORSE, broken)
+        suite, (case,) = bench.run(WORSE, broken)
         measured = suite.measure(case)
         record = record_of(measured)
         assert (measured.n, record.n, len(record.answers)) == (59, 60, 60)
@@ -375,7 +378,7 @@ def test_accepted_answers_are_kept_whatever_the_judge_failed_to_say(
         path.parent.mkdir()
         path.write_text(dump_baseline(anchor), encoding="utf-8")
         baseline_path(bench.accepted, case.key).write_text(dump_baseline(record), encoding="utf-8")
-        suite, case = bench.run("shapes:?miss=0.6", broken)
+        suite, (case,) = bench.run("shapes:?miss=0.6", broken)
         measured = suite.measure(case)
         judged = judge(measured, record, Policy("regression", 0.05), anchor=anchor)
         assert judged.since_anchor is not None
