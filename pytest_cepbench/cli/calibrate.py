@@ -145,13 +145,9 @@ def _page(
         rows.append(row)
     name = prepared.own.suite.name
     sections = [Section(f"calibration of {name}", (*opening, Table(head, rows), _COLUMNS))]
-    small = [
-        case.key.within for case in calibrated if case.power is not None and not case.power.enough
-    ]
-    if small:
+    if small := [case.key.within for case in calibrated if case.power and not case.power.enough]:
         often = f"a checkpoint as good as its baseline is often undecided: {', '.join(small)}"
         sections.append(Section("cases that are often undecided", (often, _REMEDY)))
-    broken = [f"{case.key}: {case.reason}" for case in calibrated if case.noise is None]
-    if broken:
+    if broken := [f"{case.key}: {case.reason}" for case in calibrated if case.noise is None]:
         sections.append(Section("cases without a calibration", tuple(broken)))
     return sections

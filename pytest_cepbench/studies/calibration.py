@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from math import ceil, floor, fsum, inf, isfinite, log10, sqrt
 from pathlib import Path
@@ -85,7 +86,7 @@ class Calibrated:
     reason: str = ""
     broken: bool = False
 
-    @property
+    @cached_property
     def power(self) -> Power | None:
         """What the case can tell; None without noise or statistics, or if the noise is 0."""
         design = None if self.noise is None else design_of(self.noise, self.noise.units)

@@ -211,14 +211,16 @@ def test_a_typo_answers_with_the_nearest_name(
     assert capsys.readouterr().err.endswith(f"{hint}\n")
 
 
-@pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
-def test_an_output_that_takes_nothing_is_told_in_a_line(where: str) -> None:
+def test_an_output_that_takes_nothing_is_told_in_a_line() -> None:
     """A full disk and a closed stream, with Python's buffer; exit code 1."""
-    line = f"unset PYTHONUNBUFFERED; {sys.executable} -m pytest_cepbench.cli suites {where}"
-    ended = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
-    said, *more = ended.stderr.splitlines()
-    assert (ended.returncode, more) == (1, [])
-    assert said.startswith("cepbench: the output could not be written: ")
+    line = f"unset PYTHONUNBUFFERED; {sys.executable} -m pytest_cepbench.cli suites"
+    for process in [
+        subprocess.Popen(["sh", "-c", f"{line} {where}"], stderr=subprocess.PIPE, text=True)
+        for where in ("> /dev/full", ">&-")
+    ]:
+        said, *more = process.communicate()[1].splitlines()
+        assert (process.returncode, more) == (1, [])
+        assert said.startswith("cepbench: the output could not be written: ")
 
 
 CELLS = st.text(max_size=40)
