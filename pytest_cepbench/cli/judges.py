@@ -98,7 +98,7 @@ def _refuse(arguments: Namespace, names: Iterable[str], why: str) -> None:
 def votes_with_remarks(ratings: Ratings) -> Votes:
     """The votes of a study; a line tells of each kind that does not count. Raises DatasetError."""
     votes = read_votes(ratings)
-    for line in votes.remarks.lines:
+    for line in votes.remarks:
         tell(line)
     return votes
 

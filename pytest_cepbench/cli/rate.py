@@ -252,7 +252,7 @@ def serve_ratings(path: Path, arguments: Namespace) -> None:
         ) from error
     shown = f"[{host}]" if ":" in host else host  # pages have addresses of IPv6 in brackets
     with LiveStudy(read_ratings(path)) as live, bind(arguments.port, host) as listener:
-        for remark in live.remarks.lines:
+        for remark in live.remarks:
             tell(remark)
         called = arguments.name[0] if arguments.name else shown
         base = f"http://{called}:{listener.getsockname()[1]}"

@@ -255,7 +255,7 @@ def settle_labels(name: str, folder: files.ConstructionFolder, *, unverified: bo
     remarks: tuple[str, ...] = ()
     if (ratings := existing_study(folder, labelled.names)) is not None:
         votes = read_votes(ratings)
-        remarks = tuple(votes.remarks.lines)
+        remarks = votes.remarks
         for vote in votes.answers():
             image = next(part.image for part in ratings.items[vote.item].question if part.image)
             given = {*(vote.ticked or ()), *(vote.added or ())}

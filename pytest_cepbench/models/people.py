@@ -210,7 +210,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         load=lambda: model,
         params=chosen,
         resources=Resources(64, lasting=True),
-        remarks=(*remarks, *votes.remarks.lines),
+        remarks=(*remarks, *votes.remarks),
         # Accepted answers score one half against themselves whoever votes, and every candidate has
         # battles of its own, so that a baseline outlives the votes of one study.
         named_in_baselines="people" if role == "judge" else "",

@@ -1,7 +1,7 @@
 """The folder of a study: `ratings/NAME` with its items, images, and one file of votes per person.
 
 Files of votes are only added to. The last valid record of a person for an item counts; what does
-not count is kept, and counted in `Remarks`.
+not count is kept, and told in `Votes.remarks`.
 """
 
 from __future__ import annotations
@@ -96,31 +96,6 @@ def read_ratings(path: Path) -> Ratings:
     return Ratings(path, study, items)
 
 
-@dataclass
-class Remarks:
-    """What of the votes does not count, and why.
-
-    unreadable: lines that are no record, such as one that was cut off when a machine stopped.
-    unknown: votes for items that the study does not have.
-    invalid: votes that are no answer to their item. first_fault: the first of these.
-    """
-
-    unreadable: int = 0
-    unknown: int = 0
-    invalid: int = 0
-    first_fault: str = ""
-
-    @property
-    def lines(self) -> list[str]:
-        """A sentence for each kind that there is, for people."""
-        counts = {
-            "that cannot be read are left out, such as one cut off in a crash": self.unreadable,
-            "for items that the study does not have are left out": self.unknown,
-            f"that answer no question are left out ({self.first_fault})": self.invalid,
-        }
-        return [f"{count} records of votes {words}" for words, count in counts.items() if count]
-
-
 Counting = tuple[str, str, VoteKind]
 """Annotator, digest of the item, kind of the vote: of which one answer counts."""
 
@@ -130,11 +105,12 @@ class Votes:
     """All records of people for a study.
 
     records: annotator -> every valid record in the order of the file.
+    remarks: what does not count and why, a sentence for each kind that there is.
     files: annotator -> the file that holds them.
     """
 
     records: Mapping[str, tuple[Vote, ...]]
-    remarks: Remarks = field(default_factory=Remarks)
+    remarks: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
@@ -173,7 +149,7 @@ def read_votes(ratings: Ratings) -> Votes:
     Raises DatasetError for a file that cannot be read, and where two files have votes of one
     person.
     """
-    remarks = Remarks()
+    unreadable, unknown, faults = 0, 0, list[str]()
     records: dict[str, tuple[Vote, ...]] = {}
     owners: dict[str, Path] = {}
     folder = ratings.path / VOTES
@@ -183,14 +159,13 @@ def read_votes(ratings: Ratings) -> Votes:
             try:
                 vote = msgspec.json.decode(line, type=Vote)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                remarks.unreadable += 1
+                unreadable += 1
                 continue
             item = ratings.items.get(vote.item)
             if item is None:
-                remarks.unknown += 1
+                unknown += 1
             elif fault := _version_fault(vote.v) or fault_of(vote, ratings.study, item):
-                remarks.invalid += 1
-                remarks.first_fault = remarks.first_fault or fault
+                faults.append(fault)
             else:
                 votes.append(vote)
         for annotator in dict.fromkeys(vote.annotator for vote in votes):
@@ -200,7 +175,13 @@ def read_votes(ratings: Ratings) -> Votes:
                     "one that is whole, or rename the annotator in the other"
                 )
             records[annotator] = tuple(vote for vote in votes if vote.annotator == annotator)
-    return Votes(records, remarks, owners)
+    counts = {
+        "that cannot be read are left out, such as one cut off in a crash": unreadable,
+        "for items that the study does not have are left out": unknown,
+        f"that answer no question are left out ({''.join(faults[:1])})": len(faults),
+    }
+    remarks = [f"{count} records of votes {words}" for words, count in counts.items() if count]
+    return Votes(records, tuple(remarks), owners)
 
 
 class LineFile:

@@ -203,7 +203,7 @@ def named_battles(ratings: Ratings, votes: Votes) -> list[tuple[Item, JudgedBatt
     for vote in votes.answers():
         told.update((vote.item, side, kind) for side, own in vote.errors.items() for kind in own)
     if not judged:
-        why = "; ".join(votes.remarks.lines)
+        why = "; ".join(votes.remarks)
         raise DatasetError(
             f"{ratings.path}: nobody has judged a battle yet{f' ({why})' if why else ''}"
         )

@@ -92,7 +92,7 @@ def measure_agreement(ratings: Ratings, votes: Votes) -> RatingAgreement:
     """
     answers = votes.answers()
     if not answers:
-        why = "; ".join(["nobody has judged an item yet", *votes.remarks.lines])
+        why = "; ".join(["nobody has judged an item yet", *votes.remarks])
         raise DatasetError(f"{ratings.path}: {why}")
     answered = {vote.annotator for vote in answers}
     names = [name for name in ratings.study.annotators if name in answered]
@@ -110,7 +110,7 @@ def measure_agreement(ratings: Ratings, votes: Votes) -> RatingAgreement:
         shared=sum(count > 1 for count in judged.values()),
         coefficients=tuple(coefficients),
         annotators=tuple(p for p in summarize_people(ratings, votes) if p.name in answered),
-        remarks=tuple(votes.remarks.lines),
+        remarks=votes.remarks,
     )
 
 
@@ -287,7 +287,7 @@ def measure_alignment(
         metrics=tuple(metrics),
         constant=tuple(constant),
         unmatched=tuple(unmatched),
-        remarks=tuple(votes.remarks.lines),
+        remarks=votes.remarks,
     )
 
 

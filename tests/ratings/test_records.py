@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, read_votes
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_votes
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import (
     TASKS,
@@ -173,7 +173,7 @@ def test_only_items_that_were_asked_count(tmp_path: Path) -> None:
 def votes_of(*votes: Vote) -> Votes:
     """Votes of any people."""
     names = sorted({vote.annotator for vote in votes})
-    return Votes({n: tuple(v for v in votes if v.annotator == n) for n in names}, Remarks())
+    return Votes({n: tuple(v for v in votes if v.annotator == n) for n in names})
 
 
 def verdicts(ratings: Ratings, given: dict[str, str], **fields: Any) -> list[Vote]:
