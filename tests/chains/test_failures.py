@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -67,22 +69,16 @@ ENCODER_FAULTS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=[PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
-def plan(request: pytest.FixtureRequest) -> ChainPlan:
-    """A plan of two iterations."""
-    return request.param  # type: ignore[no-any-return] # one of the plans
-
-
-@pytest.fixture(scope="module")
-def healthy(plan: ChainPlan, tmp_path_factory: pytest.TempPathFactory) -> list[Trace]:
+@cache
+def healthy(plan: ChainPlan) -> list[Trace]:
     """The same samples with roles that never fail, on another store."""
-    with Store(tmp_path_factory.mktemp("healthy")) as store:
+    with TemporaryDirectory() as folder, Store(Path(folder)) as store:
         return grow_and_trace(plan, samples(4), make_runners(store, SmallDescriber(seeded=True)))
 
 
-def check(traces: list[Trace], healthy: list[Trace], kind: str, at: int, steps: int) -> None:
+def check(traces: list[Trace], plan: ChainPlan, kind: str, at: int, steps: int) -> None:
     """The victim failed at a generation after this many good similarities; the others are well."""
-    actual, expected = outcomes(traces), outcomes(healthy)
+    actual, expected = outcomes(traces), outcomes(healthy(plan))
     _, similarities, failure, failed_at = actual.pop(VICTIM)
     _, full, _, _ = expected.pop(VICTIM)
     assert actual == expected
@@ -90,16 +86,19 @@ def check(traces: list[Trace], healthy: list[Trace], kind: str, at: int, steps: 
     assert similarities == (*full[:steps], *[0.0] * (2 - steps))
 
 
+PLANS = (PLAN, TEXT_PLAN)
+
+
 @pytest.mark.parametrize(
-    ("describes", "fault", "turn"),
+    ("plan", "describes", "fault", "turn"),
     [
-        *((describes, "exception", turn) for describes in (True, False) for turn in (0, 1)),
-        *((True, name, 0) for name in DESCRIBER_FAULTS if name != "exception"),
-        *((False, name, 1) for name in GENERATOR_FAULTS if name != "exception"),
+        *((plan, own, "exception", k) for plan in PLANS for own in (True, False) for k in (0, 1)),
+        *((PLAN, True, name, 0) for name in DESCRIBER_FAULTS if name != "exception"),
+        *((TEXT_PLAN, False, name, 1) for name in GENERATOR_FAULTS if name != "exception"),
     ],
 )
 def test_a_step_fails(
-    store: Store, plan: ChainPlan, healthy: list[Trace], *, turn: int, describes: bool, fault: str
+    store: Store, plan: ChainPlan, *, turn: int, describes: bool, fault: str
 ) -> None:
     """At any generation and in any way: the chain stops there, what came before still counts."""
     at = [g for g in range(1, 5) if plan.describes(g) == describes][turn]
@@ -115,18 +114,19 @@ def test_a_step_fails(
         return answer(text, own)
 
     runners = make_runners(store, SmallDescriber(tell, seeded=True), SmallGenerator(paint))
-    check(grow_and_trace(plan, samples(4), runners), healthy, fault, at, (at - 1) // 2)
+    check(grow_and_trace(plan, samples(4), runners), plan, fault, at, (at - 1) // 2)
 
 
 @pytest.mark.parametrize(
-    ("at", "fault"),
-    [*((at, "exception") for at in (0, 2, 4)), *zip((0, 2, 4), ENCODER_FAULTS, strict=False)],
+    ("plan", "at", "fault"),
+    [
+        *((plan, at, "exception") for plan in PLANS for at in (0, 2, 4)),
+        *zip(PLANS * 2, (0, 2, 4), ENCODER_FAULTS, strict=False),
+    ],
 )
-def test_an_artifact_cannot_be_encoded(
-    store: Store, plan: ChainPlan, healthy: list[Trace], at: int, fault: str
-) -> None:
+def test_an_artifact_cannot_be_encoded(store: Store, plan: ChainPlan, at: int, fault: str) -> None:
     """The start or a later artifact: no similarity from there on, only zeros for the start."""
-    victim = next(trace for trace in healthy if trace.chain.sample.id == VICTIM)
+    victim = next(trace for trace in healthy(plan) if trace.chain.sample.id == VICTIM)
     link = victim.chain.links[at]
 
     def faulty(value: Image.Image | str) -> Any:
@@ -138,7 +138,7 @@ def test_an_artifact_cannot_be_encoded(
         return (ENCODER_FAULTS[fault] if same else vector_of)(value)
 
     runners = make_runners(store, SmallDescriber(seeded=True), encoder=SmallEncoder(faulty))
-    check(grow_and_trace(plan, samples(4), runners), healthy, fault, at, max(at // 2 - 1, 0))
+    check(grow_and_trace(plan, samples(4), runners), plan, fault, at, max(at // 2 - 1, 0))
 
 
 def test_an_earlier_failure_is_the_one_that_is_told(store: Store) -> None:
