@@ -70,6 +70,7 @@ class AnswerModels:
 class SampleAnswer:
     """The answer to one sample's question.
 
+    question: its pieces.
     answer: None where there is none.
     failure: why there is none.
     blamed: the role that failed.
@@ -79,6 +80,7 @@ class SampleAnswer:
     """
 
     sample: Sample
+    question: PieceRefs
     answer: Answer | None = None
     failure: Failure | None = None
     blamed: str | None = None
@@ -105,26 +107,26 @@ def make_answers(
     made: dict[str, SampleAnswer] = {}
     for _ in range(_MOST_REPAIRS):
         missing = [sample for sample in samples if sample.id not in made]
-        asked = [(SampleAnswer(sample), questions[sample.id]) for sample in missing]
+        asked = [SampleAnswer(sample, questions[sample.id]) for sample in missing]
         try:
             if models.recorded is not None:
-                for own, _ in asked:
+                for own in asked:
                     _read(own, models.recorded, store)
             elif models.interleaver is not None:
                 _interleave(plan, asked, models.interleaver)
             elif models.writer is not None:
                 _compose(plan, asked, models)
             else:
-                for own, _ in asked:
+                for own in asked:
                     _take(own, store)
         except DamagedInputsError:  # what made the damaged image was forgotten
             continue
-        answers = [own.answer for own, _ in asked if own.answer is not None]
+        answers = [own.answer for own in asked if own.answer is not None]
         # An interleaver's are stored, but for those that are read out of a text with reasoning.
         made_by = {"model": models.bound[0].short_fingerprint} if models.bound else {}
         put_answers(store, answers, made_by)
         whole = get_answers(store, (answer.digest for answer in answers))
-        for own, _ in asked:
+        for own in asked:
             if own.answer is None or own.digest in whole:
                 made[own.sample.id] = own
             else:  # a pipeline's text comes first, and is whole
@@ -142,12 +144,12 @@ def foresee_answers(
 
     models: with runners that ask no model, as for an estimate.
     """
-    asked = [(SampleAnswer(sample), refer_to_question(sample, models.store)) for sample in samples]
+    asked = [SampleAnswer(sample, refer_to_question(sample, models.store)) for sample in samples]
     if models.interleaver is not None:
         _interleave(plan, asked, models.interleaver)
     elif models.writer is not None:
         _compose(plan, asked, models)
-    return [own for own, _ in asked]
+    return asked
 
 
 # -- another tool has made them --------------------------------------------------------------------
@@ -196,24 +198,22 @@ def _take(own: SampleAnswer, store: Store) -> None:
 # -- one model makes texts and images --------------------------------------------------------------
 
 
-def _interleave(
-    plan: AnswerPlan, asked: Sequence[tuple[SampleAnswer, PieceRefs]], runner: RoleRunner
-) -> None:
+def _interleave(plan: AnswerPlan, asked: Sequence[SampleAnswer], runner: RoleRunner) -> None:
     store = runner.store
 
     def load(limit: StepLimit, question: PieceRefs) -> Any:
         return question.load(store), limit
 
     steps = []
-    for own, question in asked:
+    for own in asked:
         limit, seed = plan.limit(own.sample), derive_seed(plan.seed, own.sample.id, 0)
         told = "free" if limit.told is None else str(limit.told)
-        inputs = [*map(list, question.inputs), ["limit", f"{told} of {limit.most}"]]
+        inputs = [*map(list, own.question.inputs), ["limit", f"{told} of {limit.most}"]]
         key = key_of(runner.bound, "", seed, inputs)
-        steps.append(Step(key, seed, partial(load, limit, question)))
+        steps.append(Step(key, seed, partial(load, limit, own.question)))
     results = runner.ask("interleave", steps)
     losses = store.get(losses_key(step.key) for step in steps)
-    for (own, _), step, result in zip(asked, steps, results, strict=True):
+    for own, step, result in zip(asked, steps, results, strict=True):
         own.keys = [step.key]
         if losses_key(step.key) in losses:
             own.cut, lost = json.loads(str(losses[losses_key(step.key)]))
@@ -233,7 +233,6 @@ class _Draft:
     """An answer in the making: its texts, which of them are to be drawn, and the images so far."""
 
     own: SampleAnswer
-    question: PieceRefs
     parts: list[tuple[str, bool]]
     images: dict[int, ArtifactRef] = field(default_factory=dict)
 
@@ -242,40 +241,38 @@ class _Draft:
         earlier = [self.images[k] for k in range(number) if k in self.images]
         if earlier:
             return earlier[-1]
-        kinds = [kind for kind, _ in self.question.inputs]
+        kinds = [kind for kind, _ in self.own.question.inputs]
         return kinds.index("image") if "image" in kinds else None
 
 
-def writer_step(plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner) -> Step:
+def _writer_step(plan: AnswerPlan, own: SampleAnswer, runner: RoleRunner) -> Step:
     """The step that writes the texts of an answer. Raises DatasetError as `AnswerPlan.limit`."""
-    told, store = plan.limit(sample).told, runner.store
+    told, question = plan.limit(own.sample).told, own.question
     preface = "" if told is None else TOLD.format(number=told)
-    seed = derive_seed(plan.seed, sample.id, 0)
+    seed = derive_seed(plan.seed, own.sample.id, 0)
     inputs = [["text", digest_text(preface)]] if preface else []
     key = key_of(runner.bound, plan.system, seed, [*inputs, *map(list, question.inputs)])
 
     def load() -> Any:
-        pieces = question.load(store)
+        pieces = question.load(runner.store)
         return [preface, *pieces] if preface and pieces is not None else pieces
 
     return Step(key, seed, load)
 
 
-def _compose(
-    plan: AnswerPlan, asked: Sequence[tuple[SampleAnswer, PieceRefs]], models: AnswerModels
-) -> None:
+def _compose(plan: AnswerPlan, asked: Sequence[SampleAnswer], models: AnswerModels) -> None:
     assert models.writer is not None  # the suite assigns one where there is no interleaver
-    steps = [writer_step(plan, own.sample, question, models.writer) for own, question in asked]
+    steps = [_writer_step(plan, own, models.writer) for own in asked]
     drafts: list[_Draft] = []
     texts = models.writer.ask("write", steps, plan.system)
-    for (own, question), step, text in zip(asked, steps, texts, strict=True):
+    for own, step, text in zip(asked, steps, texts, strict=True):
         own.keys.append(step.key)
         if isinstance(text, Failure):
             own.failure, own.blamed = text, "writer"
             continue
         parts, own.cut = parts_of(str(text), plan.limit(own.sample))
         if parts:
-            drafts.append(_Draft(own, question, parts))
+            drafts.append(_Draft(own, parts))
         else:
             own.failure = Failure("empty-text", "the writer's text has no step")
             own.blamed = "writer"
@@ -327,7 +324,7 @@ def _draw(plan: AnswerPlan, models: AnswerModels, places: Sequence[tuple[_Draft,
 
 def _image_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner) -> Step:
     """The step that draws a step of an answer; an editor changes the image before it."""
-    sample, store = draft.own.sample, runner.store
+    sample, question, store = draft.own.sample, draft.own.question, runner.store
     before = draft.before(number) if runner.bound.role == "editor" else None
     wording = plan.image if before is None else plan.edit
     prompt = plan.drawing_prompt(wording, draft.parts[number][0], sample)
@@ -336,13 +333,13 @@ def _image_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner
     text = ["text", digest_text(prompt)]
     if before is None:
         return Step(key_of(runner.bound, "", seed, [text]), seed, lambda: prompt)
-    digest = before.digest if isinstance(before, ArtifactRef) else draft.question.inputs[before][1]
+    digest = before.digest if isinstance(before, ArtifactRef) else question.inputs[before][1]
 
     def load() -> Any:
         if isinstance(before, ArtifactRef):
             image = store.get_image(before.digest)
             return None if image is None else (image.to_pil(), prompt)
-        pieces = draft.question.load(store)
+        pieces = question.load(store)
         return None if pieces is None else (pieces[before], prompt)
 
     return Step(key_of(runner.bound, "", seed, [["image", digest], text]), seed, load)
