@@ -57,7 +57,7 @@ def spec(tiny_model: Build) -> Load:
 
     def text(name: str, *options: str) -> str:
         if name == "qwen2-audio":  # which seldom ends a text of its own
-            options = ("max_new_tokens=32", *options)
+            options = ("max_new_tokens=16", *options)
         return f"{tiny_model(name)}?{'&'.join(options)}"
 
     return text
@@ -111,7 +111,7 @@ def test_a_text_is_what_the_library_makes_of_the_sound(
                 "<bos> user : <|audio_bos|><|AUDIO|><|audio_eos|> describe the image assistant : "
             )
             inputs = processor(text=[text], audio=wave, return_tensors="pt")
-            tokens = model.generate(**inputs, do_sample=False, max_new_tokens=32)
+            tokens = model.generate(**inputs, do_sample=False, max_new_tokens=16)
             tokens = tokens[:, inputs["input_ids"].shape[1] :]
         else:
             inputs = extractor(wave, sampling_rate=tiny.RATE, return_tensors="pt")
@@ -345,7 +345,7 @@ def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load) -> None:
 def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load) -> None:
     """The spec's number goes before the checkpoint's, and so does greedy writing."""
     (by_default,) = samples(load_once(spec("musicgen"), "generator").generate(["red"], [0]))
-    longer = load_once(spec("musicgen", "max_new_tokens=20", "do_sample=false"), "generator")
+    longer = load_once(spec("musicgen", "max_new_tokens=14", "do_sample=false"), "generator")
     first, second = samples(longer.generate(["red", "red"], [0, 1]))
     assert len(first) > len(by_default)
     assert np.array_equal(first, second)
