@@ -91,22 +91,24 @@ def test_command_line_before_environment_before_ini(
     """Each of the three sets the option, the nearer one wins, and its source is remembered."""
     pytester, (argument, environment, ini) = project.pytester, VALUES[option.name]
     silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
-    project.write("pytest.ini", f"[pytest]\n{option.ini} = {ini}\n")
-    config = pytester.parseconfig(*silent)
-    settings = _settings(config)
-    assert _found(settings, option.name) == ini
-    assert settings["sources"] == {option.name: f"ini {option.ini}"}
-    monkeypatch.setenv(option.env, environment)
-    settings = _settings(config)
-    assert _found(settings, option.name) == environment
-    assert settings["sources"] == {option.name: option.env}
     more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
     more += ["--cep-series=run-1"] if option.name == "series-length" else []
+    project.write("pytest.ini", f"[pytest]\n{option.ini} = {ini}\n")
+    monkeypatch.setenv(option.env, environment)
+
+    def assert_set(config: pytest.Config, value: str, source: str) -> None:
+        settings = _settings(config)
+        assert _found(settings, option.name) == value
+        assert settings["sources"][option.name] == source
+
     for flag in [option.flag, f"--{option.name}"][: 1 + option.short]:
         typed = flag if option.switch else f"{flag}={argument}"
-        settings = _settings(pytester.parseconfig(*silent, *more, typed))
-        assert _found(settings, option.name) == argument
-        assert settings["sources"][option.name] == option.flag
+        config = pytester.parseconfig(*silent, *more, typed)
+        assert_set(config, argument, option.flag)
+    setattr(config.option, option.dest, None)  # as it is where nothing is typed
+    assert_set(config, environment, option.env)
+    monkeypatch.delenv(option.env)
+    assert_set(config, ini, f"ini {option.ini}")
 
 
 def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:

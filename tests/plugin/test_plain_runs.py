@@ -114,10 +114,10 @@ def test_the_plugin_can_be_switched_off(toy: Project) -> None:
     result.stdout.fnmatch_lines(["*fixture 'cep_case' not found"])
 
 
-@pytest.mark.parametrize("part", ["run", "controller", "empty_suites"])
-def test_no_part_of_it_can_be_switched_off(toy: Project, part: str) -> None:
+def test_no_part_of_it_can_be_switched_off(toy: Project) -> None:
     """What is left would judge cases and not say so, or miss those that did not report."""
-    for arguments in ((), ("--model=shapes:",)):
+    runs = [(part, "--model=shapes:") for part in ("run", "controller", "exit_code")]
+    for part, *arguments in (*runs, ("empty_suites",)):
         result = toy.run_here("-p", f"no:cepbench_{part}", *arguments)
         assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED)
         assert f"-p no:cepbench_{part} leaves" in result.stdout.str() + result.stderr.str()

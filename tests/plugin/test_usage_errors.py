@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.evaluation.settings import read_settings
 from tests.plugin.project import SHAPES, TEST_MODULE, Project, assert_one_message, contents
 
 LEAVER = """\
@@ -189,31 +190,14 @@ OF_THE_GATE = {
 """Option -> values that it cannot have, and what is said to be expected."""
 
 
-def _refused(project: Project, *arguments: str) -> str:
-    """What reading the settings raises, without a process of its own."""
-    from pytest_cepbench.plugin.options import settings_of
-
-    silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
-    with pytest.raises(pytest.UsageError) as raised:
-        settings_of(project.pytester.parseconfig(*silent, *arguments))
-    return str(raised.value)
-
-
 @pytest.mark.parametrize("name", OF_THE_GATE)
-def test_a_value_that_an_option_cannot_have(
-    project: Project, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_value_that_an_option_cannot_have(name: str) -> None:
     """The option, key or variable, what was given, and what is expected, in a line."""
-    (first, *values), expected = OF_THE_GATE[name]
-    variable = f"CEPBENCH_{name.upper()}"
-    if name != "plan":  # which takes no value there
-        said = _refused(project, f"--cep-{name}={first}")
-        assert said == f"--cep-{name} {first!r}: {expected}"
-    project.write("pytest.ini", f"[pytest]\ncepbench_{name} = {first}\n")
-    assert _refused(project) == f"ini cepbench_{name} {first!r}: {expected}"
-    for value in values or [first]:
-        monkeypatch.setenv(variable, value)
-        assert _refused(project) == f"{variable} {value!r}: {expected}"
+    values, expected = OF_THE_GATE[name]
+    for value in values:
+        with pytest.raises(ValueError, match=r"^ini cepbench_") as raised:
+            read_settings({name: [value]}, {name: f"ini cepbench_{name}"}, Path())
+        assert str(raised.value) == f"ini cepbench_{name} {value!r}: {expected}"
 
 
 def test_shares_of_alpha_at_which_nothing_fails_are_refused(accepted: Project) -> None:

@@ -46,24 +46,6 @@ def _annotations(results: list[CaseResult], problems: tuple[str, ...] = ()) -> l
     return list(annotation_lines(results, problems, ROOT, ROOT.parent))
 
 
-def test_the_three_worst_cases_are_annotated() -> None:
-    """Those that lost most tolerances first, errors behind them; the last one says what is left."""
-    error = replace(FULL, part="broken", verdict="error", difference=None, reasons=["no disk"])
-    losses = [
-        replace(FULL, part=f"part{loss}", difference=-loss / 10, tolerance=0.01 * loss**2)
-        for loss in (1, 2, 4)
-    ]
-    informational = replace(FULL, part="informational", primary=False)
-    read = [*map(parse_command, _annotations([error, informational, *reversed(losses)]))]
-
-    assert [properties["title"] for properties, _ in read] == [
-        f"cepbench: toy part{loss} GC@2 regressed" for loss in (1, 2, 4)
-    ]
-    assert [properties["file"] for properties, _ in read] == ["gates/test_x.py"] * 3
-    assert read[0][1].startswith("-0.1000, p 0.00042, tolerance 0.0100")
-    assert read[2][1].endswith("(1 case more in the report)")
-
-
 def test_undecided_cases_are_a_warning() -> None:
     """One for all that pass; those that fail are errors, and informational ones say nothing."""
     cases = [replace(FULL, part=f"part{n}", verdict="inconclusive") for n in range(5)]

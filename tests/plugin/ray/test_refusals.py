@@ -13,16 +13,7 @@ RAY = "--cep-engine=ray"
     ("arguments", "message"),
     [
         (["--cep-ray-address=auto"], "--cep-ray-address 'auto' is for --cep-engine=ray: give*"),
-        (
-            ["--cep-ray-pool=encoder:actors=1"],
-            "--cep-ray-pool 'encoder:actors=1' is for --cep-engine=*",
-        ),
-        ([RAY, "--cep-residency=swap"], "--cep-residency 'swap': with --cep-engine=ray models*"),
         ([RAY, "-n", "2"], "--cep-engine=ray starts its own workers: drop -n*"),
-        (
-            [RAY, "--cep-ray-pool=painter:actors=1"],
-            "--cep-ray-pool 'painter:actors=1': a role is *",
-        ),
         (
             [RAY, "--cep-ray-address=ray://a:10001"],
             "*: Ray cannot connect (ValueError: Ray Client is not supported). Run pytest on a *",

@@ -48,8 +48,7 @@ def death(request):
 @pytest.fixture
 def machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project on a machine with two devices, of which the second is the freer one."""
-    devices = [("GPU-aaaa", H200, 20), ("GPU-bbbb", H200, 70)]
-    install_smi(tmp_path, monkeypatch, devices)
+    install_smi(tmp_path, monkeypatch, [("GPU-aaaa", H200, 20), ("GPU-bbbb", H200, 70)])
     monkeypatch.delenv(THREADS, raising=False)
     return project
 
@@ -168,39 +167,22 @@ def large_machine(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return project
 
 
+THREE = "GPU-dddd,GPU-cccc,GPU-bbbb"
+
+PAIRS = ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"]
+
+
 @pytest.mark.parametrize(
     ("query", "gib", "more", "expected", "lines"),
     [
         ("", 50, [], ["GPU-dddd", "GPU-cccc"], []),
-        (
-            "",
-            40,
-            ["--generator={folder}?batch_size=2"],
-            ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"],
-            ["2 devices for each worker: its models need 96.0 GiB, more than one has"],
-        ),
+        ("", 40, ["--generator={folder}?batch_size=2"], PAIRS, ["2 devices {}96.0 GiB{}"]),
         ("", 40, ["--generator={folder}", "--cep-residency=swap"], ["GPU-dddd", "GPU-cccc"], []),
         ("", 40, ["--judge={folder}?device=cpu"], ["GPU-dddd", "GPU-cccc"], []),
         ("", 40, ["--generator={folder}?offload=model"], ["GPU-dddd", "GPU-cccc"], []),
-        (
-            "?device_map=auto",
-            120,
-            [],
-            ["GPU-dddd,GPU-cccc,GPU-bbbb"] * 2,
-            ["3 devices for each worker: its models need 144.0 GiB, more than one has"],
-        ),
-        ("", 120, [], ["GPU-dddd", "GPU-cccc"], []),
-        ("?device_map=auto", 400, [], ["GPU-dddd,GPU-cccc,GPU-bbbb,GPU-aaaa"] * 2, None),
-    ],
-    ids=[
-        "one-fits",
-        "two-models",
-        "in-turns",
-        "on-the-cpu",
-        "offloaded",
-        "divided",
-        "too-large",
-        "never-fits",
+        ("?device_map=auto", 120, [], [THREE] * 2, ["3 devices {}144.0 GiB{}"]),
+        ("", 120, [], ["GPU-dddd", "GPU-cccc"], []),  # too large for one, and not divided
+        ("?device_map=auto", 400, [], [f"{THREE},GPU-aaaa"] * 2, None),  # which fit nowhere
     ],
 )
 def test_workers_get_as_many_devices_as_their_models_need(
@@ -218,8 +200,8 @@ def test_workers_get_as_many_devices_as_their_models_need(
     args = [argument.format(folder=folder) for argument in more]
     leases = _planned(large_machine, "--tx", "2*popen", f"--describer={folder}{query}", *args)
     assert _on(leases) == expected
-    if lines is not None:
-        assert list(leases.lines[1:]) == lines
+    why = ("for each worker: its models need ", ", more than one has")
+    assert lines is None or list(leases.lines[1:]) == [line.format(*why) for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -267,18 +267,6 @@ def test_a_worker_goes_on_with_its_models(deal: Deal) -> None:
     assert run.sent[0] == [0, 1, 2, 5]
 
 
-def test_nothing_is_dealt_before_all_have_collected(deal: Deal) -> None:
-    """A worker of whom xdist knows nothing yet gets no test, and none is pending or done."""
-    run = deal(_unit("x"), _unit("y"))
-    run.sched.add_node_collection(run.nodes[0], run.tests)
-
-    assert not run.sched.collection_is_completed
-    assert not run.sched.tests_finished
-    assert not run.sched.has_pending
-    assert run.sched.nodes == run.nodes
-    assert run.sent == [[], []]
-
-
 def test_a_dead_workers_tests_are_dealt_again(deal: Deal) -> None:
     """Those that it had not begun at once; the one that it had begun only on request, and first."""
     run = deal(_unit("x"), _unit("y"), _unit("z"), _unit("w"), _unit("v")).begin()
@@ -297,11 +285,18 @@ def test_a_dead_workers_tests_are_dealt_again(deal: Deal) -> None:
     assert run.sent[1] == [1, 3, 4]
 
 
-def test_a_worker_that_dies_while_others_collect_ends_no_other(deal: Deal) -> None:
-    """Those that have collected already wait for the one that takes its place."""
+def test_nothing_is_dealt_before_all_have_collected(deal: Deal) -> None:
+    """None is pending or done then. Where a worker dies meanwhile, the others wait for the one that
+    takes its place.
+    """
     run = deal(_unit("x"), _unit("y"))
     run.sched.add_node_collection(run.nodes[0], run.tests)
 
+    assert not run.sched.collection_is_completed
+    assert not run.sched.tests_finished
+    assert not run.sched.has_pending
+    assert run.sched.nodes == run.nodes
+    assert run.sent == [[], []]
     assert run.sched.remove_node(run.nodes[1]) is None
     assert not run.nodes[0].shutting_down
     late = run.add_node()
@@ -312,7 +307,7 @@ def test_a_worker_that_dies_while_others_collect_ends_no_other(deal: Deal) -> No
 
 
 def test_workers_that_collected_other_tests_are_an_error(deal: Deal) -> None:
-    """Nothing is dealt, and both workers are named."""
+    """Nothing is dealt, and both workers are named; one that comes later is told to finish."""
     run = deal(_unit("x"), _unit("y"))
     first, second = run.nodes
     run.sched.add_node_collection(first, run.tests)
@@ -325,9 +320,6 @@ def test_workers_that_collected_other_tests_are_an_error(deal: Deal) -> None:
     assert "gw1" in str(report.longrepr)
     assert run.sent == [[], []]
 
-
-def test_a_worker_that_comes_later_with_other_tests_gets_none(deal: Deal) -> None:
-    """It is told to finish."""
     run = deal(_unit("x"), _unit("y")).begin()
     late = run.add_node()
     run.sched.add_node_collection(late, ["test_a.py::other"])
