@@ -45,11 +45,6 @@ class Disk:
         os.truncate(ballast, max(0, ballast.stat().st_size - left))
         return ballast
 
-    def remount(self, options: str) -> None:
-        """Such as `ro`."""
-        done = self.run("mount", "-o", f"remount,{options}", str(self.place))
-        assert done.returncode == 0, done.stderr
-
 
 @contextmanager
 def small_disk(place: Path, options: str) -> Iterator[Disk]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ gate = "threshold"
 tolerance = 0.0
 """
 """Ten cases on 16 samples: 8 categories, the whole, the failure rate; judged without statistics."""
+
+ABSENT = SHAPES.replace(
+    'loader = "shapes"\noptions = { samples_per_category = 2 }',
+    'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
+)
+"""The same of data that is not here."""
 
 PHOTOS = """\
 name = "photos"
@@ -238,6 +245,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, byte by byte; empty when the folder is not there."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def wait_until(is_so: Callable[[], bool], shown: Path | None = None) -> None:
+    """Wait for something that comes in seconds on an idle machine.
+
+    shown: a file that says why it did not come.
+    """
+    until = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < until, shown and shown.read_text()
+        time.sleep(0.02)
 
 
 def assert_one_message(result: pytest.RunResult, *pieces: str) -> None:

@@ -81,11 +81,6 @@ class Ended:
         """Inputs given to models."""
         return sum(case["effort"]["inputs"] for case in self.report["cases"])
 
-    @property
-    def loads(self) -> int:
-        """Models loaded."""
-        return sum(case["effort"]["loads"] for case in self.report["cases"])
-
 
 @dataclass(frozen=True)
 class ScoredProject:

@@ -28,7 +28,7 @@ from tests.models.api.fake_server import (
     serving,
 )
 from tests.models.serving.stand_ins import StandIn, is_alive, make_stand_in
-from tests.plugin.project import SHAPES, Project, contents
+from tests.plugin.project import SHAPES, Project, contents, wait_until
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
@@ -72,7 +72,6 @@ def test_a_server_that_names_another_model_is_told_of_in_every_report(
     """From the first run on, with both names; and as long as its answers come out of the store. The
     key, which it repeats, is in no output and no file.
     """
-    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
     project.suite(SHAPES)
     loud = ("--junitxml=junit.xml", "--showlocals", "-rA", "-vv", "-o", "log_level=DEBUG")
     with serving() as server:
@@ -104,11 +103,8 @@ def _tell_color(seen: Seen) -> str:
     return " ".join(map(str, mean.tolist()))
 
 
-def test_half_answers_of_a_server_are_an_error_and_not_stored(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_answers_of_a_server_are_an_error_and_not_stored(project: Project) -> None:
     """Also one among whole ones; the next run asks a healthy server for that one alone."""
-    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
     project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
 
     with serving() as server:
@@ -133,11 +129,8 @@ def test_half_answers_of_a_server_are_an_error_and_not_stored(
         assert len(server.seen) - asked == 1
 
 
-def test_cut_answers_are_counted_in_every_report(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cut_answers_are_counted_in_every_report(project: Project) -> None:
     """In terminal, JSON and HTML, and in later runs, which read them out of the store."""
-    monkeypatch.delenv("CEPBENCH_DESCRIBER", raising=False)
     project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
     told = "1 of 4 descriptions were cut at the limit of their length"
     with serving() as server:
@@ -219,13 +212,8 @@ def test_a_killed_run_leaves_no_server(project: Project, engine: StandIn) -> Non
     with subprocess.Popen(
         command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as run:
-        _wait_for_start(engine, run)
+        wait_until(lambda: bool(engine.starts) or run.poll() is not None)
+        assert run.poll() is None
         time.sleep(0.3)
         run.send_signal(signal.SIGKILL)
     engine.wait_for_end()
-
-
-def _wait_for_start(engine: StandIn, run: subprocess.Popen[bytes]) -> None:
-    while not engine.starts:
-        assert run.poll() is None
-        time.sleep(0.05)

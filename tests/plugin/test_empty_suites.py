@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.plugin.project import (
+    ABSENT,
     INI,
     MODES,
     SHAPES,
@@ -21,11 +22,6 @@ from tests.plugin.project import (
 OTHER = SHAPES.replace('name = "toy"', 'name = "other"')
 
 INCOMPLETE = pytest.ExitCode.INTERNAL_ERROR
-
-ABSENT = OTHER.replace(
-    'loader = "shapes"\noptions = { samples_per_category = 2 }',
-    'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
-)
 
 IMPORT = 'import pytest\npytest.importorskip("nothing_like_it")\n\n'
 
@@ -242,7 +238,7 @@ def test_marks_of_a_skipped_module(two: Project) -> None:
 
 def test_a_suite_whose_data_is_absent_may_be_skipped(accepted: Project) -> None:
     """Also where its module is skipped; and where all are so, nothing is known, as ever."""
-    accepted.suite(ABSENT, "other", IMPORT + TEST_MODULE)
+    accepted.suite(ABSENT.replace('"toy"', '"other"'), "other", IMPORT + TEST_MODULE)
     assert accepted.run_here("-k", "crowded or other").ret == pytest.ExitCode.OK
     assert accepted.report()["problems"] == []
     result = accepted.run_here("other")

@@ -19,7 +19,7 @@ import pytest
 
 from tests.documents import flat_report
 from tests.golden.frozen import assert_frozen
-from tests.plugin.project import REGRESSED, SHAPES, run_plainly
+from tests.plugin.project import ABSENT, REGRESSED, SHAPES, run_plainly
 
 SOME = ("-k", "crowded")
 
@@ -46,11 +46,6 @@ class Model:
     def describe(self, images, prompt, seeds):
         raise ValueError("no")
 """
-
-ABSENT = SHAPES.replace(
-    'loader = "shapes"\noptions = { samples_per_category = 2 }',
-    'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask."',
-)
 
 PAIRED = SHAPES.replace('gate = "threshold"', "tolerance = 0.01")
 """Judged with statistics, of which two samples are too few."""

@@ -12,9 +12,9 @@ import sys
 import pytest
 
 from tests.plugin.project import (
+    ABSENT,
     BOTH,
     REGRESSED,
-    SHAPES,
     SLOWLY_BOTH,
     TEST_MODULE,
     Project,
@@ -431,12 +431,6 @@ def test_a_failing_test_accepts_nothing_though_the_exit_status_is_set(toy: Proje
     toy.write("conftest.py", FINISH)
     toy.run_here("-k", "color or plain", "--snapshot-update")
     assert not toy.baselines.exists() or not list(toy.baselines.rglob("*.toml"))
-
-
-ABSENT = SHAPES.replace('name = "toy"', 'name = "absent"').replace(
-    'loader = "shapes"\noptions = { samples_per_category = 2 }',
-    'loader = "folder"\nname = "holiday"\nhow_to_get = "Ask your aunt."',
-)
 
 
 @SLOWLY_BOTH

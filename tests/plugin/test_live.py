@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
@@ -17,6 +15,7 @@ import pytest
 
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.plugin.terminal.live import progress_line
+from tests.plugin.project import wait_until
 from tests.plugin.scored_project import ScoredProject, scored_suite
 
 SLOW = """\
@@ -39,14 +38,6 @@ class Describer(scored.Describer):
 """Does two calls, so that its pace is known, and the third one when the lines have been seen."""
 
 CONFTEST = "from pytest_cepbench.plugin.terminal import live\n\nlive.PAUSE = 0.2\n"
-
-
-def wait_for(seen: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until something is so; fails where it does not come."""
-    until = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < until, "it did not come"
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -73,7 +64,7 @@ def test_a_log_is_told_now_and_then(tmp_path: Path, args: tuple[str, ...], line:
         Popen(command, cwd=slow.path, env=clean, stdout=file, stderr=file) as process,
     ):
         if line:
-            wait_for(lambda: told.search(log.read_text()) is not None, 60)
+            wait_until(lambda: told.search(log.read_text()) is not None, log)
         (slow.path / "seen").touch()
         assert process.wait(60) == pytest.ExitCode.TESTS_FAILED
     assert bool(told.search(log.read_text())) is bool(line)

@@ -7,8 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.store import uploads
-from tests.plugin.project import SLOWLY_BOTH, Project, assert_one_message
+from tests.plugin.project import SLOWLY_BOTH, Project, assert_one_message, wait_until
 from tests.store.buckets import BUCKET, SECRET, Server, serving
 from tests.store.slow import SlowFileSystem
 
@@ -47,17 +46,6 @@ def describer():
 """
 
 
-def _until(is_so: Callable[[], bool], shown: Path | None = None) -> None:
-    """Wait for something that comes in seconds on an idle machine.
-
-    shown: a file that says why it did not come.
-    """
-    until = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < until, shown and shown.read_text()
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 @SLOWLY_BOTH
 def test_a_run_says_for_which_other_one_it_waits(
@@ -76,13 +64,13 @@ def test_a_run_says_for_which_other_one_it_waits(
             cwd=project.path,
             stdout=subprocess.DEVNULL,
         )
-        _until((project.path / "started").exists)
+        wait_until((project.path / "started").exists)
         with output.open("w") as file:
             second = subprocess.Popen(
                 [*command, *arguments], cwd=project.path, stdout=file, stderr=file
             )
         line = f"cepbench: waiting for process {first.pid} on "
-        _until(lambda: line in output.read_text(), output)
+        wait_until(lambda: line in output.read_text(), output)
         assert second.poll() is None
         (project.path / "go").touch()
         assert first.wait(120) == second.wait(120) == pytest.ExitCode.TESTS_FAILED
