@@ -13,9 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-POISON = (250, 0, 0)
-"""The color that a describer of behaviour "raise-on-poison" cannot bear."""
-
 
 class Colors:
     """One color per image, as three numbers."""
@@ -43,8 +40,6 @@ class Describer(Colors):
         color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
         if self.behaviour == "leak":
             raise RuntimeError("denied: " + os.environ["MODEL_HUB_TOKEN"])
-        if self.behaviour == "raise-on-poison" and color == POISON:
-            raise ArithmeticError("cannot bear this picture")
         text = " ".join(str(part) for part in color)
         odd = {
             "empty": "",
@@ -96,7 +91,7 @@ class Encoder(Colors):
 
 
 def describer(behaviour: str = "honest") -> Describer:
-    """A describer: honest, empty, raise-on-poison, or one that thinks aloud."""
+    """A describer: honest, empty, or one that thinks aloud or repeats a key."""
     return Describer(behaviour)
 
 

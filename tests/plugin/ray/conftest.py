@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from tests.plugin.project import Project
-from tests.plugin.user_models import POISON
 
 _MEMORY = 80 << 20  # bytes of each node's object store; the least that Ray takes is 75 MiB
 
@@ -80,13 +79,13 @@ def two_nodes() -> Iterator[TwoNodes]:
 
 @pytest.fixture
 def photos(project: Project) -> Project:
-    """Photos in four categories, one of them poisoned, and models for actors beside them."""
+    """Photos in four categories, and models for actors beside them."""
     colors = {
         f"{name}/{number}.png": (40 * place + 20, 30 * number + 10, 200 - 25 * number)
         for place, name in enumerate("abcd")
         for number in range(6)
     }
-    project.photos(colors | {"d/5.png": POISON})
+    project.photos(colors)
     shutil.copy(Path(__file__).with_name("cluster_models.py"), project.path)
     return project
 
