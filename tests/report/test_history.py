@@ -7,7 +7,6 @@ import re
 import resource
 import signal
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -17,7 +16,6 @@ from pytest_cepbench.errors import HistoryError, WriteError
 from pytest_cepbench.report.history import (
     History,
     HistoryRun,
-    Timeline,
     append_run,
     read_history,
     report_digest,
@@ -146,43 +144,26 @@ def test_cases_over_their_runs() -> None:
     assert timelines[0].runs == list(MADE)
 
 
-def _selected(
-    models: list[str] | None = None, last: int | None = None, **cases: Any
-) -> tuple[list[HistoryRun], list[Timeline]]:
-    """Runs and cases that are asked for."""
-    runs = select_runs(HISTORY, models or (), last)
-    return runs, timelines_of(runs, **cases)
-
-
-@pytest.mark.parametrize(
-    ("selection", "cases", "runs"),
-    [
-        ({"suites": ["other"]}, ["other/color/gc"], 3),
-        ({"cases": ["*/shape/*"]}, ["toy/shape/gc"], 3),
-        ({"models": ["*/b"]}, ["toy/color/gc"], 1),
-        ({"last": 1}, ["toy/color/gc", "other/color/gc"], 1),
-    ],
-)
-def test_a_selection(selection: dict[str, Any], cases: list[str], runs: int) -> None:
+def test_a_selection() -> None:
     """Suites by name, cases and models by pattern, the latest runs."""
-    selected, timelines = _selected(**selection)
-    assert len(selected) == runs
-    assert [timeline.case for timeline in timelines] == cases
 
+    def cases(runs: list[HistoryRun], **selection: list[str]) -> list[str]:
+        return [timeline.case for timeline in timelines_of(runs, **selection)]
 
-@pytest.mark.parametrize(
-    ("selection", "message"),
-    [
-        ({"suites": ["toi"]}, "no suite 'toi'. Did you mean 'toy'?"),
-        ({"cases": ["toy/colour/gc"]}, "no case 'toy/colour/gc'. Did you mean 'toy/color"),
-        ({"models": ["runs/c"]}, "no model 'runs/c'. Did you mean 'runs/"),
-    ],
-)
-def test_nothing_is_like_it(selection: dict[str, Any], message: str) -> None:
-    """The error names what is like it."""
-    with pytest.raises(HistoryError) as raised:
-        _selected(**selection)
-    assert message in str(raised.value)
+    every, last = select_runs(HISTORY), select_runs(HISTORY, last=1)
+    other = select_runs(HISTORY, ["*/b"])
+    assert (len(every), len(last), len(other)) == (3, 1, 1)
+    assert cases(every, suites=["other"]) == ["other/color/gc"]
+    assert cases(every, cases=["*/shape/*"]) == ["toy/shape/gc"]
+    assert cases(last) == ["toy/color/gc", "other/color/gc"]
+    assert cases(other) == ["toy/color/gc"]
+    # The error names what is like what was asked for.
+    with pytest.raises(HistoryError, match=r"no suite 'toi'\. Did you mean 'toy'\?"):
+        cases(every, suites=["toi"])
+    with pytest.raises(HistoryError, match=r"no case 'toy/colour/gc'\. Did you mean 'toy/color"):
+        cases(every, cases=["toy/colour/gc"])
+    with pytest.raises(HistoryError, match=r"no model 'runs/c'\. Did you mean 'runs/"):
+        select_runs(HISTORY, ["runs/c"])
 
 
 def test_breaks_are_where_the_measurement_became_another() -> None:
