@@ -297,13 +297,12 @@ def test_a_module_of_two_that_is_skipped(two: Project) -> None:
     assert "other/test_more.py was skipped at collection" in problems(two)
 
 
-@pytest.mark.parametrize("module", ["", "def test_plain(): pass\n", IMPORT])
-def test_plain_projects_are_not_disturbed(project: Project, module: str) -> None:
+def test_plain_projects_are_not_disturbed(project: Project) -> None:
     """Another tool's suite.toml, a TOML of any kind and skipped modules are no suites of ours."""
-    project.write("tests/suite.toml", '[suite]\nname = "theirs"\n')
-    project.write("tests/broken.toml", "[")
-    project.write("tests/test_theirs.py", module)
-    project.write("tests/test_plain.py", "def test_plain(): pass\n")
+    for place, module in enumerate(("", IMPORT, "def test_theirs(): pass\n")):
+        project.write(f"tests/{place}/suite.toml", '[suite]\nname = "theirs"\n')
+        project.write(f"tests/{place}/broken.toml", "[")
+        project.write(f"tests/{place}/test_{place}.py", module)
     result = project.run_here()
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*cepbench*summary*")
