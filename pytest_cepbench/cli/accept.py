@@ -24,10 +24,12 @@ from pytest_cepbench.evaluation.run_report import (
     refusals,
 )
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import (
+    BaselineChange,
     anchor_path,
+    apply,
     baseline_path,
+    propose,
     read_baseline,
     record_of,
     usable_baseline,

@@ -14,8 +14,7 @@ from pytest_cepbench.cli.session import measuring, pool_line, prepared_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import dump_baseline
-from pytest_cepbench.gate.acceptance import BaselineChange, apply
-from pytest_cepbench.gate.baseline import baseline_path, read_baseline
+from pytest_cepbench.gate.baseline import BaselineChange, apply, baseline_path, read_baseline
 from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.studies.calibration import (
     Calibrated,

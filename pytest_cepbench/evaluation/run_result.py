@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.run_context import RunContext
     from pytest_cepbench.evaluation.settings import RunSettings
-    from pytest_cepbench.gate.acceptance import BaselineChange
+    from pytest_cepbench.gate.baseline import BaselineChange
     from pytest_cepbench.report.result import CaseResult
     from pytest_cepbench.report.writers import RunOutcome
 
@@ -88,8 +88,7 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Baseline
 
     Returns what changed. Raises WriteError, and then nothing is changed.
     """
-    from pytest_cepbench.gate.acceptance import apply, propose
-    from pytest_cepbench.gate.baseline import record_of
+    from pytest_cepbench.gate.baseline import apply, propose, record_of
 
     measured = {  # once, where several tests judged a case
         result.key: record_of(result.measurement)

@@ -39,7 +39,7 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.metrics.battles import mean_of_rounded_means
-from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
+from pytest_cepbench.metrics.diversity import FEWEST_ANSWERS
 from pytest_cepbench.metrics.judge_agreement import VERDICTS
 
 

@@ -13,7 +13,7 @@ from pytest_cepbench.chains import Chain, ChainPlan, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, most_common, spread_of_directions
+from pytest_cepbench.metrics.diversity import SAME_VECTORS, most_common, spread_of_directions
 from pytest_cepbench.metrics.gc import mean_of_categories
 from pytest_cepbench.store import Vector
 

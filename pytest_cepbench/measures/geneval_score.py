@@ -39,7 +39,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.blindness import refuse_same
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.metrics.constancy import most_common
+from pytest_cepbench.metrics.diversity import most_common
 from pytest_cepbench.metrics.geneval import (
     ToColor,
     color_prompts,

@@ -32,8 +32,12 @@ from pytest_cepbench.measures.blindness import one_vector
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration, with_encoder
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors
-from pytest_cepbench.metrics.diversity import vendi_scores
+from pytest_cepbench.metrics.diversity import (
+    SAME_VECTORS,
+    spread_of_directions,
+    spread_of_vectors,
+    vendi_scores,
+)
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.binding import features_name, weights_present

@@ -27,7 +27,7 @@ from pytest_cepbench.report.totals import (
 )
 
 if TYPE_CHECKING:
-    from pytest_cepbench.gate.acceptance import BaselineChange
+    from pytest_cepbench.gate.baseline import BaselineChange
 
 _PROMPT = "prompt"
 """The last word of the fields of an identity that hold prompts."""

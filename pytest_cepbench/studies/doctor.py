@@ -35,7 +35,7 @@ from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHAR
 from pytest_cepbench.measures.blindness import same_answers
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
-from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
+from pytest_cepbench.metrics.diversity import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.studies.calibration import Announce, Calibrated, PreparedCalibration, calibrate
 from pytest_cepbench.studies.study import SetUp, StudyUsage, studied_models
 from pytest_cepbench.suites import ChainRun, ModelPool

@@ -18,8 +18,7 @@ from pytest_cepbench.gate import (
     judge,
     load_baseline,
 )
-from pytest_cepbench.gate.acceptance import apply, propose
-from pytest_cepbench.gate.baseline import anchor_path, baseline_path
+from pytest_cepbench.gate.baseline import anchor_path, apply, baseline_path, propose
 from pytest_cepbench.gate.policy import Place
 from tests.gate.build import KEY, accepted, bell, drifted, measured, scored
 from tests.optional import known
