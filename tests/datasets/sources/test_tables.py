@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from benchmarks.table_listing import CATEGORIES as TABLE_CATEGORIES
 from benchmarks.table_listing import SAMPLES, measure, write_shards
 from pytest_cepbench.artifacts import decode_image
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.folder import CATEGORIES
+from pytest_cepbench.datasets.sources import table as table_source
 from pytest_cepbench.errors import (
     CepError,
     DatasetError,
@@ -30,6 +33,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import load_data
+from tests.artifacts.files import encoded, noise
 from tests.datasets.sources.tables import (
     contents,
     image_table,
@@ -112,6 +116,24 @@ def test_a_cell_without_an_image_names_its_row(tmp_path: Path) -> None:
             with pytest.raises(ImageError, match=words) as error:
                 sample.image.load()
             assert f"{path}, row {number}, column {name!r}" in str(error.value)
+
+
+def test_only_the_last_images_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many bytes of them, however many are read; a part of a row group is read ahead."""
+    images = [encoded(Image.fromarray(noise(64, 64, seed)), "PNG") for seed in range(40)]
+    path = write_parquet(tmp_path / "t.parquet", pa.table({"image": images}), group=20)
+    samples = load(tmp_path, path).samples
+    monkeypatch.setattr(table_source, "MOST_KEPT", 10 * len(images[0]))
+    monkeypatch.setattr(table_source, "_MOST_READ", 5 * len(images[0]))
+    tracemalloc.start()
+    try:
+        digests = {sample.image.load().digest for sample in samples if sample.image}
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(digests) == 40
+    assert held < 15 * len(images[0])
+    assert peak < 25 * len(images[0])
 
 
 PLAIN = {"id": ["a", "b"], "image": [png(0), png(1)]}
