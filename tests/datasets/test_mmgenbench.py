@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import tracemalloc
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -17,33 +15,20 @@ from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.sample import EmbeddedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from tests.artifacts.files import encoded, noise
+from tests.datasets.replay.files import coded, put_table
 
 QUESTION = '# Role\nYou are an "expert"\tin captions.\n'
 
 
-def coded(image: Image.Image, kind: str = "PNG", **options: Any) -> str:
-    """A cell of the table: the image's file in base64."""
-    return b64encode(encoded(image, kind, **options)).decode()
-
-
-def square(number: int) -> Image.Image:
-    """An image that is recognised by its grey."""
-    return Image.new("RGB", (4, 3), (number % 256,) * 3)
-
-
-def write_table(path: Path, rows: Sequence[tuple[object, str]], *, end: str = "\n") -> Path:
+def write_table(path: Path, images: Sequence[str]) -> Path:
     """The published columns, quoted where a field needs it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator=end)
-        writer.writerow(["index", "question", "image"])
-        writer.writerows([index, QUESTION, image] for index, image in rows)
-    return path
+    rows = [[str(index), QUESTION, image] for index, image in enumerate(images)]
+    return put_table(path, [["index", "question", "image"], *rows])
 
 
 def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
     """MMGenBench-Domain has no label index; the table itself can be given, by any name."""
-    table = write_table(tmp_path / "MMGenBench-Domain.tsv", [(0, coded(square(0)))])
+    table = write_table(tmp_path / "MMGenBench-Domain.tsv", [coded(0)])
     named = {"file": table.name}
     for path, options in [(table, {}), (tmp_path, {}), (tmp_path, named), (table, {"file": "x"})]:
         dataset = load_mmgenbench(path, **options)
@@ -51,15 +36,14 @@ def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
         assert dataset.identity["labels"] is False
 
 
-PHOTO = coded(Image.fromarray(noise(32, 32)), "JPEG")
+PHOTO = b64encode(encoded(Image.fromarray(noise(32, 32)), "JPEG")).decode()
 
 
 def test_a_cell_that_is_no_image_is_named_when_it_is_loaded(tmp_path: Path) -> None:
     """File, row and column: the other images of the table can be used."""
     cut_off, one_letter_short = PHOTO[: len(PHOTO) // 2 // 4 * 4], PHOTO[:-1]
     cells = [cut_off, one_letter_short, "not base64!", b64encode(b"GIF").decode(), "é"]
-    rows = enumerate([coded(square(0)), *cells])
-    sound, *spoilt = load_mmgenbench(write_table(tmp_path / "x.tsv", [*rows])).samples
+    sound, *spoilt = load_mmgenbench(write_table(tmp_path / "x.tsv", [coded(0), *cells])).samples
     assert isinstance(sound.image, EmbeddedImage)
     assert sound.image.load().pixels[0, 0, 0] == 0
     assert len(spoilt) == len(cells)
@@ -71,7 +55,7 @@ def test_a_cell_that_is_no_image_is_named_when_it_is_loaded(tmp_path: Path) -> N
             sample.image.load()
 
 
-IMAGE = coded(square(1))
+IMAGE = coded(1)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +93,7 @@ def test_a_wrong_table_is_refused(tmp_path: Path, table: str, words: str) -> Non
 )
 def test_a_wrong_label_index_is_refused(tmp_path: Path, labels: object, words: str) -> None:
     """A label of an image that is not there belongs to another table."""
-    write_table(tmp_path / "MMGenBench-Test.tsv", [(0, IMAGE)])
+    write_table(tmp_path / "MMGenBench-Test.tsv", [IMAGE])
     (tmp_path / "labels.json").write_text(json.dumps(labels))
     with pytest.raises(DatasetError, match=rf"labels\.json.*{words}"):
         load_mmgenbench(tmp_path, labels="labels.json")
@@ -120,7 +104,7 @@ def test_which_table_must_be_clear(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"one \.tsv is expected, found none"):
         load_mmgenbench(tmp_path)
     for name in ("Test.tsv", "Domain.tsv"):
-        write_table(tmp_path / name, [(0, IMAGE)])
+        write_table(tmp_path / name, [IMAGE])
     with pytest.raises(DatasetError, match=r"found 'Domain\.tsv', 'Test\.tsv'; name it with"):
         load_mmgenbench(tmp_path)
     with pytest.raises(DatasetError, match="gone' cannot be read: No such file"):
@@ -132,7 +116,7 @@ def test_which_table_must_be_clear(tmp_path: Path) -> None:
 def test_the_images_are_not_held_in_memory(tmp_path: Path) -> None:
     """A table of 10 MB takes a fraction of it: the published one has ten gigabytes."""
     cell = b64encode(bytes(96_000)).decode()
-    path = write_table(tmp_path / "x.tsv", [(number, cell) for number in range(80)])
+    path = write_table(tmp_path / "x.tsv", [cell] * 80)
     assert path.stat().st_size > 10_000_000
     tracemalloc.start()
     try:
