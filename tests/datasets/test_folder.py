@@ -8,23 +8,11 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme, load_sounds
 from pytest_cepbench.datasets.sample import FileImage, FileSound
 from pytest_cepbench.errors import DatasetError
-from tests.artifacts.files import encoded
-
-PNG = encoded(Image.new("RGB", (2, 2), "red"), "PNG")
-
-
-def touch(root: Path, *names: str) -> Path:
-    """Put a small image under each name; returns the folder."""
-    for name in names:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(PNG)
-    return root
+from tests.datasets.replay.files import picture, put
 
 
 def ids(root: Path) -> list[str]:
@@ -36,12 +24,12 @@ def test_what_is_passed_over(tmp_path: Path) -> None:
     """What the system or an editor left, what is no image by its suffix, thumbnails and what was
     deleted, wherever the system keeps them, is no sample.
     """
-    touch(tmp_path, "a.PNG", "b.Jpeg", "c.webp", "d.bmp", "e.gif", "f.tif", "g.tiff", "h.jpg")
-    touch(tmp_path, ".hidden.png", "._resource.png", ".git/x.png", "cats/.thumbs/y.png")
-    touch(tmp_path, "notes.txt", "movie.mp4", "png", "archive.png.zip")
+    put(tmp_path, "a.PNG", "b.Jpeg", "c.webp", "d.bmp", "e.gif", "f.tif", "g.tiff", "h.jpg")
+    put(tmp_path, ".hidden.png", "._resource.png", ".git/x.png", "cats/.thumbs/y.png")
+    put(tmp_path, "notes.txt", "movie.mp4", "png", "archive.png.zip")
     assert load_folder(tmp_path).notes == ()
     for folder in ("@eaDir/photo.jpg", "#recycle", "__MACOSX", "lost+found"):
-        touch(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
+        put(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
     read = "a.PNG b.Jpeg c.webp cats/a.png d.bmp e.gif f.tif g.tiff h.jpg"
     assert ids(tmp_path) == read.split()
 
@@ -49,11 +37,11 @@ def test_what_is_passed_over(tmp_path: Path) -> None:
 def test_ids_agree_over_systems(tmp_path: Path) -> None:
     """Names are normalized (NFC): a Mac's decomposed accents name the same sample."""
     decomposed = unicodedata.normalize("NFD", "café/é.png")
-    assert ids(touch(tmp_path, decomposed)) == ["café/é.png"]
+    assert ids(put(tmp_path, decomposed)) == ["café/é.png"]
     (sample,) = load_folder(tmp_path).samples
     assert isinstance(sample.image, FileImage)
-    assert sample.image.load().size == (2, 2)
-    touch(tmp_path, "café/é.png")  # neither of the two may stand for the other silently
+    assert sample.image.load().size == (3, 2)
+    put(tmp_path, "café/é.png")  # neither of the two may stand for the other silently
     with pytest.raises(DatasetError, match=r"sample id 'café/é\.png' is there twice"):
         load_folder(tmp_path)
 
@@ -63,7 +51,7 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     for name in (b"1/caf\xe9.png", b"2/caf\xe9/x.png"):
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
         path.parent.mkdir(parents=True)
-        path.write_bytes(PNG)
+        path.write_bytes(picture(0))
         with pytest.raises(DatasetError, match=r"'caf\\udce9.*is not UTF-8: rename it") as caught:
             load_folder(tmp_path / name[:1].decode())
         str(caught.value).encode()
@@ -71,8 +59,8 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
     """Linked folders count; a link back to the top, or two to the same folder, end the walk."""
-    touch(tmp_path / "elsewhere", "x.png")
-    touch(tmp_path / "data", "cats/a.png")
+    put(tmp_path / "elsewhere", "x.png")
+    put(tmp_path / "data", "cats/a.png")
     data = tmp_path / "data"
     (data / "linked").symlink_to(tmp_path / "elsewhere")
     (data / "again").symlink_to(tmp_path / "elsewhere")
@@ -84,7 +72,7 @@ def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
     """Its images would be missing without a message; here the path is too long for the system."""
-    touch(tmp_path, "a.png")
+    put(tmp_path, "a.png")
     here = os.open(tmp_path, os.O_RDONLY)
     for _ in range(20):
         os.mkdir("d" * 250, dir_fd=here)
@@ -100,7 +88,7 @@ def test_what_is_no_folder_of_images_says_so(tmp_path: Path) -> None:
     """A mistyped path, an archive or a single image in the folder's place, as what it is. A gate
     over nothing must not pass: without an image the suffixes that were looked for are listed.
     """
-    touch(tmp_path, "a.png", "text/notes.txt", "text/x/data.csv", "hidden/.hidden.png")
+    put(tmp_path, "a.png", "text/notes.txt", "text/x/data.csv", "hidden/.hidden.png")
     (tmp_path / "empty").mkdir()
     for name, what in (("gone", "does not exist"), ("a.png", "is a file")):
         for load, words in (
@@ -119,7 +107,7 @@ def test_what_is_no_folder_of_images_says_so(tmp_path: Path) -> None:
     ("caption", "words"),
     [
         (None, r"'a\.png' has no caption: .* needs 'a\.txt' beside it"),
-        (PNG, r"caption file '.*a\.txt' cannot be read: Is a directory"),
+        ("folder", r"caption file '.*a\.txt' cannot be read: Is a directory"),
         (b"caf\xe9", r"caption file '.*a\.txt' is not UTF-8"),
         ("a cat".encode("utf-16"), r"caption file '.*a\.txt' is not UTF-8"),
         (b"\xed\xa0\x80", r"caption file '.*a\.txt' is not UTF-8"),
@@ -128,12 +116,12 @@ def test_what_is_no_folder_of_images_says_so(tmp_path: Path) -> None:
     ids=["missing", "folder", "Latin-1", "UTF-16", "surrogate", "huge"],
 )
 def test_a_caption_that_cannot_be_used_is_an_error(
-    tmp_path: Path, caption: bytes | None, words: str
+    tmp_path: Path, caption: bytes | str | None, words: str
 ) -> None:
     """It is named; no encoding is guessed, and nothing is cut."""
-    touch(tmp_path, "a.png")
+    put(tmp_path, "a.png")
     path = tmp_path / "a.txt"
-    if caption == PNG:
+    if isinstance(caption, str):
         path.mkdir()
     elif caption is not None:
         path.write_bytes(caption)
@@ -143,9 +131,9 @@ def test_a_caption_that_cannot_be_used_is_an_error(
 
 def test_all_missing_categories_are_named(tmp_path: Path) -> None:
     """A mean over 12 of 14 categories is not MME's: each that is absent or empty is said."""
-    touch(tmp_path, *(f"{name}/0.png" for name in {*CATEGORIES} - {"OCR", "count", "scene"}))
+    put(tmp_path, *(f"{name}/0.png" for name in {*CATEGORIES} - {"OCR", "count", "scene"}))
     (tmp_path / "scene" / "images").mkdir(parents=True)
-    touch(tmp_path, "scene/0.png")  # beside images/, where they would have to be
+    put(tmp_path, "scene/0.png")  # beside images/, where they would have to be
     with pytest.raises(
         DatasetError, match=r"no images for 3 of the 14 .*: count, scene, OCR \(each is"
     ):
@@ -157,7 +145,7 @@ def test_sounds_are_found_as_images_are(tmp_path: Path) -> None:
     both the note counts the others, and names the loader that has them.
     """
     sounds, mixed = tmp_path / "sounds", tmp_path / "mixed"
-    touch(sounds, "loose.wav", "rain/b.FLAC", "rain/a.ogg", ".hidden.wav")
+    put(sounds, "loose.wav", "rain/b.FLAC", "rain/a.ogg", ".hidden.wav")
     for name in ("loose", "rain/a", "rain/b"):
         (sounds / f"{name}.txt").write_text(f"the sound of {name}\n")
     dataset = load_sounds(sounds, captions=True)
@@ -169,7 +157,7 @@ def test_sounds_are_found_as_images_are(tmp_path: Path) -> None:
     assert dataset.samples[0].sound == FileSound(sounds / "loose.wav")
     assert dataset.samples[0].image is None
     assert (dataset.identity["loader"], dataset.notes) == ("sounds", ())
-    touch(mixed, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic")
+    put(mixed, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic")
     for load, names, note in (
         (load_folder, ["a.png"], "1 .heic, 1 .mp3, 2 .wav passed over: folder reads"),
         (load_sounds, ["b.wav", "c.wav"], "1 .heic, 1 .mp3, 1 .png passed over: sounds reads"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +32,7 @@ from pytest_cepbench.datasets.shapes import load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.questions import answer_question
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval_prompts import parse_prompt
+from tests.datasets.opening.files import put_lines
 
 PUBLISHED_DIGEST = "5c48e0813e812e3c373fa5c8ed07a8f0a483be30272b4427b0559c8048e67c13"
 """SHA-256 of the published `evaluation_metadata.jsonl`."""
@@ -42,9 +42,7 @@ SUITE = Path(__file__).parents[2] / "suites" / "judge"
 
 def write(folder: Path, *lines: Mapping[str, Any]) -> Path:
     """A file of these lines, of a name that all loaders know."""
-    path = folder / "geneval2_data.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    return path
+    return put_lines(folder / "geneval2_data.jsonl", lines)
 
 
 DOG = {"class": "dog", "count": 1}

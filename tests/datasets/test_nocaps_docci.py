@@ -11,6 +11,7 @@ import pytest
 
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.errors import DatasetError
+from tests.datasets.opening.files import put_lines
 from tests.datasets.replay.files import put, put_table
 
 
@@ -50,16 +51,9 @@ def test_a_wrong_row_is_refused(tmp_path: Path, row: tuple[str, ...], words: str
 IDS = (("docci", "test_00002"), ("nocaps", 4), ("docci", "test_00001"), ("nocaps", "beef04"))
 
 
-def lines(path: Path, entries: Iterable[object]) -> Path:
-    """A JSON Lines file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    return path
-
-
 def write_ids(root: Path, ids: Iterable[tuple[str, object]] = IDS) -> Path:
     """The published list."""
-    return lines(root / "nd400.jsonl", [{"source": s, "image_id": i} for s, i in ids])
+    return put_lines(root / "nd400.jsonl", [{"source": s, "image_id": i} for s, i in ids])
 
 
 NOCAPS: dict[str, Any] = {
@@ -88,7 +82,7 @@ def build(root: Path, *docci: dict[str, str], **nocaps: Any) -> Path:
          "description": f" A {split} scene, {n}.\n"}
         for split, n in (("train", 0), ("test", 1), ("test", 2))
     ]  # fmt: skip
-    lines(root / "docci" / "docci_descriptions.jsonlines", [*entries, *docci])
+    put_lines(root / "docci" / "docci_descriptions.jsonlines", [*entries, *docci])
     put(root, *(f"docci/images/{entry['image_file']}" for entry in entries))
     put(root, "nocaps/images/beef00.jpg", "nocaps/images/beef04.jpg")
     (root / "nocaps" / "nocaps_val_4500_captions.json").write_text(json.dumps(NOCAPS | nocaps))

@@ -20,6 +20,13 @@ def png(grey: int) -> bytes:
     return encoded(Image.new("RGB", (3, 2), (grey,) * 3), "PNG")
 
 
+def put_lines(path: Path, entries: Iterable[object]) -> Path:
+    """A JSON Lines file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), "utf-8")
+    return path
+
+
 def question(uid: str, inputs: Sequence[Step] = (), outputs: Sequence[Step] = ()) -> dict[str, Any]:
     """A record as the release writes it; one step with an image each where none are given."""
     task = TASKS[uid[:4]]
@@ -45,10 +52,8 @@ def step(uid: str, image: str | None, text: str) -> Step:
 
 def put_questions(root: Path, records: Iterable[Mapping[str, Any]], split: str = "test") -> Path:
     """The release's folder with these records and all images that they name; returns it."""
-    root.mkdir(parents=True, exist_ok=True)
     records = list(records)
-    lines = "".join(f"{json.dumps(record)}\n" for record in records)
-    (root / f"{split}_data.jsonl").write_text(lines, "utf-8")
+    put_lines(root / f"{split}_data.jsonl", records)
     for record in records:
         for side in record["conversations"]:
             for steps in side.values():

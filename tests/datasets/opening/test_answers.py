@@ -223,13 +223,10 @@ def record(
     } | more
 
 
-def write(folder: Path, content: Any, name: str = "verdicts.json") -> Path:
+def write(folder: Path, content: Any) -> Path:
     """A file of records."""
-    path = folder / name
-    if name.endswith(".jsonl"):
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in content), "utf-8")
-    else:
-        path.write_text(json.dumps(content), "utf-8")
+    path = folder / "verdicts.json"
+    path.write_text(json.dumps(content), "utf-8")
     return path
 
 
