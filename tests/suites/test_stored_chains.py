@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
+from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.shapes import (
+    Degradation,
+    caption,
+    degrade_scene,
+    parse_caption,
+    parse_image,
+    render,
+)
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
@@ -20,8 +35,7 @@ from pytest_cepbench.suites.stored_chains import (
     stored_chains,
 )
 from tests.datasets.replay.files import put_table
-from tests.suites.spoiling import ASKED
-from tests.suites.world import SUITE, TASKS, Staged, stage
+from tests.suites.world import SUITE, TASKS, Staged, overlapping, stage, uneven_tasks
 
 LONG = SUITE.replace("iterations = 2", "iterations = 3")
 
@@ -45,7 +59,7 @@ def stage_model(tmp_path: Path, store: Store) -> Setter:
     """Stages a suite with models of given roles that spoil given generations."""
 
     def staged(text: str, role: RoleName, at: str, mute: str = "", **roles: str) -> Staged:
-        model = f"python:tests.suites.spoiling:{role}?at={at}" + (f"&mute={mute}" if mute else "")
+        model = f"python:{__name__}:{role}?at={at}" + (f"&mute={mute}" if mute else "")
         # roles: the keys are names of roles
         choices = RoleChoices(model=model, role=role, roles=roles)  # type: ignore[arg-type]
         return stage(tmp_path / "suite", text, store, choices)
@@ -208,7 +222,7 @@ def test_a_baseline_whose_chains_stopped_was_no_better(stage_model: Setter) -> N
 def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     """As a unified model's: hops of both in the order they are played in, and sums by role."""
     text = LONG + "[metrics.gc]\n"
-    factory = "python:tests.suites.spoiling:generator?at="
+    factory = f"python:{__name__}:generator?at="
     baseline = stage_model(text, "describer", "", generator=factory)
     baseline.measure("overall-gc")
     candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
@@ -229,9 +243,9 @@ def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
 
 GC = SUITE + "[metrics.gc]\n"
 
-BASELINE = "python:tests.suites.spoiling:describer"
+BASELINE = f"python:{__name__}:describer"
 
-CANDIDATE = "python:tests.suites.spoiling:describer?at=1"
+CANDIDATE = f"{BASELINE}?at=1"
 
 
 @pytest.fixture
@@ -423,3 +437,81 @@ def test_chains_that_stopped_are_complete(stage_model: Setter) -> None:
     assert excerpt is not None
     assert excerpt.failure is not None
     assert (excerpt.failure.kind, excerpt.failed_at) == ("empty-text", 3)
+
+
+# -- models whose losses are known hop by hop: perfect but for the generations they spoil ----------
+# Who knows the seeds of a step's generation needs no memory to spoil only that one.
+
+ASKED: Counter[str] = Counter()
+"""Inputs by who was asked, such as "describer 3-5"."""
+
+_LOSS = Degradation(recolor=1.0, miss=0.3)
+
+
+@dataclass(frozen=True)
+class Spoiler:
+    """at: the generations that it spoils. mute: whether it spoils by saying nothing."""
+
+    name: str
+    at: tuple[int, ...]
+    mute: bool
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what it spoils."""
+        return f"spoiler/1 {self.name} {self.at} {self.mute}"
+
+    def _spoils(self, seed: int) -> bool:
+        return seed in _seeds(self.at)
+
+    def _lose(self, scene: Any, seed: int) -> Any:
+        return degrade_scene(scene, _LOSS, seed) if self._spoils(seed) else scene
+
+
+class Describer(Spoiler):
+    """Says what it sees."""
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """One caption per image."""
+        ASKED[self.name] += len(images)
+        return [self._one(image, seed) for image, seed in zip(images, seeds, strict=True)]
+
+    def _one(self, image: Image.Image, seed: int) -> str:
+        if self.mute and self._spoils(seed):
+            return ""
+        return caption(self._lose(parse_image(ImageArtifact.from_pil(image)), seed))
+
+
+class Generator(Spoiler):
+    """Draws what it reads."""
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+        """One picture per text."""
+        ASKED[self.name] += len(texts)
+        return [
+            render(self._lose(parse_caption(text), seed), seed).pixels
+            for text, seed in zip(texts, seeds, strict=True)
+        ]
+
+
+def describer(at: str = "", mute: str = "") -> Describer:
+    """A describer that spoils the generations named, such as "3-5"; mute: by saying nothing."""
+    return Describer(f"describer {at}".strip(), _numbers(at), bool(mute))
+
+
+def generator(at: str = "") -> Generator:
+    """A generator that spoils the generations named."""
+    return Generator(f"generator {at}".strip(), _numbers(at), mute=False)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(generation) for generation in text.split("-") if generation)
+
+
+@cache
+def _seeds(generations: tuple[int, ...]) -> frozenset[int]:
+    """The seeds of these generations, of every sample of the tests' data sets."""
+    names = [sample.id for data in (overlapping(), uneven_tasks()) for sample in data.samples]
+    return frozenset(derive_seed(0, name, at) for name in names for at in generations)
