@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.measures.soft_tifa import spellings
+from pytest_cepbench.models.protocols import Piece, VqaQuestion
+from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from tests.suites.world import stage
@@ -66,7 +72,7 @@ def test_a_generator_that_loses_things_is_seen(tmp_path: Path, store: Store) -> 
     assert values[0][1] > values[1][1]
 
 
-ANSWERERS = "python:tests.measures.answerers"
+ANSWERERS = f"python:{__name__}"
 
 
 def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store) -> None:
@@ -264,3 +270,80 @@ def test_without_controls_the_note_says_what_is_not_known(tmp_path: Path, store:
     assert measured.notes[0].startswith("no control questions were asked: a model that says yes")
     required = staged.run.measures["soft_tifa_am"].required_features(None)
     assert all(0 not in features.generations for features in required)
+
+
+# -- VQA models of the shapes world with faults, as a user writes them -----------------------------
+
+Answer = Callable[[Piece, VqaQuestion, float], float]
+"""What is shown, what is asked, the exact model's answer -> the probability of the right answer."""
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """A VQA model that makes its answers of the exact model's.
+
+    reads: whether it can be asked about texts.
+    """
+
+    fingerprint: str
+    answer_of: Answer
+    reads: bool = True
+
+    def answer(
+        self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
+    ) -> list[list[float] | Failure]:
+        """A probability for every question."""
+        exact: Any = ShapesVqa(VqaKnobs()).answer(pieces, questions)
+        return [
+            Failure("refused", "texts are not for me")
+            if isinstance(piece, str) and not self.reads
+            else [self.answer_of(piece, q, right) for q, right in zip(asked, own, strict=True)]
+            for piece, asked, own in zip(pieces, questions, exact, strict=True)
+        ]
+
+
+def _wants(question: VqaQuestion, word: str) -> float:
+    return float(word in question.answers)
+
+
+def says_no() -> Answerer:
+    """No to all."""
+    return Answerer("says no/1", lambda _, question, __: _wants(question, "no"))
+
+
+def half() -> Answerer:
+    """One half to every answer that is looked for."""
+    return Answerer("half/1", lambda *_: 0.5)
+
+
+def likely() -> Answerer:
+    """Any answer that is looked for."""
+    return Answerer("likely/1", lambda *_: 0.9)
+
+
+def noisy(wrong: str = "0.25") -> Answerer:
+    """Wrong about a share of all pairs of an artifact and a question."""
+
+    def answer(piece: Piece, question: VqaQuestion, right: float) -> float:
+        shown = piece if isinstance(piece, str) else piece.tobytes().hex()
+        drawn = int(digest_json([shown, question.text])[:8], 16) / 16**8
+        return 1.0 - right if drawn < float(wrong) else right
+
+    return Answerer(f"noisy/1/{wrong}", answer)
+
+
+def yes_to_pictures() -> Answerer:
+    """Exact about texts; of every picture it says yes."""
+    return Answerer(
+        "yes to pictures/1",
+        lambda piece, question, right: right if isinstance(piece, str) else _wants(question, "yes"),
+    )
+
+
+def looks_only(says: str = "") -> Answerer:
+    """One that cannot be asked about texts. says: to every picture; what it shows if empty."""
+    return Answerer(
+        f"looks only/1/{says}",
+        lambda _, question, right: _wants(question, says) if says else right,
+        reads=False,
+    )

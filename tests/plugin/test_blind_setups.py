@@ -208,7 +208,7 @@ ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
     "vqa",
     [
         "shapes:?yes=1",
-        "python:tests.measures.answerers:noisy?wrong=0.5",
+        "python:tests.measures.test_soft_tifa:noisy?wrong=0.5",
     ],
 )
 def test_answers_of_a_model_that_does_not_look_become_no_baseline(
