@@ -25,48 +25,37 @@ def make_unicom(*, side: int, patch: int, width: int, depth: int, features: int)
 
     heads = width // 64
 
-    class Attention(nn.Module):  # type: ignore[misc] # torch is Any to mypy
-        def __init__(self) -> None:
-            super().__init__()
-            self.qkv = nn.Linear(width, 3 * width, bias=False)
-            self.proj = nn.Linear(width, width)
-
-        def forward(self, states: torch.Tensor) -> torch.Tensor:
-            query, key, value = (
-                part.unflatten(-1, (heads, -1)) for part in self.qkv(states).chunk(3, dim=-1)
-            )
-            scores = torch.einsum("nihd,njhd->nhij", query, key) / (width // heads) ** 0.5
-            mixed = torch.einsum("nhij,njhd->nihd", scores.softmax(dim=-1), value)
-            projected: torch.Tensor = self.proj(mixed.flatten(-2))
-            return projected
-
-    class Mlp(nn.Module):  # type: ignore[misc] # torch is Any to mypy
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc1 = nn.Linear(width, 4 * width)
-            self.fc2 = nn.Linear(4 * width, width)
-
-        def forward(self, states: torch.Tensor) -> torch.Tensor:
-            changed: torch.Tensor = self.fc2(self.fc1(states).clamp(0, 6))
-            return changed
+    def named(**parts: nn.Module) -> nn.Module:
+        module = nn.Module()
+        for name, part in parts.items():
+            module.add_module(name, part)
+        return module
 
     class Block(nn.Module):  # type: ignore[misc] # torch is Any to mypy
         def __init__(self) -> None:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.attn, self.mlp = Attention(), Mlp()
+            qkv = nn.Linear(width, 3 * width, bias=False)
+            self.attn = named(qkv=qkv, proj=nn.Linear(width, width))
+            self.mlp = named(fc1=nn.Linear(width, 4 * width), fc2=nn.Linear(4 * width, width))
 
         def forward(self, states: torch.Tensor) -> torch.Tensor:
-            states = states + self.attn(self.norm1(states))
-            changed: torch.Tensor = states + self.mlp(self.norm2(states))
+            query, key, value = (
+                part.unflatten(-1, (heads, -1))
+                for part in self.attn.qkv(self.norm1(states)).chunk(3, dim=-1)
+            )
+            scores = torch.einsum("nihd,njhd->nhij", query, key) / (width // heads) ** 0.5
+            mixed = torch.einsum("nhij,njhd->nihd", scores.softmax(dim=-1), value)
+            states = states + self.attn.proj(mixed.flatten(-2))
+            hidden = self.mlp.fc1(self.norm2(states)).clamp(0, 6)
+            changed: torch.Tensor = states + self.mlp.fc2(hidden)
             return changed
 
     class Unicom(nn.Module):  # type: ignore[misc] # torch is Any to mypy
         def __init__(self) -> None:
             super().__init__()
             tokens = (side // patch) ** 2
-            self.patch_embed = nn.Module()
-            self.patch_embed.proj = nn.Conv2d(3, width, patch, patch)
+            self.patch_embed = named(proj=nn.Conv2d(3, width, patch, patch))
             self.pos_embed = nn.Parameter(torch.empty(1, tokens, width))
             self.blocks = nn.ModuleList(Block() for _ in range(depth))
             self.norm = nn.LayerNorm(width)
