@@ -24,14 +24,6 @@ _UNET = {
     "conv_out": "out.2",
 }
 
-_VAE_ATTENTION = {
-    "group_norm": "norm",
-    "to_q": "q",
-    "to_k": "k",
-    "to_v": "v",
-    "to_out.0": "proj_out",
-}
-
 LAYERS = 1  # resnets in each block of the tiny UNet
 
 
@@ -41,8 +33,7 @@ def write_stable_diffusion(pipeline_folder: Path, file: Path) -> Path:
     from safetensors.torch import save_file
 
     pipeline = StableDiffusionPipeline.from_pretrained(pipeline_folder)
-    tensors = dict(_unet_tensors(pipeline.unet, "model.diffusion_model."))
-    tensors |= dict(_vae_tensors(pipeline.vae))
+    tensors = _unet_tensors(pipeline.unet) | dict(_vae_tensors(pipeline.vae))
     prefix = "cond_stage_model.transformer.text_model."
     texts = pipeline.text_encoder.state_dict().items()
     tensors |= {f"{prefix}{n.removeprefix('text_model.')}": t for n, t in texts}
@@ -56,13 +47,13 @@ def write_unet(pipeline_folder: Path, file: Path) -> Path:
     from safetensors.torch import save_file
 
     unet = UNet2DConditionModel.from_pretrained(pipeline_folder / "unet")
-    save_file(dict(_unet_tensors(unet, "model.diffusion_model.")), file)
+    save_file(_unet_tensors(unet), file)
     return file
 
 
-def _unet_tensors(unet: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, tensor in unet.state_dict().items():
-        yield prefix + _unet_name(name), tensor
+def _unet_tensors(unet: Any) -> dict[str, Any]:
+    tensors = unet.state_dict().items()
+    return {f"model.diffusion_model.{_unet_name(name)}": tensor for name, tensor in tensors}
 
 
 def _unet_name(name: str) -> str:
@@ -93,23 +84,22 @@ def _unet_name(name: str) -> str:
 
 def _vae_tensors(vae: Any) -> Iterator[tuple[str, Any]]:
     last = len(vae.config.up_block_types) - 1
+    renamed: tuple[tuple[str, Any], ...] = (
+        ("conv_norm_out", "norm_out"),
+        ("conv_shortcut", "nin_shortcut"),
+        (r"down_blocks\.(\d)\.resnets\.", r"down.\1.block."),
+        (r"down_blocks\.(\d)\.downsamplers\.0", r"down.\1.downsample"),
+        (r"up_blocks\.(\d)\.resnets\.", lambda m: f"up.{last - int(m[1])}.block."),
+        (r"up_blocks\.(\d)\.upsamplers\.0", lambda m: f"up.{last - int(m[1])}.upsample"),
+        (r"mid_block\.resnets\.(\d)", lambda m: f"mid.block_{int(m[1]) + 1}"),
+        (r"mid_block\.attentions\.0\.group_norm\.", "mid.attn_1.norm."),
+        (r"mid_block\.attentions\.0\.to_out\.0\.", "mid.attn_1.proj_out."),
+        (r"mid_block\.attentions\.0\.to_(q|k|v)\.", r"mid.attn_1.\1."),
+    )
     for name, tensor in vae.state_dict().items():
-        changed = name.replace("conv_norm_out", "norm_out").replace("conv_shortcut", "nin_shortcut")
-        changed = re.sub(r"down_blocks\.(\d)\.resnets\.", r"down.\1.block.", changed)
-        changed = re.sub(r"down_blocks\.(\d)\.downsamplers\.0", r"down.\1.downsample", changed)
-        changed = re.sub(
-            r"up_blocks\.(\d)\.resnets\.", lambda m: f"up.{last - int(m[1])}.block.", changed
-        )
-        changed = re.sub(
-            r"up_blocks\.(\d)\.upsamplers\.0", lambda m: f"up.{last - int(m[1])}.upsample", changed
-        )
-        changed = re.sub(
-            r"mid_block\.resnets\.(\d)", lambda m: f"mid.block_{int(m[1]) + 1}", changed
-        )
-        if "mid_block.attentions.0" in changed:
-            for own, original in _VAE_ATTENTION.items():
-                changed = changed.replace(f"attentions.0.{own}.", f"attentions.0.{original}.")
-            changed = changed.replace("mid_block.attentions.0", "mid.attn_1")
+        changed = name
+        for own, original in renamed:
+            changed = re.sub(own, original, changed)
         # Attention is made of convolutions of one pixel there.
         flat = "attn_1" in changed and tensor.ndim == 2
         yield f"first_stage_model.{changed}", tensor[:, :, None, None] if flat else tensor
