@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.tiny.common import CHAT_TEMPLATE, LAYERS, SPECIAL, WORDS, built_once, word_tokenizer
@@ -33,20 +32,6 @@ def _window_extractor() -> Any:
     from transformers import WhisperFeatureExtractor
 
     return WhisperFeatureExtractor(16, chunk_length=SECONDS, return_attention_mask=True)
-
-
-def _wave_extractor() -> Any:
-    from transformers import Wav2Vec2FeatureExtractor
-
-    return Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True)
-
-
-def _tokenizer(kind: Callable[..., Any], entries: Iterable[str], **options: Any) -> Any:
-    """A tokenizer of a class that is made of a file of its vocabulary."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "vocab.json")
-        file.write_text(json.dumps({entry: i for i, entry in enumerate(entries)}))
-        return kind(str(file), **options)
 
 
 @built_once()
@@ -123,7 +108,10 @@ def build_vits(path: Path) -> None:
     from transformers import VitsConfig, VitsModel, VitsTokenizer
 
     signs = {"pad_token": "_", "unk_token": "_"}
-    tokenizer = _tokenizer(VitsTokenizer, "_" + _LETTERS, **signs, phonemize=False, normalize=True)
+    path.mkdir(parents=True, exist_ok=True)
+    file = path / "vocab.json"  # saved again by the tokenizer, which is made of it
+    file.write_text(json.dumps({entry: i for i, entry in enumerate("_" + _LETTERS)}))
+    tokenizer = VitsTokenizer(str(file), **signs, phonemize=False, normalize=True)
     config = VitsConfig(
         vocab_size=len(_LETTERS) + 1,
         hidden_size=16,
@@ -242,7 +230,8 @@ def build_wav2vec2(path: Path, *, kind: str = "Wav2Vec2") -> None:
 
     config = getattr(transformers, f"{kind}Config")(**_WAVES)
     getattr(transformers, f"{kind}Model")(config).save_pretrained(path)
-    _wave_extractor().save_pretrained(path)
+    extractor = transformers.Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True)
+    extractor.save_pretrained(path)
 
 
 @built_once()
