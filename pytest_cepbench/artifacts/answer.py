@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -291,18 +292,6 @@ def parse_reply(text: str) -> Any:
     return json.loads(text, object_pairs_hook=_pairs)
 
 
-def read_objects(reply: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of a reply: the reply itself, else those in it that are not part of another."""
-    document = _parse(reply)
-    if isinstance(document, dict):
-        yield document
-        return
-    for text in _balanced(reply):
-        document = _parse(text)
-        if isinstance(document, dict):
-            yield document
-
-
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for key, value in pairs:
@@ -310,27 +299,23 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _parse(text: str) -> Any:
-    """The JSON document of a text; None where it is none."""
-    try:
-        return parse_reply(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 _TOKEN = re.compile(r'[{}]|"(?:[^"\\]|\\[\s\S])*+(?:"|\Z)')
 """A brace, or a string of JSON, in which braces do not count."""
 
 
-def _balanced(text: str) -> Iterator[str]:
-    """Every `{...}` with as many closing as opening braces outside of strings, in one pass."""
-    start = text.find("{")
+def read_objects(reply: str) -> Iterator[Mapping[str, Any]]:
+    """The objects of a reply, which may be one: those that are not part of another, in one pass.
+
+    Each is a `{...}` with as many closing as opening braces outside of strings.
+    """
+    start = reply.find("{")
     while start >= 0:
-        depth, end = 0, len(text)
-        for token in _TOKEN.finditer(text, start):
+        depth, end = 0, len(reply)
+        for token in _TOKEN.finditer(reply, start):
             depth += {"{": 1, "}": -1}.get(token[0], 0)
             if depth == 0:
                 end = token.end()
-                yield text[start:end]
+                with suppress(ValueError, RecursionError):
+                    yield parse_reply(reply[start:end])
                 break
-        start = text.find("{", end)
+        start = reply.find("{", end)
