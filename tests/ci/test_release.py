@@ -80,10 +80,13 @@ def _instructions(file: Path) -> list[tuple[str, str]]:
 
 
 def test_there_is_one_for_each_kind_of_device() -> None:
-    """CPU and CUDA; both documented."""
+    """CPU and CUDA; both documented. Stores and version control of the checkout stay out: they
+    would make an image large, and its cache useless.
+    """
     assert [file.stem for file in FILES] == ["cpu", "cuda"]
     page = (ROOT / "docs" / "ci.md").read_text()
     assert all(f"../docker/{file.name}" in page for file in FILES)
+    assert {".git", ".cepbench"} <= set((ROOT / ".dockerignore").read_text().split())
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -98,9 +101,12 @@ def test_hadolint_has_no_remark(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_image_runs_the_package_as_it_is_here(file: Path) -> None:
-    """Its wheel is built of the checkout, its extras exist, and it does not run as root."""
+    """Its wheel is built of the checkout, its extras exist, and it does not run as root. The bounds
+    of torch are those of the extra `models`.
+    """
     instructions = _instructions(file)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    torch = {n for n in project["optional-dependencies"]["models"] if n.startswith("torch")}
     (extras,) = [rest for name, rest in instructions if name == "ARG"]
     (user,) = [rest for name, rest in instructions if name == "USER"]
 
@@ -108,25 +114,10 @@ def test_an_image_runs_the_package_as_it_is_here(file: Path) -> None:
     assert ("COPY", ". .") in instructions
     assert ("COPY", "--from=wheel /wheels /wheels") in instructions
     assert int(user) > 0
+    assert set(re.findall(r'"(torch[^"]*)"', file.read_text())) == torch
     minor = int(project["requires-python"].removeprefix(">=3."))
     for name, rest in instructions:
         if name == "FROM":
             version = re.match(r"python:3\.(\d+)-slim", rest)
             assert version is not None
             assert int(version[1]) >= minor
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_an_image_has_the_torch_that_the_package_needs(file: Path) -> None:
-    """The bounds are those of the extra `models`."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {
-        name for name in project["optional-dependencies"]["models"] if name.startswith("torch")
-    }
-    assert set(re.findall(r'"(torch[^"]*)"', file.read_text())) == wanted
-
-
-def test_what_is_no_source_stays_out_of_the_image() -> None:
-    """Stores and version control of the checkout would make it large, and its cache useless."""
-    ignored = (ROOT / ".dockerignore").read_text().split()
-    assert {".git", ".cepbench"} <= set(ignored)

@@ -191,7 +191,9 @@ def test_run_that_takes_too_long_is_ended(rule_gate: MakeGate, tmp_path: Path) -
 
 
 def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """Until then there is none, the folder is taken, and it is free once the run is closed."""
+    """Until then there is none, the folder is taken, and it is free once the run is closed, or
+    could not be started, which is an error of one line.
+    """
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     gate = rule_gate(timeout=600)
@@ -211,15 +213,9 @@ def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path:
     running = gate.files.load().running
     assert running is not None
     assert running.name == "c-3"
-    assert gate(save(tmp_path / "c-2", 0.1)).outcome is Outcome.ACCEPTED
-
-
-def test_gate_that_cannot_be_started_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """In one line, and the folder is free afterwards."""
-    checkpoint = save(tmp_path / "c-1", 0.1)
     with pytest.raises(TrainingGateError, match=r"the gate cannot be started: .*nowhere"):
-        rule_gate(python="/nowhere/python")(checkpoint)
-    assert rule_gate()(checkpoint).outcome is Outcome.ACCEPTED
+        rule_gate(python="/nowhere/python")(save(tmp_path / "c-2", 0.1))
+    assert gate(save(tmp_path / "c-2", 0.1)).outcome is Outcome.ACCEPTED
 
 
 @pytest.mark.parametrize(("accepted", "intact"), [(False, True), (True, True), (False, False)])

@@ -32,8 +32,9 @@ from tests.docs.markdown import DOCS, column, tables
 CASE = GatedCase("shapes/overall/gc", "GC@3", "regressed", True, 0.5, 0.9, -0.4, -0.5, -0.3)
 
 VERDICT = GateVerdict(
-    Path("checkpoint-7"), 7, Outcome.REGRESSED, 1, (CASE,), None, Path("r.html"), "", 2.0
-)
+    checkpoint=Path("c-7"), step=7, outcome=Outcome.REGRESSED, code=1, cases=(CASE,),
+    accepted=Path("c-6"), report=Path("none.html"), output="printed\n\n", seconds=2.0,
+)  # fmt: skip
 
 
 def test_values_of_a_verdict() -> None:
@@ -44,7 +45,7 @@ def test_values_of_a_verdict() -> None:
     assert values_of(VERDICT) == {
         "cepbench/outcome": -1,
         "cepbench/verdict": "regressed",
-        "cepbench/report": str(Path("r.html").absolute()),
+        "cepbench/report": str(Path("none.html").absolute()),
         "cepbench/seconds": 2.0,
         "cepbench/shapes/overall/gc/value": 0.5,
         "cepbench/shapes/overall/gc/baseline": 0.9,
@@ -224,44 +225,33 @@ def test_what_a_passed_run_must_not_say(tmp_path: Path) -> None:
     assert "at most 1,073,741,824 are expected" in read_outcome(0, path, first=False)[2]
 
 
-def verdict_of(outcome: Outcome, code: int, *cases: GatedCase, **fields: Any) -> GateVerdict:
-    """A verdict on a checkpoint of step 7."""
-    values = {"step": 7, "accepted": Path("c-6"), "report": Path("none.html"), **fields}
-    return GateVerdict(
-        checkpoint=Path("c-7"), outcome=outcome, code=code, cases=cases,
-        output="printed\n\n", seconds=1.0, **values,
-    )  # fmt: skip
-
-
 def test_verdict_is_true_where_the_training_may_go_on() -> None:
     """`if gate(checkpoint):` is no pass for a regression, as it is for any other object."""
     for outcome, code, passes in (
         ("accepted", 0, True), ("inconclusive", 0, True), ("inconclusive", 1, False),
         ("regressed", 1, False), ("failed", 4, False),
     ):  # fmt: skip
-        verdict = verdict_of(Outcome(outcome), code)
+        verdict = replace(VERDICT, outcome=Outcome(outcome), code=code)
         assert bool(verdict) == (not verdict.stops) == passes
 
 
 def test_verdict_in_words() -> None:
     """A line for the log, and a summary for the engineer who finds the training stopped."""
-    case = CASE
-    regressed = verdict_of(Outcome.REGRESSED, 1, case)
-    assert regressed.line == (
+    assert VERDICT.line == (
         "gate: step 7, c-7: regressed, GC@3 0.5000 (-0.4000); worse than tolerated in 1 of 1 "
         "cases, shapes/overall/gc: go on from c-6, see none.html"
     )
-    assert regressed.value == 0.5
-    assert regressed.summary == (
+    assert VERDICT.value == 0.5
+    assert VERDICT.summary == (
         "printed\nc-7: regressed, the training stops here\nlast accepted checkpoint: c-6\n"
         "report: none was written"
     )
-
-    unmeasured = verdict_of(Outcome.FAILED, 4)
-    assert unmeasured.line == (
+    assert replace(VERDICT, outcome=Outcome.FAILED, cases=()).line == (
         "gate: step 7, c-7: failed; printed: mend it, and gate this checkpoint again"
     )
-    undecided = verdict_of(Outcome.INCONCLUSIVE, 0, replace(case, verdict="inconclusive"))
+    cases = (replace(CASE, verdict="inconclusive"),)
+    undecided = replace(VERDICT, outcome=Outcome.INCONCLUSIVE, code=0, cases=cases)
     assert "; 1 of 1 cases have too few samples to tell: add --cep-inc" in undecided.line
-    begun = verdict_of(Outcome.ACCEPTED, 0, replace(case, baseline=None)).line
+    cases = (replace(CASE, baseline=None),)
+    begun = replace(VERDICT, outcome=Outcome.ACCEPTED, code=0, cases=cases).line
     assert "; the first one, held to nothing: give TrainingGate(start=...)" in begun

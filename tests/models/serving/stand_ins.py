@@ -192,8 +192,3 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
-
-
-def kill(pid: int) -> None:
-    """End a process as the kernel does."""
-    os.kill(pid, 9)

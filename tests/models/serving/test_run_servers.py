@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import context_with
 from tests.models.files import safetensors_bytes
 from tests.models.serving.conftest import Bind
-from tests.models.serving.stand_ins import StandIn, is_alive, kill
+from tests.models.serving.stand_ins import StandIn, is_alive
 from tests.optional import needs
 
 needs("httpx2")
@@ -171,7 +172,7 @@ def test_a_server_whose_supervisor_was_killed_dies_with_it(
     """Nothing is left that nobody would end."""
     model = bind_served(stand_in.spec()).load()
     (lock,) = (tmp_path / "run").glob("*/alive.lock")
-    kill(int(lock.read_text()))
+    os.kill(int(lock.read_text()), signal.SIGKILL)
     stand_in.wait_for_end()
 
     assert isinstance(model, ApiModel)

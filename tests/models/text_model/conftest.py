@@ -153,19 +153,6 @@ def spec(folder: Path, query: str = "") -> str:
 
 
 @pytest.fixture(scope="session")
-def folders(tiny_describer: Build) -> dict[str, Path]:
-    """The folders of the tiny unified models by family; not to be changed."""
-    pytest.importorskip("transformers", reason="unified models need the [models] extra")
-    return {name: tiny_describer(name) for name in UNIFIED}
-
-
-@pytest.fixture(scope="session")
-def unified(folders: dict[str, Path]) -> Callable[..., UnifiedModel]:
+def unified(tiny_describer: Build) -> Callable[..., UnifiedModel]:
     """A loaded model by family and parameters, loaded once; not to be changed."""
-    return lambda family, query="": load_once(spec(folders[family], query), "generator")
-
-
-@pytest.fixture
-def copied_unified(tmp_path: Path, folders: dict[str, Path]) -> Build:
-    """A copy of a family's folder that a test may change."""
-    return lambda family: Path(shutil.copytree(folders[family], tmp_path / family))
+    return lambda family, query="": load_once(spec(tiny_describer(family), query), "generator")

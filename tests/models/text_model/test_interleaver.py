@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.text_model.interleaver import interleave, step_text
 from tests.models.binding import load_once, plain
-from tests.models.text_model.conftest import spec
+from tests.models.text_model.conftest import Build, spec
 from tests.tiny.common import pictures
 
 FREE = StepLimit()
@@ -169,11 +168,9 @@ def test_an_answer_with_a_cut_text_says_so() -> None:
 @pytest.mark.models
 @pytest.mark.slow
 @both
-def test_a_checkpoint_answers_each_question_for_itself(
-    folders: dict[str, Path], family: str
-) -> None:
+def test_a_checkpoint_answers_each_question_for_itself(tiny_describer: Build, family: str) -> None:
     """Alone and together the same texts, and images that differ by the rounding of a batch."""
-    model = load_once(spec(folders[family]), "interleaver")
+    model = load_once(spec(tiny_describer(family)), "interleaver")
 
     together = answers_of(model, QUESTIONS, StepLimit(2))
 

@@ -47,16 +47,16 @@ def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
 
 
 @both
-def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
+def test_both_roles_are_one_load(tiny_describer: Build, family: str) -> None:
     """The roles of a spec name the same load, and the object that it makes plays both. They are
     told from its configuration; as encoder it is refused with what it can be.
     """
-    detection = detect(parse_spec(str(folders[family])))
+    detection = detect(parse_spec(str(tiny_describer(family))))
     assert detection.unified
     assert detection.roles == ("describer", "generator", "writer", "interleaver")
     with pytest.raises(RoleError, match="generator, writer or interleaver, not the encoder"):
-        bind_text(str(folders[family]), "encoder")
-    text = spec(folders[family], "guidance_scale=2")
+        bind_text(str(tiny_describer(family)), "encoder")
+    text = spec(tiny_describer(family), "guidance_scale=2")
     roles = [bind_text(text, role) for role in ("describer", "generator", "interleaver")]
 
     model = roles[0].load()
@@ -67,7 +67,9 @@ def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
     assert {role.adapter for role in roles} == {"transformers-unified/1"}
     assert len({(role.resources.shares, role.fingerprint) for role in roles}) == 1
     assert [role.seeded for role in roles] == [False, True, True]
-    others = [bind_text(spec(folders[family], "image_do_sample=false"), r.role) for r in roles]
+    others = [
+        bind_text(spec(tiny_describer(family), "image_do_sample=false"), r.role) for r in roles
+    ]
     assert not any(other.seeded for other in others)
     assert others[0].resources.shares != roles[0].resources.shares
 
@@ -193,13 +195,13 @@ def test_a_text_that_spells_the_models_tokens_is_drawn(unified: Load, family: st
 
 
 def test_emu3_draws_rows_of_the_size_that_it_is_told(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    tiny_describer: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The area in the ratio, in whole tokens of 8 pixels. Each row ends with its token and nothing
     else does: a row that ends elsewhere shears the image.
     """
     query = "image_area=2048&image_ratio=2:1"
-    model = bind_text(f"{folders['emu3']}?{query}", "generator").load()
+    model = bind_text(f"{tiny_describer('emu3')}?{query}", "generator").load()
     assert isinstance(model, UnifiedModel)
     network = model.loaded.model
     grids: list[Any] = []
@@ -239,26 +241,24 @@ def test_scores_that_are_no_numbers_fail_their_own_drawing(unified: Load, family
     assert bad.kind == "nan-image"
 
 
-def test_what_has_no_way_to_draw_or_to_be_asked_is_refused(
-    tmp_path: Path, copied_unified: Build
-) -> None:
+def test_what_has_no_way_to_draw_or_to_be_asked_is_refused(tmp_path: Path, copied: Build) -> None:
     """At binding: only some families draw, also where the user insists on another, and an
     interleaver is asked by its chat template.
     """
     folder = write_checkpoint(tmp_path / "llava", LLAVA)
     with pytest.raises(RoleError, match="only janus and emu3 draw as well"):
         bind(parse_spec(str(folder)), "generator", CONTEXT, force=True)
-    folder = copied_unified("janus")
+    folder = copied("janus")
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(CheckpointError, match="asked by its chat template, and there is none"):
         bind_text(str(folder), "interleaver")
 
 
 def test_what_is_not_said_is_the_checkpoints_then_the_authors(
-    copied_unified: Build,
+    copied: Build,
 ) -> None:
     """The settings of generation_config.json count; without them those of the published code."""
-    folder = copied_unified("emu3")
+    folder = copied("emu3")
     authors = bind_text(str(folder), "generator").params
     path = folder / "generation_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"guidance_scale": 7.0, "top_k": 9}))
@@ -305,10 +305,10 @@ def draw_less(folder: Path) -> None:
     ],
 )
 def test_a_damaged_checkpoint_is_refused(
-    copied_unified: Build, family: str, damage: Callable[[Path], None], message: str
+    copied: Build, family: str, damage: Callable[[Path], None], message: str
 ) -> None:
     """Also what only drawing needs, and also where it is to describe: one model is gated."""
-    folder = copied_unified(family)
+    folder = copied(family)
     damage(folder)
 
     with pytest.raises(CheckpointError, match=message):
