@@ -13,7 +13,14 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import bind, detect
-from pytest_cepbench.models.protocols import Describer, Generator, Movable
+from pytest_cepbench.models.protocols import (
+    Describer,
+    Generator,
+    Interleaver,
+    Movable,
+    RoleName,
+    Writer,
+)
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.unified import TokenSampler, UnifiedModel
 from pytest_cepbench.models.torch_runtime import quiet
@@ -47,29 +54,26 @@ def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
 
 
 @both
-def test_both_roles_are_one_load(tiny_describer: Build, family: str) -> None:
-    """The roles of a spec name the same load, and the object that it makes plays both. They are
+def test_all_roles_are_one_load(tiny_describer: Build, unified: Load, family: str) -> None:
+    """The roles of a spec name the same load, and the object that it makes plays them. They are
     told from its configuration; as encoder it is refused with what it can be.
     """
-    detection = detect(parse_spec(str(tiny_describer(family))))
+    folder = tiny_describer(family)
+    detection = detect(parse_spec(str(folder)))
     assert detection.unified
     assert detection.roles == ("describer", "generator", "writer", "interleaver")
     with pytest.raises(RoleError, match="generator, writer or interleaver, not the encoder"):
-        bind_text(str(tiny_describer(family)), "encoder")
-    text = spec(tiny_describer(family), "guidance_scale=2")
-    roles = [bind_text(text, role) for role in ("describer", "generator", "interleaver")]
-
-    model = roles[0].load()
-
-    assert isinstance(model, Describer)
-    assert isinstance(model, Generator)
-    assert isinstance(model, Movable)
+        bind_text(str(folder), "encoder")
+    for protocol in (Describer, Generator, Writer, Interleaver, Movable):
+        assert isinstance(unified(family), protocol)
+    drawing: tuple[RoleName, ...] = ("describer", "generator", "interleaver")
+    roles, others = (
+        [bind_text(spec(folder, query), role) for role in drawing]
+        for query in ("", "image_do_sample=false")
+    )
     assert {role.adapter for role in roles} == {"transformers-unified/1"}
     assert len({(role.resources.shares, role.fingerprint) for role in roles}) == 1
     assert [role.seeded for role in roles] == [False, True, True]
-    others = [
-        bind_text(spec(tiny_describer(family), "image_do_sample=false"), r.role) for r in roles
-    ]
     assert not any(other.seeded for other in others)
     assert others[0].resources.shares != roles[0].resources.shares
 
