@@ -206,9 +206,9 @@ def _entrants(
     arguments: Namespace, suite: Suite, store: Store
 ) -> tuple[dict[str, Answers], list[Sample]]:
     """The answers of each model, in the order given, and the questions."""
-    folders: dict[str, tuple[str | None, Path | None]] = {}
+    paths: dict[str, Path] = {}
     for text in arguments.answers:
-        name, place = split_name(text)
+        _, place = split_name(text)
         replay = place.startswith("replay:")
         path = Path(place.removeprefix("replay:").partition("?")[0] if replay else place)
         if not path.is_dir() and (replay or not path.is_file()):
@@ -216,8 +216,8 @@ def _entrants(
                 f"{place!r}: neither a folder of answers in OpenING's layout nor a report of a run "
                 "(--cep-report)"
             )
-        folders[text] = name, path if path.is_dir() else None
-    reports = [text for text, (_, folder) in folders.items() if folder is None]
+        paths[text] = path
+    reports = [text for text, path in paths.items() if not path.is_dir()]
     rated = rated_runs("grades", suite, reports, Path()) if reports else ()
     runs = dict(zip(reports, rated, strict=True))
     records = [run.record for run in runs.values()]
@@ -228,17 +228,16 @@ def _entrants(
     entrants: dict[str, Answers] = {}
     places: dict[Path, str] = {}
     for text in arguments.answers:
-        given, folder = folders[text]
-        if folder is None:
+        at = paths[text].resolve()
+        if text in runs:
             name, own = runs[text].name, run_answers(runs[text], samples, store)
         else:
-            recorded = read_answers(folder)
-            name = names(given or recorded.model)
+            recorded = read_answers(paths[text])
+            name = names(split_name(text)[0] or recorded.model)
             own = recorded_answers(recorded, samples, store)
             lacking = sum(sample.id not in recorded.answers for sample in samples)
             if lacking:
-                tell(f"{folder}: {lacking:,} of {len(samples):,} questions are not answered")
-        at = (folder or Path(split_name(text)[1])).resolve()
+                tell(f"{paths[text]}: {lacking:,} of {len(samples):,} questions are not answered")
         if at in places:
             raise SpecError(f"{text}: these answers battle as {places[at]!r} already")
         if name in entrants:
