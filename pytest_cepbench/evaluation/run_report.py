@@ -162,19 +162,11 @@ def refusals(
     if not cases:
         yield "the run judged no case"
     for key, results in cases.items():
-        problem = _problem(key, results)
-        if problem is None and not insensitive:
-            measured = results[0].measurement
-            assert measured is not None  # or the case was refused before
-            why = why_not_accepted(measured) if any(result.primary for result in results) else None
-            problem = (
-                None if why is None else f"{why}; --accept-insensitive accepts it all the same"
-            )
-        if problem is not None:
+        if problem := _problem(key, results, insensitive=insensitive):
             yield f"{key}: {problem}"
 
 
-def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
+def _problem(key: CaseKey, results: Sequence[CaseResult], *, insensitive: bool) -> str | None:
     """Problem with the results that a run has of a case; None where there is none."""
     first = results[0].measurement
     for result in results:
@@ -196,4 +188,7 @@ def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
             return f"the measurement {wrong}: run again"
         if result.measurement != first:
             return "the run has several tests of it, which measured different things"
-    return None
+    assert first is not None  # or it was refused above
+    gates = not insensitive and any(result.primary for result in results)
+    chance = why_not_accepted(first) if gates else None
+    return chance and f"{chance}; --accept-insensitive accepts it all the same"

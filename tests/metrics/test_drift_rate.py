@@ -58,6 +58,9 @@ def test_the_average_weighs_every_mapping_the_same(scores: Array) -> None:
     result = mcd_average({str(i): mapping for i, mapping in enumerate(scores)})
     np.testing.assert_allclose(result, scores.mean(axis=0), atol=1e-15)
     np.testing.assert_allclose(result.mean(), np.mean([m.mean() for m in scores]), atol=1e-14)
+    for others in ({}, {"a": scores[0], "b": np.append(scores[0], 0.0)}):
+        with pytest.raises(ValueError, match="expected scores of the same samples"):
+            mcd_average(others)
 
 
 EVEN: Array = np.arange(2.0, 21.0, 2.0)

@@ -156,6 +156,8 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
         gc_at_t(np.zeros(shape))
     with pytest.raises(ValueError, match=r"expected \(n_chains, T\) with T at least 1, got \("):
         mcd_of_mapping(np.zeros(shape))
+    with pytest.raises(ValueError, match="of no chains is not defined"):
+        mean_similarity(np.zeros((0, 2)))
 
 
 @given(TRACES)

@@ -90,8 +90,9 @@ def test_what_is_no_error_and_no_spread_is_refused() -> None:
     """The error of one side is at most half; one run has no spread, one block left out leaves
     nothing, and what is not finite says nothing.
     """
-    with pytest.raises(ValueError, match="expected alpha in"):
-        t_upper_quantile(0.6, 3)
+    for alpha, degrees in ((0.6, 3), (0.0, 3), (0.05, 0)):
+        with pytest.raises(ValueError, match=r"expected alpha in .* and degrees >= 1, got"):
+            t_upper_quantile(alpha, degrees)
     with pytest.raises(ValueError, match="at least 2 runs"):
         spread_of(np.array([0.5]))
     nan, inf = float("nan"), float("inf")
