@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CepError, DataAbsentError, DatasetError, SuiteError
+from pytest_cepbench.store import Store
 from pytest_cepbench.suites import load_data
 from tests.plugin.project import PHOTOS, SHAPES, Project
-from tests.suites.world import read_suite
+from tests.suites.world import read_suite, stage
 
 LOADER = """\
 from pytest_cepbench.artifacts import ImageArtifact
@@ -134,22 +135,24 @@ def test_a_loader_beside_the_suite(project: Project) -> None:
     }  # fmt: skip
 
 
-def test_text_first_on_captions_of_a_folder(project: Project) -> None:
-    """`photo.txt` beside `photo.jpg` is where the chain starts; a missing one is named."""
+def test_text_first_on_captions_of_a_folder(tmp_path: Path) -> None:
+    """`photo.txt` beside `photo.jpg` is where the chain starts; a missing or blank one is named."""
     text = PHOTOS.replace('path = "photos"', 'path = "photos"\noptions = { captions = true }')
-    project.suite(text.replace("[chain]", '[chain]\nstart = "text"'))
-    project.photos({"red.png": RED, "blue.png": BLUE})
-    project.write("photos/red.txt", "200 10 10\n")
-    result = project.run_here()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["'blue.png' has no caption: *'blue.txt' beside it"])
-    project.write("photos/blue.txt", "10 10 200")
-    assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    assert project.report()["cases"][0]["value"] == pytest.approx(1.0, abs=1e-6)
-    project.write("photos/blue.txt", " \n")
-    project.run_here("-k", "gc").stdout.fnmatch_lines(
-        ["not measured: 1 of 2 samples cannot be used: blue.png: *"]
-    )
+    text = text.replace("[chain]", '[chain]\nstart = "text"')
+    text = text.replace("user_models", "tests.plugin.user_models")
+    (tmp_path / "photos").mkdir()
+    for name, color in (("red", RED), ("blue", BLUE)):
+        Image.new("RGB", (16, 16), color).save(tmp_path / "photos" / f"{name}.png")
+    (tmp_path / "photos" / "red.txt").write_text("200 10 10\n")
+    with Store(tmp_path / "store") as store:
+        with pytest.raises(DatasetError, match=r"'blue.png' has no caption: .*'blue.txt' beside"):
+            stage(tmp_path, text, store)
+        (tmp_path / "photos" / "blue.txt").write_text("10 10 200")
+        measured = stage(tmp_path, text, store).measure("overall-gc")
+        assert measured.value == pytest.approx(1.0, abs=1e-6)
+        (tmp_path / "photos" / "blue.txt").write_text(" \n")
+        with pytest.raises(DatasetError, match=r"^1 of 2 samples cannot be used:\s+blue\.png: "):
+            stage(tmp_path, text, store).measure("overall-gc")
 
 
 @pytest.mark.slow
