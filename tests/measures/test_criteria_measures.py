@@ -71,7 +71,7 @@ def test_each_criterion_is_a_metric_from_0_to_1(tmp_path: Path, empty: Store) ->
 @pytest.mark.slow
 def test_scores_are_gated_as_paired_differences(tmp_path: Path, store: Store) -> None:
     """A worse model regresses; the accepted one holds, and its scores cost no call again."""
-    good = "shapes:?miss=0.02"
+    good = "shapes:?miss=0.05"
     prepare(tmp_path, store, SCORES, good).accept()
     worse = prepare(tmp_path, store, SCORES, WORSE)
     judgement = worse.judge("overall-correctness")
