@@ -142,7 +142,7 @@ class Controller:
         if settings.series is not None and not settings.names_models:
             file = self.evaluator().series
             assert file is not None  # since it has a name
-            self.setup = [HeaderLine(line := series_line(file), line)]
+            self.setup = [HeaderLine(series_line(file))]
         if settings.names_models:
             taken = self.config.stash.get(SHORT_TAKEN, ())
             self.setup = list(setup_lines(settings, self.evaluator(), taken, workers=workers))
@@ -166,7 +166,7 @@ class Controller:
 
     def pytest_report_header(self) -> list[str]:
         """What is gated against what; the device of each worker."""
-        lines = [line.short for line in self.setup]
+        lines = [line.full if line.short is None else line.short for line in self.setup]
         counted = self.config.stash.get(COUNTED, "")
         leases = () if self.leases is None or self.settings.plan else self.leases.lines
         whole = [f"{_OWNER}{line}" for line in (counted, *leases) if line]

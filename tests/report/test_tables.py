@@ -57,7 +57,7 @@ HELD      overall GC_FID@2      123.46    23.46 -100.00          -  < 1e-5    0.
 REGRESSED suite GC@2                 -        -       -          -       -    0.0100   -"""
     )
     head, row = _table([FULL], grouped=False)
-    assert head.startswith("verdict ")
+    assert head.split() == ["verdict", "case", "now", "base", "change", "p", "tol.", "n"]
     assert row.startswith("REGRESSED  toy color GC@2 ")
 
 

@@ -30,11 +30,11 @@ class HeaderLine(NamedTuple):
     """One line of the header.
 
     full: with whole specs and identities, for reports.
-    short: what is printed; empty where the line is left out.
+    short: what is printed in its place; empty where nothing is.
     """
 
     full: str
-    short: str
+    short: str | None = None
 
 
 def setup_lines(
@@ -52,17 +52,17 @@ def setup_lines(
                 f"--cep-shared {shown_path(location)}: no such folder; that of a store is expected"
             )
     if evaluator.engine is not None:
-        yield _always(evaluator.engine.header)
+        yield HeaderLine(evaluator.engine.header)
     yield from _model_lines(settings, evaluator)
     published = ""
     if settings.publish is not None:
         published = f", published to {shown_location(settings.publish)}"
     baselines, store = shown_path(settings.baselines), shown_path(settings.store)
-    yield _always(f"baselines {baselines}, store {store}{published}")
+    yield HeaderLine(f"baselines {baselines}, store {store}{published}")
     if evaluator.series is not None:
-        yield _always(series_line(evaluator.series))
+        yield HeaderLine(series_line(evaluator.series))
     for name in taken:
-        yield _always(f"{name} belongs to another plugin here, use --cep-{name[2:]}")
+        yield HeaderLine(f"{name} belongs to another plugin here, use --cep-{name[2:]}")
     typed = settings.sources.items()
     elsewhere = [f"{name} from {source}" for name, source in typed if not source.startswith("--")]
     if elsewhere:
@@ -94,10 +94,6 @@ def series_line(file: SeriesFile) -> str:
     )
 
 
-def _always(text: str) -> HeaderLine:
-    return HeaderLine(text, text)
-
-
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.spec import PRESET
@@ -109,7 +105,9 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
     recorded, on_cluster = choices.recorded, settings.listing and settings.engine == "ray"
     if recorded is not None:
-        yield _always(f"{choices.replayed} under test: {choices.replay} (layout {recorded.name})")
+        yield HeaderLine(
+            f"{choices.replayed} under test: {choices.replay} (layout {recorded.name})"
+        )
     for name in sorted(
         assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
     ):
@@ -127,7 +125,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
         else:
             yield HeaderLine(f"{name}: {spec}{_identities(bound)[0]}", "")
         for remark in () if bound is None else bound.remarks:
-            yield _always(f"{name}: {remark}")
+            yield HeaderLine(f"{name}: {remark}")
 
 
 def _identities(bound: BoundRole | None) -> tuple[str, str]:

@@ -58,9 +58,13 @@ class Ticker:
 
     def __init__(self, act: Callable[[], None], end: Callable[[], None], pause: float) -> None:
         """act: what is done. end: done last, in the thread that closes. pause: in seconds."""
-        self._act, self._end, self._pause = act, end, pause
-        self._closed = Event()
-        self._thread = Thread(target=self._run, name="cepbench-progress", daemon=True)
+        self._end, self._closed = end, Event()
+
+        def run() -> None:
+            while not self._closed.wait(pause):
+                act()
+
+        self._thread = Thread(target=run, name="cepbench-progress", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -69,10 +73,6 @@ class Ticker:
             self._closed.set()
             self._thread.join(_LAST)
             self._end()
-
-    def _run(self) -> None:
-        while not self._closed.wait(self._pause):
-            self._act()
 
 
 def show(config: pytest.Config, lines: Callable[[], Sequence[str]]) -> Ticker | None:
