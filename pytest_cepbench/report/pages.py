@@ -147,13 +147,14 @@ def render(
     """
     digest = base64.b64encode(sha256(script.encode()).digest()).decode()
     policy = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
+    style = resources.files("pytest_cepbench").joinpath("page.css").read_text(encoding="utf-8")
     return (
         _environment()
         .get_template(template)
         .render(
             images=images or PageImages(),
             policy=policy + (f"; script-src 'sha256-{digest}'" if script else ""),
-            stylesheet=Markup(stylesheet()),  # noqa: S704 - ours
+            stylesheet=Markup(style),  # noqa: S704 - ours
             script=Markup(script),  # noqa: S704 - ours
             version=__version__,
             **values,
@@ -202,12 +203,6 @@ def _displayed(value: object) -> object:
     if isinstance(value, str) and not isinstance(value, Markup):
         return visible(value.replace("\r\n", "\n"))
     return value
-
-
-@cache
-def stylesheet() -> str:
-    """The style of all pages."""
-    return resources.files("pytest_cepbench").joinpath("page.css").read_text(encoding="utf-8")
 
 
 @cache

@@ -236,8 +236,10 @@ def test_a_test_that_runs_out_of_time_is_no_verdict(toy: Toy) -> None:
 
 
 @WORKERS
-def test_a_process_for_each_test_is_refused(toy: Toy, workers: tuple[str, ...]) -> None:
-    """--forked is a usage error, which says what to do."""
+def test_a_process_for_each_test_is_no_pass(toy: Toy, workers: tuple[str, ...]) -> None:
+    """--forked is a usage error, which says what to do. The mark is refused where it is seen at
+    collection, and fails the test on workers.
+    """
     _require("pytest-forked")
     plugins = (*(["xdist"] if workers else []), "pytest_forked")
     ended = toy.run(*SOME, *workers, "--forked", plugins=plugins)
@@ -245,14 +247,8 @@ def test_a_process_for_each_test_is_refused(toy: Toy, workers: tuple[str, ...]) 
     assert "ERROR: --forked runs each test in a process that ends with it, " in ended.errors
     assert "Traceback" not in ended.output + ended.errors
 
-
-@WORKERS
-def test_a_forked_mark_is_no_pass(toy: Toy, workers: tuple[str, ...]) -> None:
-    """The mark is refused where it is seen at collection, and fails the test on workers."""
-    _require("pytest-forked")
     marked = f"import pytest\n\n@pytest.mark.forked\n{TEST_MODULE}"
     (toy.path / "test_toy.py").write_text(marked)
-    plugins = (*(["xdist"] if workers else []), "pytest_forked")
     ended = toy.run(*SOME, *workers, plugins=plugins)
     failed = pytest.ExitCode.TESTS_FAILED if workers else pytest.ExitCode.USAGE_ERROR
     assert ended.code == failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,10 +41,3 @@ class Lazy(user_models.Describer):
 def lazy() -> Lazy:
     """That one."""
     return Lazy()
-
-
-def each_its_own() -> user_models.Describer:
-    """A describer that is another one in each process."""
-    made = user_models.Describer("honest")
-    made.fingerprint = f"weights of {os.environ.get('PYTEST_XDIST_WORKER', 'the controller')}"
-    return made
