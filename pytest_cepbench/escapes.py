@@ -145,14 +145,6 @@ def escape_json(document: str) -> str:
     return _escape_quoted(document, shown)
 
 
-def escape_toml(document: str) -> str:
-    """The TOML document, of basic strings only, with invisible characters as TOML escapes."""
-    return _escape_quoted(
-        document,
-        lambda char: f"\\u{ord(char):04x}" if char < "\U00010000" else f"\\U{ord(char):08x}",
-    )
-
-
 def quote_toml(text: str) -> str:
     """A TOML basic string, in which no character is hidden.
 
@@ -160,7 +152,10 @@ def quote_toml(text: str) -> str:
     their escapes: no TOML file can hold them.
     """
     text = text.encode("utf-8", "backslashreplace").decode()
-    return escape_toml(json.dumps(text, ensure_ascii=False))
+    return _escape_quoted(
+        json.dumps(text, ensure_ascii=False),
+        lambda char: f"\\u{ord(char):04x}" if char < "\U00010000" else f"\\U{ord(char):08x}",
+    )
 
 
 def _escape_quoted(document: str, shown: Callable[[str], str]) -> str:

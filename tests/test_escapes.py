@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pytest_cepbench.errors import error_line, named_error
 from pytest_cepbench.escapes import (
     escape_json,
-    escape_toml,
     is_secret_name,
     mask_secrets,
     one_line,
+    quote_toml,
     visible,
 )
 
@@ -94,9 +94,9 @@ def test_programs_read_the_same_from_json(value: dict[str, object]) -> None:
 def test_programs_read_the_same_from_toml(text: str) -> None:
     """The escapes are TOML's own; it has none for halves of pairs."""
     text = text.encode("utf-8", "replace").decode()
-    shown = escape_toml(f"name = {json.dumps(text, ensure_ascii=False)}\n")
-    assert hides_nothing(shown, "\n")
-    assert tomllib.loads(shown) == {"name": text}
+    shown = quote_toml(text)
+    assert hides_nothing(shown)
+    assert tomllib.loads(f"name = {shown}") == {"name": text}
 
 
 def test_a_line_has_200_characters_at_the_most() -> None:
