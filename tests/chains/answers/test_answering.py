@@ -38,14 +38,10 @@ def _write(text: str) -> SmallWriter:
     return SmallWriter(lambda _, __: text)
 
 
-def _texts(own: SampleAnswer) -> list[str]:
+def _steps(own: SampleAnswer) -> list[tuple[str, bool]]:
+    """Text and whether there is an image, of each step."""
     assert own.answer is not None
-    return [step.text for step in own.answer.steps]
-
-
-def _with_image(own: SampleAnswer) -> list[bool]:
-    assert own.answer is not None
-    return [step.image is not None for step in own.answer.steps]
+    return [(step.text, step.image is not None) for step in own.answer.steps]
 
 
 def _answers(made: list[SampleAnswer]) -> dict[str, Answer | None]:
@@ -93,8 +89,7 @@ def test_every_step_that_ends_in_a_marker_is_drawn(store: Store) -> None:
     writer = _write("<think>a <IMG> b</think>one <IMG> two <IMG> the end")
     generator = SmallGenerator()
     (own,) = make_answers(FREE, [question(0)], pipeline(store, writer, generator))
-    assert _texts(own) == ["one", "two", "the end"]
-    assert _with_image(own) == [True, True, False]
+    assert _steps(own) == [("one", True), ("two", True), ("the end", False)]
     assert generator.asked == ["one", "two"]
     assert get_answers(store, [own.digest]) == {own.digest: own.answer}
 
@@ -109,8 +104,7 @@ def test_the_reference_answers_number_is_told(store: Store) -> None:
     assert writer.asked[0].startswith(
         "The number of generated text-image pairs can be 2: |question"
     )
-    assert _texts(own) == ["one", "two", "three"]
-    assert _with_image(own) == [True, True, False]
+    assert _steps(own) == [("one", True), ("two", True), ("three", False)]
     with pytest.raises(DatasetError, match="q00: has no reference answer"):
         make_answers(plan, [question(0)], pipeline(store, writer, SmallGenerator()))
 
@@ -127,7 +121,7 @@ def test_a_text_without_steps_is_no_answer(store: Store) -> None:
     )
     assert (refused.blamed, refused.failure) == ("writer", Failure("refused", "no"))
     assert (blank.answer, refused.answer) == (None, None)
-    assert _texts(answered) == ["one"]
+    assert _steps(answered) == [("one", False)]
 
 
 def test_lost_images_are_counted_by_kind(store: Store) -> None:
@@ -139,8 +133,7 @@ def test_lost_images_are_counted_by_kind(store: Store) -> None:
     (own,) = make_answers(FREE, [question(0)], models)
     assert [failure.kind for failure in own.lost_images] == ["blank-image", "refused"]
     assert all(failure.detail.startswith("generator: ") for failure in own.lost_images)
-    assert _texts(own) == ["one", "two", "three"]
-    assert _with_image(own) == [False, False, True]
+    assert _steps(own) == [("one", False), ("two", False), ("three", True)]
 
 
 def test_prompts_of_the_parts(store: Store) -> None:
@@ -170,7 +163,7 @@ def test_a_new_generator_finds_every_text(store: Store) -> None:
     )  # fmt: skip
     after = make_answers(FREE, questions(5), models)
     assert len(writer.asked) == 5
-    assert [_texts(own) for own in after] == [_texts(own) for own in before]
+    assert [_steps(own) for own in after] == [_steps(own) for own in before]
     assert all(a.digest != b.digest for a, b in zip(after, before, strict=True))
 
 
@@ -237,7 +230,7 @@ def test_where_there_is_no_image_the_first_is_drawn(store: Store) -> None:
     assert own.answer is not None
     assert generator.asked == ["one"]
     assert editor.asked == [(own.answer.images[0], "two"), (own.answer.images[0], "three")]
-    assert _with_image(own) == [True, False, True]
+    assert _steps(own) == [("one", True), ("two", False), ("three", True)]
     assert [failure.detail for failure in own.lost_images] == ["editor: no"]
 
 
@@ -253,7 +246,8 @@ def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
         make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
         for _ in range(2)  # from the model, then from the store
     ]
-    assert [(_texts(own), own.cut) for (own,) in made] == [(["0", "1", "2", "3"], 3)] * 2
+    four = [(str(k), False) for k in range(4)]
+    assert [(_steps(own), own.cut) for (own,) in made] == [(four, 3)] * 2
 
 
 def test_reasoning_of_an_interleaver_is_no_step(store: Store) -> None:
@@ -266,7 +260,7 @@ def test_reasoning_of_an_interleaver_is_no_step(store: Store) -> None:
     model = SmallInterleaver(lambda *_: steps)
     for _ in range(2):  # from the model, then from the store
         (own,) = make_answers(AnswerPlan(most=3), [question(0)], _interleaver(store, model))
-        assert (_texts(own), _with_image(own), own.cut) == (["0", "1", "2"], [False] * 3, 1)
+        assert (_steps(own), own.cut) == ([(str(k), False) for k in range(3)], 1)
         assert own.digest in get_answers(store, [own.digest])
         (whole,) = store.get(own.keys).values()
         assert "draft" in str(whole)
@@ -290,7 +284,7 @@ def test_steps_of_nothing_are_none_and_bad_images_are_left_out(store: Store) -> 
     }
     model = SmallInterleaver(lambda pieces, _, __: steps[str(pieces[0])])
     kept, lost, nothing, refused = make_answers(FREE, questions(4), _interleaver(store, model))
-    assert (_texts(kept), _with_image(kept)) == (["kept", ""], [False, True])
+    assert _steps(kept) == [("kept", False), ("", True)]
     again = make_answers(FREE, questions(4), _interleaver(store, model))[0]
     assert [[lost.kind for lost in own.lost_images] for own in (kept, again)] == [
         ["blank-image"]

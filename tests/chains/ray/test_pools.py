@@ -294,9 +294,12 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
 
     def bind(node_id: str, setup: ActorSetup) -> Any:
         calls.append((node_id, setup))
-        if setup.spec == "shapes:?bad=2":
-            return ActorUnavailableError("a\n b", b"x" * 16)
-        return SpecError("not understood") if setup.spec == "shapes:?bad=1" else BOUND
+        faults = {
+            "shapes:?bad=1": SpecError("not understood"),
+            "shapes:?bad=2": ActorUnavailableError("a\n b", b"x" * 16),
+            "shapes:?bad=3": ArithmeticError("no sum"),
+        }
+        return faults.get(setup.spec, BOUND)
 
     local.bind = bind
     monkeypatch.setattr(module, "reserve", lambda _: "group")
@@ -334,4 +337,6 @@ def test_a_fault_of_binding_names_its_node(bound_on: list[Any]) -> None:
             manager.bound("describer", parse_spec("shapes:?bad=1"), _never)
     with pytest.raises(ModelError, match=r"^describer shapes:\?bad=2 could not be bound on node n"):
         manager.bound("describer", parse_spec("shapes:?bad=2"), _never)
-    assert len(bound_on) == 2
+    with pytest.raises(ArithmeticError, match="^no sum$"):
+        manager.bound("describer", parse_spec("shapes:?bad=3"), _never)
+    assert len(bound_on) == 3
