@@ -337,6 +337,6 @@ def test_a_fault_of_binding_names_its_node(bound_on: list[Any]) -> None:
             manager.bound("describer", parse_spec("shapes:?bad=1"), _never)
     with pytest.raises(ModelError, match=r"^describer shapes:\?bad=2 could not be bound on node n"):
         manager.bound("describer", parse_spec("shapes:?bad=2"), _never)
-    with pytest.raises(ArithmeticError, match="^no sum$"):
+    with pytest.raises(ArithmeticError, match=r"^no sum$"):
         manager.bound("describer", parse_spec("shapes:?bad=3"), _never)
     assert len(bound_on) == 3
