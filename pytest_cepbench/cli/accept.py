@@ -143,20 +143,17 @@ def _row(change: BaselineChange, result: CaseResult, root: Path) -> tuple[str, .
     before, after = change.before, change.after
     n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
     there = baseline_path(root, change.key).exists()
-    # Of two that mean different things there is no difference.
-    comparable = before is not None and before.identity == after.identity
-    value, difference = number(after.value), number(None)
-    if comparable and before is not None:
+    difference = None  # of two that mean different things there is none
+    if before is not None and before.identity == after.identity:
         sign = 1 if after.higher_is_better else -1
-        # The sum turns -0.0 into 0.0.
-        difference = number(sign * (after.value - before.value) + 0.0, signed=True)
+        difference = sign * (after.value - before.value) + 0.0  # the sum turns -0.0 into 0.0
+    values = number(after.value), number(difference, signed=True)
     if change.replaced_answers is not None:  # a win rate: against themselves all score one half
-        value, difference = f"{change.replaced_answers} answers replaced", "-"
+        values = f"{change.replaced_answers} answers replaced", "-"
     return (
         str(change.key),
         ("unusable" if there else "new") if before is None else number(before.value),
-        value,
-        difference,
+        *values,
         n,
         result.verdict,
         "-" if change.anchor == "none" else change.anchor,

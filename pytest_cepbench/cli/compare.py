@@ -146,20 +146,12 @@ def _section(comparison: RunComparison) -> Section:
     head = ("case", "verdict", first.name, second.name, "change", "bounds", "p", "n")
     rows = []
     for case in comparison.cases:
-        judged = case.judgement
-        change = number(None if judged is None else judged.difference, signed=True)
-        rows.append(
-            (
-                case.first.case,
-                case.verdict if case.second.primary else f"({case.verdict})",
-                case.first.value,
-                case.second.value,
-                change,
-                "-" if judged is None else bounds_of(judged),
-                "-" if judged is None else p_value(judged.p),
-                str(judged.units) if judged is not None and judged.units else "-",
-            )
-        )
+        verdict = case.verdict if case.second.primary else f"({case.verdict})"
+        cells = ["-"] * 4
+        if (judged := case.judgement) is not None:
+            change, units = number(judged.difference, signed=True), str(judged.units or "-")
+            cells = [change, bounds_of(judged), p_value(judged.p), units]
+        rows.append((case.first.case, verdict, case.first.value, case.second.value, *cells))
     table = Table(head, rows)
     lines = (
         _headline(comparison),
