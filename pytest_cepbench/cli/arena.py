@@ -163,11 +163,11 @@ def run_play(arguments: Namespace) -> int:
             answers, samples, pool.store, arguments.rounds, seed=seed, limit=arguments.samples
         )
         begin()
-        lines = [*_battle_lines(battles), plan_of(battles, judge, order, seed)]
+        lines, plan = list(_battle_lines(battles)), plan_of(battles, judge, order, seed)
         if arguments.plan:
-            show([Section("plan of the battles", (*lines, "nothing was asked: --plan"))])
+            show([Section("plan of the battles", (*lines, plan, "nothing was asked: --plan"))])
             return 0
-        for line in lines:
+        for line in (*lines, plan):
             tell(line)
         given = collect_verdicts(
             battles.fought, battles.pair, judge, order, tell, seed=seed, remark=battles.coverage
@@ -194,9 +194,7 @@ def run_play(arguments: Namespace) -> int:
     if given.failures:
         kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
         failures = sum(given.failures.values())
-        lines[-1] = f"the judge gave no verdict {failures} times ({kinds}): left out"
-    else:
-        lines.pop()
+        lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")
     content = {"leaderboards": [board], "play": facts}
     write_and_show(arguments, content, _board_page(board, lines), "leaderboard")
     return 0

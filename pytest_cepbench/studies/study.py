@@ -557,15 +557,15 @@ def _make_grids(
             for model in spec.models
         }
         cells = [cell for row in rows.values() for cell in row]
-        left = {cell.variant for cell in cells if cell.value is not None}
-        columns: dict[str, list[float]] = {}
-        whole = []
-        for name, row in rows.items():
-            values = {c.variant: c.value for c in row if c.value is not None}
-            if values and len(values) == len(left):
-                whole.append(name)
-                for column, value in values.items():
-                    columns.setdefault(column, []).append(value)
+        values = {
+            name: {cell.variant: cell.value for cell in row if cell.value is not None}
+            for name, row in rows.items()
+        }
+        left = [
+            own.name for own in spec.variants if any(own.name in row for row in values.values())
+        ]
+        whole = {name: row for name, row in values.items() if row and len(row) == len(left)}
+        columns = {variant: [row[variant] for row in whole.values()] for variant in left}
         sampled = spec.study == "seeds"
         spreads = {name: spread_over(row, sampled=sampled) for name, row in rows.items()}
         # Means over the models, as in MMGenBench, Table 15.
