@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugin.project import MODES
-from tests.plugin.scored_project import ACCEPT, Ended, ScoredProject, model, scored_suite
+from tests.plugin.scored_project import Ended, ScoredProject, model, scored_suite
 
 STEP = 0.008
 """Less than the tolerance of 0.01; three steps are more than the anchor's 0.02."""
@@ -193,20 +193,17 @@ FAINT = model(drop="0.05,0.05,0.05,0.012", spread="0.01,0.01,0.01,0.028")
 """Three clear losses, and one that is found at the whole alpha and not at a quarter of it."""
 
 
-@pytest.fixture(scope="module")
-def pooled(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """Four cases with baselines, and an item for all of them."""
-    project = ScoredProject.make(tmp_path_factory.mktemp("pooled"), WHOLE_SUITE)
-    ended = project.accept()
-    assert POOLED not in ended.cases
-    assert len(list(project.baselines.iterdir())) == 5
-    return project
-
-
 @pytest.mark.slow
-def test_what_a_case_alone_does_not_see_is_said(pooled: ScoredProject) -> None:
-    """Inconclusive at its share, found by the suite when the others are rejected."""
-    faint = pooled.run(FAINT, "-vv")
+def test_what_a_case_alone_does_not_see_is_said(tmp_path: Path) -> None:
+    """Inconclusive at its share, found by the suite when the others are rejected.
+
+    The suite's verdict has no baseline to accept, and a marker that names parts makes no claim of
+    the whole.
+    """
+    project = ScoredProject.make(tmp_path / "pooled", WHOLE_SUITE)
+    assert POOLED not in project.accept("-n", "2").cases
+    assert len(list(project.baselines.iterdir())) == 5
+    faint = project.run(FAINT, "-vv")
     assert faint.code == pytest.ExitCode.TESTS_FAILED
     assert (faint.verdicts["d-gc"], faint.verdicts[POOLED]) == ("inconclusive", "regressed")
     assert faint.report["alpha"] == faint.cases[POOLED]["alpha"] == pytest.approx(0.05)
@@ -219,18 +216,6 @@ def test_what_a_case_alone_does_not_see_is_said(pooled: ScoredProject) -> None:
             "=* 3 failed, 1 inconclusive, 1 informational, 1 regressed as a whole in *",
         ]
     )
-
-
-@pytest.mark.slow
-def test_updating_and_choosing_by_marker_leave_it_out(
-    pooled: ScoredProject, tmp_path: Path
-) -> None:
-    """It has no baseline to accept, and a marker that names parts makes no claim of the whole."""
-    project = pooled.copy(tmp_path / "updated")
-    updated = project.run("-n", "2", ACCEPT, model(drop=0.02))
-    assert updated.code == pytest.ExitCode.OK
-    assert POOLED not in updated.cases
-    assert not list(project.baselines.glob("*verdict*"))
     project.edit(
         "test_scored.py", "def ", "import pytest\n\n@pytest.mark.cep(metrics=['gc'])\ndef "
     )
