@@ -269,39 +269,35 @@ class AnswerRun(SuiteRun):
 
     def opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers that a case's answers battle; none from a file that is unusable."""
-        win_rate = self.measures[case.key.metric].win_rate
-        if self._baselines is None or not win_rate:
+        win_rate, baselines = self.measures[case.key.metric].win_rate, self._baselines
+        name = str(case.key)
+        if baselines is None or not win_rate:
             return CaseOpponents()
-        if str(case.key) not in self._opponents:
-            # A win rate may have no case of its own for this part of the suite.
-            keys = [CaseKey(case.key.suite, part, win_rate) for part in (case.key.part, OVERALL)]
-            opponents = CaseOpponents(
-                self._read_answers(keys, baseline_path), self._read_answers(keys, anchor_path)
-            )
-            assert self._baselines is not None
-            bundle = self._baselines / self.suite.name / BUNDLE
-            sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
-            wanted = {digest for side in sides for digest in side.answers.values()} - {""}
-            store = self._model_pool.store
-            whole = None if self._opponents else self._read_answers(keys[1:], baseline_path)
-            if whole is not None:  # together: other parts ask next, and each look takes queries
-                self.data.stored_answers(set(whole.answers.values()) - {""})
-            missing = wanted - self.data.stored_answers(wanted).keys()
-            if missing and bundle.exists():
-                import_bundle(bundle, store, missing)
-            self._opponents[str(case.key)] = opponents
-        return self._opponents[str(case.key)]
+        if name in self._opponents:
+            return self._opponents[name]
 
-    def _read_answers(
-        self, keys: Sequence[CaseKey], path_of: Callable[[Path, CaseKey], Path]
-    ) -> Opponents | None:
-        """The accepted answers in the first of the files that has any."""
-        assert self._baselines is not None
-        for key in keys:
-            baseline = usable_baseline(path_of(self._baselines, key), key)
-            if baseline is not None and baseline.answers:
-                return Opponents(baseline.answers, baseline.model.get("identity", ""))
-        return None
+        def read(path_of: Callable[[Path, CaseKey], Path], *parts: str) -> Opponents | None:
+            for part in parts:  # the first that has any
+                key = CaseKey(case.key.suite, part, win_rate)
+                baseline = usable_baseline(path_of(baselines, key), key)
+                if baseline is not None and baseline.answers:
+                    return Opponents(baseline.answers, baseline.model.get("identity", ""))
+            return None
+
+        # A win rate may have no case of its own for this part of the suite.
+        parts = (case.key.part, OVERALL)
+        opponents = CaseOpponents(read(baseline_path, *parts), read(anchor_path, *parts))
+        sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
+        wanted = {digest for side in sides for digest in side.answers.values()} - {""}
+        whole = None if self._opponents else read(baseline_path, OVERALL)
+        if whole is not None:  # together: other parts ask next, and each look takes queries
+            self.data.stored_answers(set(whole.answers.values()) - {""})
+        missing = wanted - self.data.stored_answers(wanted).keys()
+        bundle = baselines / self.suite.name / BUNDLE
+        if missing and bundle.exists():
+            import_bundle(bundle, self._model_pool.store, missing)
+        self._opponents[name] = opponents
+        return opponents
 
     def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         """As of every suite, with the answers' plan and prompts, and how they are judged."""
