@@ -95,7 +95,6 @@ def _builders() -> dict[str, Callable[[Path], Path]]:
         detectors,
         encoders,
         generators,
-        text_encoders,
         unified,
         weights_files,
     )
@@ -116,7 +115,7 @@ def _builders() -> dict[str, Callable[[Path], Path]]:
         "dinov2": encoders.build_dinov2,
         "open-clip": encoders.build_open_clip,
         "dino": encoders.build_timm_vit,
-        "mpnet": text_encoders.build_sentence_transformer,
+        "mpnet": encoders.build_sentence_transformer,
         "unicom": lambda path: weights_files.build_unicom(path / "FP16-ViT-L-14-336px.pt"),
         "inception": weights_files.build_inception,
         "owlv2": partial(detectors.build_owl, version=2),

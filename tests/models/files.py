@@ -20,7 +20,6 @@ from tests.tiny import (
     encoders,
     generators,
     sounds,
-    text_encoders,
     unified,
 )
 from tests.tiny.weights_files import build_unicom
@@ -51,7 +50,7 @@ LOADED: dict[str, tuple[RoleName, Callable[[Path], Path], str]] = {
     "transformers": ("encoder", encoders.build_clip, "visual_projection.weight"),
     "open_clip": ("encoder", encoders.build_open_clip, "visual.ln_post.weight"),
     "timm": ("encoder", encoders.build_timm_vit, "blocks.0.attn.qkv.weight"),
-    "sentences": ("encoder", text_encoders.build_sentence_transformer, "attention.attn.q.weight"),
+    "sentences": ("encoder", encoders.build_sentence_transformer, "attention.attn.q.weight"),
     "unicom": ("encoder", build_unicom, ""),
     "detector": ("detector", detectors.build_yolos, "layernorm.weight"),
     "owl": ("detector", partial(detectors.build_owl, version=2), "box_head.dense0.weight"),

@@ -25,6 +25,9 @@ TEXT_LENGTH = 32
 IMAGE_SIDE = 32
 JOINT_DIMENSION = 24
 
+SENTENCE_LENGTH = 16
+"""Tokens of the text encoder: one per word between a start and an end."""
+
 _VISION = {**LAYERS, "image_size": IMAGE_SIDE, "patch_size": 8}
 _TEXT = {**LAYERS, "max_position_embeddings": TEXT_LENGTH}
 
@@ -246,3 +249,38 @@ def build_open_clip_with_transformers(folder: Path, tower: Path) -> Path:
     model = open_clip.CustomTextCLIP(**(config["model_cfg"] | {"text_cfg": text}))
     _save_weights(folder, model)
     return folder
+
+
+@built_once(seed=21)
+def build_mpnet(folder: Path) -> None:
+    """An MPNetModel with its tokenizer, as transformers saves it: without modules.json."""
+    from transformers import MPNetConfig, MPNetModel
+
+    special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+    vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
+    tokenizer = tokenizer_of("MPNetTokenizer", vocabulary)
+    tokenizer.model_max_length = SENTENCE_LENGTH
+    config = MPNetConfig(
+        vocab_size=len(tokenizer),
+        **LAYERS,
+        max_position_embeddings=SENTENCE_LENGTH + 2,
+    )
+    MPNetModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@built_once()
+def build_sentence_transformer(folder: Path, *, normalize: bool = True) -> None:
+    """MPNet, mean pooling and, as all-mpnet-base-v2 has it, normalisation, in one folder."""
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        from sentence_transformers.base.modules import Normalize, Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+    except ModuleNotFoundError:  # before sentence-transformers 6
+        from sentence_transformers.models import Normalize, Pooling, Transformer
+
+    transformer = Transformer(str(build_mpnet(folder.with_name(f"{folder.name}-plain"))))
+    modules: list[Any] = [transformer, Pooling(32, pooling_mode="mean")]
+    modules += [Normalize()] * normalize
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))

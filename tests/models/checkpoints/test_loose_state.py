@@ -23,7 +23,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import own_names  # noq
 from pytest_cepbench.models.torch_runtime import undistributed  # noqa: E402
 from tests.models.binding import bind_text, describe  # noqa: E402
 from tests.models.files import write_tensors  # noqa: E402
-from tests.tiny import encoders, generators, text_encoders  # noqa: E402
+from tests.tiny import encoders, generators  # noqa: E402
 from tests.tiny.adapters import build_lora  # noqa: E402
 from tests.tiny.common import edit_tensors, pictures, skip_before  # noqa: E402
 from tests.tiny.describers import build_llava  # noqa: E402
@@ -306,7 +306,7 @@ ROOMS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
     "transformers encoder": (encoders.build_dinov2, encode),
     "timm encoder": (encoders.build_timm_vit, encode),
     "open_clip encoder": (encoders.build_open_clip, encode),
-    "sentence encoder": (text_encoders.build_sentence_transformer, encode),
+    "sentence encoder": (encoders.build_sentence_transformer, encode),
 }
 
 

@@ -16,7 +16,6 @@ from PIL import Image
 from pytest_cepbench.models.protocols import Encoder
 from tests.models.binding import bind_text, load_once
 from tests.tiny import encoders as tiny
-from tests.tiny.text_encoders import build_sentence_transformer
 from tests.tiny.weights_files import UNICOM, build_inception, make_unicom, randomize, save_unicom
 
 Folders = dict[str, Path]
@@ -95,7 +94,7 @@ def specs(
         "open_clip-own": str(own),
         "unicom": f"unicom:{unicom}",
         "cleanfid": f"cleanfid:?weights={weights}",
-        "mpnet": str(build_sentence_transformer(root / "mpnet")),
+        "mpnet": str(tiny.build_sentence_transformer(root / "mpnet")),
     }
 
 

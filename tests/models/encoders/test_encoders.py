@@ -31,8 +31,6 @@ from tests.models.encoders.conftest import (
 from tests.optional import needs
 from tests.tiny import encoders as tiny
 from tests.tiny.common import edit_tensors, skip_before
-from tests.tiny.text_encoders import DIMENSION, build_mpnet, build_sentence_transformer
-from tests.tiny.text_encoders import TEXT_LENGTH as SENTENCE_LENGTH
 from tests.tiny.weights_files import UNICOM
 
 LIBRARIES = ("open_clip", "timm", "cleanfid", "sentence_transformers")
@@ -230,7 +228,7 @@ def test_siglip_reads_texts_padded_to_their_full_length(folders: Folders) -> Non
         ("open_clip", 2, tiny.TEXT_LENGTH),
         # SigLIP and multilingual models of open_clip bring a tokenizer of transformers.
         ("open_clip-own", 2, tiny.TEXT_LENGTH),
-        ("mpnet", 2, SENTENCE_LENGTH),
+        ("mpnet", 2, tiny.SENTENCE_LENGTH),
     ],
 )
 def test_the_tokens_of_texts_are_counted_and_a_cut_is_reported_once(
@@ -258,8 +256,8 @@ def test_the_tokens_of_texts_are_counted_and_a_cut_is_reported_once(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MPNet, mean pooling, normalisation; the plain MPNet lies beside it as mpnet-plain."""
     folder = tmp_path_factory.mktemp("sentence") / "mpnet"
-    build_mpnet(folder.with_name("mpnet-plain"))
-    return build_sentence_transformer(folder)
+    tiny.build_mpnet(folder.with_name("mpnet-plain"))
+    return tiny.build_sentence_transformer(folder)
 
 
 @pytest.fixture
@@ -276,7 +274,7 @@ def test_vectors_are_mean_pooled_and_normalised(folder: Path) -> None:
     plain = folder.with_name("mpnet-plain")
     model, tokenizer = AutoModel.from_pretrained(plain).eval(), AutoTokenizer.from_pretrained(plain)
     vectors = shared(str(folder)).encode_texts(TEXTS)
-    assert vectors.shape == (4, DIMENSION)
+    assert vectors.shape == (4, 32)
     assert vectors.dtype == np.float32
     for text, vector in zip(TEXTS, vectors, strict=True):
         with torch.inference_mode():
