@@ -174,19 +174,16 @@ def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint-5").is_dir()  # the training's own is the training's
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", '{"format": 4}', '{"format": 3}', '{"format": 3, "accepted": {"files": []}}'],
-)
-def test_damaged_state_is_an_error(tmp_path: Path, text: str) -> None:
+def test_damaged_state_is_an_error(tmp_path: Path) -> None:
     """A gate that forgot what it accepted would accept anything: it does not start.
 
     Nor with the state of another version, whose copies lie elsewhere.
     """
-    (tmp_path / "state.json").write_text(text)
-
-    with pytest.raises(TrainingGateError, match=r"state\.json.*a new folder for its gate"):
-        GateFolder(tmp_path).load()
+    whole = '{"format": 3, "accepted": {"files": []}}'
+    for text in ("{", "[]", '{"format": 4}', '{"format": 3}', whole):
+        (tmp_path / "state.json").write_text(text)
+        with pytest.raises(TrainingGateError, match=r"state\.json.*a new folder for its gate"):
+            GateFolder(tmp_path).load()
 
 
 def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
