@@ -84,6 +84,19 @@ def test_the_pace_is_remembered(tmp_path: Path, clock: list[float]) -> None:
     assert throughput.seconds == pytest.approx(0.002)
 
 
+def test_a_pace_is_saved_now_and_then(store: Store, clock: list[float]) -> None:
+    """Each write takes time; another size is worth it at once."""
+    caller = BatchCaller(bound("describer", SmallDescriber()), CallCounts(), 8)
+    saves = [(0, 8, 1.0, 1.0), (19, 8, 2.0, 1.0), (2, 8, 3.0, 3.0), (0, 4, 4.0, 4.0)]
+    for seconds, size, pace, kept in saves:
+        clock[0] += seconds
+        caller.size, caller.pace = size, pace
+        caller.save(store)
+        throughput = load_throughput(caller.bound, store)
+        assert throughput is not None
+        assert throughput.seconds == kept
+
+
 @pytest.mark.parametrize(
     ("note", "readable"),
     [

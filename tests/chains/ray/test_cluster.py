@@ -80,10 +80,12 @@ def started(
 @pytest.mark.parametrize(
     ("address", "variable", "expected"),
     [
-        (None, "", None), ("local", "", None),
-        (None, "v:6379", "v:6379"), ("h:6379", "v:6379", "h:6379"),
+        (None, "", None),
+        ("local", "", None),
+        (None, "v:6379", "v:6379"),
+        ("h:6379", "v:6379", "h:6379"),
     ],
-)  # fmt: skip
+)
 def test_a_cluster_is_started_unless_there_is_an_address(
     started: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
