@@ -290,7 +290,23 @@ class DistanceMeasure(SetsMeasure):
 
         def step(generation: int) -> SetStep:
             starts.extend([] if starts else [self._rows(samples, 0, data)])
-            return self._step(starts[0], generation, samples, data)
+            first, images = starts[0], self._rows(samples, generation, data)
+            sizes = (len(first.features), len(images.features))
+            failed, width = first.failed | images.failed, first.features.shape[1]
+            if min(sizes) < FEWEST:
+                return SetStep(sizes, width, 0.0, {}, "", failed)
+            if first.different >= FEWEST and spread_of_vectors(first.features) <= SAME_VECTORS:
+                both = np.concatenate([first.features[:1], images.features])
+                if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
+                    self._refuse(max(first.different, images.different), "image", data)
+            distance = _kernel if kernel else _frechet
+            blocks, why = _blocks(samples)
+            try:
+                whole, parts = distance(first, images, blocks)
+            except TooFewError as error:
+                why = str(error)
+                whole, parts = distance(first, images, {})
+            return SetStep(sizes, width, whole, parts, why, failed)
 
         steps = [
             data.cached(
@@ -319,27 +335,6 @@ class DistanceMeasure(SetsMeasure):
     def _value(self, distances: Sequence[float]) -> float:
         """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
-
-    def _step(
-        self, starts: FeatureRows, generation: int, samples: Sequence[Sample], data: ChainData
-    ) -> SetStep:
-        images = self._rows(samples, generation, data)
-        sizes = (len(starts.features), len(images.features))
-        failed, width = starts.failed | images.failed, starts.features.shape[1]
-        if min(sizes) < FEWEST:
-            return SetStep(sizes, width, 0.0, {}, "", failed)
-        if starts.different >= FEWEST and spread_of_vectors(starts.features) <= SAME_VECTORS:
-            both = np.concatenate([starts.features[:1], images.features])
-            if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
-                self._refuse(max(starts.different, images.different), "image", data)
-        distance = _kernel if self.kind == "kid" else _frechet
-        blocks, why = _blocks(samples)
-        try:
-            whole, parts = distance(starts, images, blocks)
-        except TooFewError as error:
-            why = str(error)
-            whole, parts = distance(starts, images, {})
-        return SetStep(sizes, width, whole, parts, why, failed)
 
 
 def _frechet(
