@@ -8,7 +8,7 @@ from typing import Literal
 
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
-from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome, mean_score
+from pytest_cepbench.chains.answers.battles import PairOutcome, mean_score
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
@@ -238,9 +238,6 @@ def _remarks_on_judge(
 # -- judges that tell nothing apart ----------------------------------------------------------------
 
 
-_BLIND = "the judge cannot see a drop"
-
-
 def _sight_of_judge(
     outcomes: Mapping[str, PairOutcome],
     parts: Mapping[str, Sequence[Sample]],
@@ -250,7 +247,9 @@ def _sight_of_judge(
     """Why a judge sees no drop in the battles of a case, and the most that they are worth together.
 
     They would not where the order of the answers outweighs what is said of them, or where nearly
-    all different answers tie.
+    all different answers tie. With both orders it does where more verdicts turn with it than stand.
+    With one so many are for the answer in one place that at least every second one follows it, and
+    chance does not explain that.
     outcomes: of answers that differ. parts: the samples of the case. span: the most that a sample
     can lose.
     """
@@ -260,34 +259,23 @@ def _sight_of_judge(
     hidden = mean_of_scores(
         {name: {s.id: span * (s.id in given) for s in part} for name, part in parts.items()}
     )
-    outweighed = _outweighed_by_order(list(given.values()), rules)
-    if outweighed:
-        return Blindness(f"{_BLIND}: {outweighed}", hidden), hidden
-    ties = sum(mean_score(verdicts) == EVEN for verdicts in given.values())
-    if ties / len(given) >= MOST_TIES:
-        said = f"{_BLIND}: {ties} of {len(given)} different answers are ties to it"
-        return Blindness(said, hidden), hidden
-    return None, hidden
-
-
-def _outweighed_by_order(battles: Sequence[Sequence[OrderedVerdict]], rules: BattleRules) -> str:
-    """How the order decides more than the answers; "" where it does not.
-
-    With both orders more verdicts turn with it than stand. With one so many are for the answer in
-    one place that at least every second one follows it, and chance does not explain that.
-    """
+    said = ""
     if rules.order == "both":
-        scores = [[v.score for v in own] for own in battles if len(own) > 1]
+        scores = [[v.score for v in own] for own in given.values() if len(own) > 1]
         turned = sum(first != second and first + second == 1 for first, second in scores)
         stood = sum(first == second != EVEN for first, second in scores)
-        if turned <= stood:
-            return ""
-        return f"{turned} of its verdicts turn with the order of the answers, and {stood} stand"
-    first = [own[0].score == own[0].candidate_first for own in battles
-             if own[0].score != EVEN]  # fmt: skip
-    most = max(sum(first), len(first) - sum(first))
-    tail = sum(comb(len(first), k) for k in range(most, len(first) + 1))
-    if not first or most < _ORDER_DECIDES * len(first) or 2 * tail > _CHANCE * 2 ** len(first):
-        return ""
-    place = "first" if 2 * sum(first) > len(first) else "second"
-    return f"{most} of its {len(first)} verdicts are for the answer that was shown {place}"
+        if turned > stood:
+            said = f"{turned} of its verdicts turn with the order of the answers, and {stood} stand"
+    else:
+        decided = [verdict for verdict, *_ in given.values() if verdict.score != EVEN]
+        first = sum(verdict.score == verdict.candidate_first for verdict in decided)
+        count, most = len(decided), max(first, len(decided) - first)
+        tail = sum(comb(count, k) for k in range(most, count + 1))
+        if count and most >= _ORDER_DECIDES * count and 2 * tail <= _CHANCE * 2**count:
+            place = "first" if 2 * first > count else "second"
+            said = f"{most} of its {count} verdicts are for the answer that was shown {place}"
+    ties = sum(mean_score(verdicts) == EVEN for verdicts in given.values())
+    if not said and ties / len(given) >= MOST_TIES:
+        said = f"{ties} of {len(given)} different answers are ties to it"
+    blind = Blindness(f"the judge cannot see a drop: {said}", hidden) if said else None
+    return blind, hidden
