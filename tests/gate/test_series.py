@@ -133,6 +133,10 @@ def test_the_length_is_that_of_the_beginning(series: SeriesFile) -> None:
     assert judge(series, "step-2").expected == 100
     with pytest.raises(SeriesError, match="begun for 100 checkpoints, and 40 are expected now"):
         SeriesFile(root, name, 40).read()
+    copy = SeriesFile(root, "copy")  # whole, and under another name
+    copy.path.write_bytes(series.path.read_bytes())
+    with pytest.raises(SeriesError, match="line 1: it is the record of series 'run-1'"):
+        copy.read()
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "x" * 65, "é"])
