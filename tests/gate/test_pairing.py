@@ -160,6 +160,8 @@ def test_what_the_baseline_could_not_score_counts_alike() -> None:
     assert known(both.low) < known(judged.low)  # and here the candidate's the worst besides
     other = measured(MANY, identity={"suite": "shapes/1", "samples": "60 others"})
     assert judge(other, accepted(before), policy).verdict is Verdict.INCOMPARABLE
+    common = judge(other, accepted(before), policy, pairing="common")
+    assert common.statements[0] == "1 samples that only one of the two has were left out"
     fewer = accepted(measured(_without(MANY, "s07", "s08")))
     assert judge(measured(MANY), fewer, policy).verdict is Verdict.INCOMPARABLE
 
