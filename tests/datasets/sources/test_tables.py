@@ -148,6 +148,7 @@ WRONG_TABLES: list[tuple[dict[str, Any], str, str]] = [
     (PLAIN, 'text = "id"\nid = "words"', "no column 'words'"),
     ({**PLAIN, "image": [[png(0)], [png(1)]]}, "", r"column 'image' is list<.*>; one image, as"),
     ({**PLAIN, "image": [1, 2]}, "", "column 'image' is int64; one image"),
+    ({**PLAIN, "image": [{"x": 1}, {"x": 2}]}, "", "column 'image' is struct<.*>; one image"),
     ({**PLAIN, "a": [{"x": 1}, {"x": 2}]}, 'text = "a"', "column 'a' is struct<.*>; a text, or"),
     ({**PLAIN, "t": ["x", " "]}, 'text = "t"', "row 1, column 't': null or empty: a chain cannot"),
     ({**PLAIN, "c": [1, 2]}, 'category = "c"', "column 'c' is int64; a text, a label"),
@@ -165,6 +166,14 @@ def test_a_wrong_table_is_one_line(
     with pytest.raises(DatasetError, match=words) as error:
         load(tmp_path, path, f"{FOLDER}\n{data}")
     assert "\n" not in str(error.value)
+
+
+def test_names_go_before_types_and_ids_are_normalized(tmp_path: Path) -> None:
+    """Another column of images changes nothing; ids agree over systems, as those of files do."""
+    columns = {**PLAIN, "id": ["e\u0301", "b"], "scan": [{"bytes": png(5), "path": None}] * 2}
+    found = contents(load(tmp_path, write_parquet(tmp_path / "t.parquet", pa.table(columns))))
+    digests = {name: digest for name, (_, _, digest) in found.items()}
+    assert digests == {"\xe9": decode_image(png(0)).digest, "b": decode_image(png(1)).digest}
 
 
 def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
