@@ -152,6 +152,7 @@ def test_samples_with_which_good_checkpoints_are_often_undecided() -> None:
         f"is held in {power.held_of_100} of 100 runs, undecided else, and a drop of "
         f"{power.visible:.4f} fails in 80; about {power.needed} would do"
     )
+    assert power.held_of_100 <= 100 * power.held < power.held_of_100 + 1
     needed = known(power.needed)
     assert power_remark(design.scaled(needed), policy) is None
     assert power_remark(design.scaled(needed - 1), policy) is not None

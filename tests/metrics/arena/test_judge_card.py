@@ -53,6 +53,8 @@ def test_people_may_have_seen_the_other_order(battles: list[JudgedBattle]) -> No
     assert len(match_battles(once, [*once, *swap(once)])) == len(once)
     assert match_battles([*once, *swap(once)], [*once, *swap(once)]) == match_battles(once, once)
     assert [mirror(mirror(battle)) for battle in battles] == battles
+    erred = JudgedBattle("q", "a", "b", "A", ((), ("no-text-or-image",)))
+    assert mirror(erred) == JudgedBattle("q", "b", "a", "B", (("no-text-or-image",), ()))
 
 
 def test_symmetric_errors_shrink_what_is_seen() -> None:
@@ -68,6 +70,9 @@ def test_symmetric_errors_shrink_what_is_seen() -> None:
     )
     shown, error = card.shown_win_rate(0.45)
     assert shown == pytest.approx(0.47, abs=3 * error)
+    sides = ((own.value or 0, own.total) for own in (card.first_right, card.second_right))
+    spread = np.sqrt(sum(p * (1 - p) / n for p, n in sides)) / 2
+    assert error == pytest.approx(0.1 * spread)  # which of a rate of one half is 0
     assert card.slope == pytest.approx(0.6, abs=0.05)
     assert card.first_right.low < 0.8 < card.first_right.high
 
