@@ -304,9 +304,9 @@ _TOKEN = re.compile(r'[{}]|"(?:[^"\\]|\\[\s\S])*+(?:"|\Z)')
 
 
 def read_objects(reply: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of a reply, which may be one: those that are not part of another, in one pass.
+    """The objects of a reply that are not part of another: the whole reply, where it is one.
 
-    Each is a `{...}` with as many closing as opening braces outside of strings.
+    Each is a `{...}` with as many closing as opening braces outside of strings, found in one pass.
     """
     start = reply.find("{")
     while start >= 0:

@@ -133,7 +133,10 @@ def test_a_named_device_that_is_not_there_is_none(
     """Clusters set the variable on nodes without a device, too, and images have an nvidia-smi that
     finds no driver there.
     """
+    monkeypatch.setenv(CUDA, "0")
+    assert visible_devices(bare) == ()
     install_smi(bare / "other", monkeypatch, None)
+    assert visible_devices(bare) == ()
     monkeypatch.setenv(CUDA, "0")
     assert visible_devices(bare) == ()
     (bare / "dev/nvidia3").touch()

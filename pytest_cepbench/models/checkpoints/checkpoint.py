@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -235,16 +236,20 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
         file = PurePosixPath(name).name
         config = read_json(path) if file in ("config.json", "tokenizer_config.json") else {}
         for key, value in config.items() if file == "tokenizer_config.json" else ():
-            # Until 5, transformers reads these in the place of the folder's own.
-            other = Path(value) if key.endswith("_file") and isinstance(value, str) else path
-            if other.absolute().parent != path.absolute().parent and other.is_file():
+            # Until 5, transformers reads these in the place of the folder's own; the map of special
+            # tokens, which many name by its place at their training, it does not.
+            names_file = key.endswith("_file") and key != "special_tokens_map_file"
+            other = Path(value) if names_file and isinstance(value, str) else path
+            outside = other.absolute().parent != path.absolute().parent
+            # Path.is_file raises in folders that this user may not enter: somebody's /root/.cache.
+            if outside and os.path.isfile(other):  # noqa: PTH113
                 refuse(path, f"{key} is the file {value!r}", "Remove the entry")
         for key in ("attn_implementation", "_attn_implementation"):
             if "/" in (kernel := str(config.get(key))):
                 fault = f"{key} is {kernel!r}, a kernel of the hub: code that would be run"
                 refuse(path, fault, "Remove the entry")
-        backbone = str(config.get("backbone"))
-        if "/" in backbone and config.get("backbone_config") is None:
+        backbone, described = config.get("backbone"), config.get("backbone_config") is not None
+        if isinstance(backbone, str) and "/" in backbone and not described:
             fault = f"its backbone would be built by the configuration of {backbone!r}"
             refuse(path, fault, "Save it again with a transformers that writes backbone_config")
     code = checkpoint.config.get("auto_map") if checkpoint.options.trust_remote_code else None

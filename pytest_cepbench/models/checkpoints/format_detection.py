@@ -137,7 +137,7 @@ _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 Detected = tuple[str, tuple[RoleName, ...], str]
-"""The first three fields of a `DetectedModel`."""
+"""What it is, the roles it can play, and why, as the first fields of a `DetectedModel`."""
 
 
 def detect_model(kind: CheckpointKind, config: Mapping[str, Any]) -> DetectedModel:

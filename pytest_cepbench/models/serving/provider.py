@@ -63,7 +63,7 @@ def _inspect(spec: ModelSpec) -> Checkpoint:
         roles, because = (), f"{because}, and a served checkpoint is sent no sounds"
     elif checkpoint.roles and not roles:
         because += ", and a served checkpoint can only describe, write, judge or answer"
-    return replace(checkpoint, roles=roles, because=because)
+    return replace(checkpoint, roles=roles, because=because, unified=False)
 
 
 def detect(spec: ModelSpec) -> DetectedModel:

@@ -256,23 +256,26 @@ DAC = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org
             {"auto_map": {"AutoModel": "org/code--modeling.Model"}},
             r"org/code.*shorten the entry .* \"modeling\.Model\"",
         ),
-        ("config.json", {"attn_implementation": "org/x"}, "attn_implementation is 'org/x', a ker"),
-        ("config.json", {"_attn_implementation": "org/x"}, "attn_implementation is 'org/x', a ker"),
-        ("config.json", {"backbone": "org/vit"}, "built by the configuration of 'org/vit'"),
-        ("tokenizer_config.json", {"vocab_file": __file__}, "vocab_file is the file '/"),
-        ("processor_config.json", {"audio_tokenizer": DAC}, "its audio tokenizer .*'org/dac'"),
-        ("audio_tokenizer_config.json", DAC, "its audio tokenizer .*'org/dac'"),
+        ("config.json", {"attn_implementation": "org/x"}, ": attn_implementation is 'org/x', a k"),
+        ("config.json", {"_attn_implementation": "org/x"}, ": _attn_implementation is 'org/x', a"),
+        ("config.json", {"backbone": "org/vit"}, ": .* built by the configuration of 'org/vit'"),
+        ("tokenizer_config.json", {"vocab_file": __file__}, ": vocab_file is the file '/"),
+        ("processor_config.json", {"audio_tokenizer": DAC}, ": its audio tokenizer .*'org/dac'"),
+        ("audio_tokenizer_config.json", DAC, ": its audio tokenizer .*'org/dac'"),
     ],
 )
 def test_what_would_be_read_elsewhere_is_refused(
     tmp_path: Path, name: str, entries: dict[str, Any], words: str
 ) -> None:
-    """Libraries load it by its name, whatever lies there by then: no fingerprint can vouch."""
+    """Libraries load it by its name, whatever lies there by then: no fingerprint can vouch. Only
+    code asks for trust first.
+    """
     folder = write_checkpoint(tmp_path / "m", LLAVA)
     stored = LLAVA if name == "config.json" else {}
     (folder / name).write_text(json.dumps({**stored, **entries}), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=words):
-        fingerprint_of(folder, "?trust_remote_code=true")
+    query, place = ("?trust_remote_code=true", "") if "auto_map" in entries else ("", name)
+    with pytest.raises(CheckpointError, match=f"{place}{words}"):
+        fingerprint_of(folder, query)
 
 
 def test_what_pipelines_and_open_clip_would_read_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -287,8 +290,26 @@ def test_what_pipelines_and_open_clip_would_read_elsewhere_is_refused(tmp_path: 
     folder = write_checkpoint(tmp_path / "m", config, name, index="open_clip_config.json")
     with pytest.raises(CheckpointError, match=r"built by the configuration of 'hf-hub:org/vit'"):
         fingerprint_of(folder)
-    own = LLAVA | {"attn_implementation": "sdpa", "backbone": "vit"}
-    assert fingerprint_of(write_checkpoint(tmp_path / "own", own))
+
+
+def test_what_only_looks_like_another_place_is_read(tmp_path: Path) -> None:
+    """Names of the libraries' own, files that nobody reads, and those of where it was trained."""
+    configs: list[dict[str, Any]] = [
+        {"attn_implementation": "sdpa", "backbone": "vit"},
+        {"backbone": "org/vit", "backbone_config": {"model_type": "vit"}},
+        {"backbone": {"url": "https://org/vit"}},  # of a model's own code
+    ]
+    for config in configs:
+        assert fingerprint_of(write_checkpoint(tmp_path / "own", LLAVA | config))
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    named = {
+        "vocab_file": str(folder / "config.json"),
+        "special_tokens_map_file": __file__,
+        "tokenizer_file": str(tmp_path / "elsewhere" / "tokenizer.json"),
+        "merges_file": "m" * 300,  # of which the system says more than that it is not there
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(named), encoding="utf-8")
+    assert fingerprint_of(folder)
 
 
 def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:

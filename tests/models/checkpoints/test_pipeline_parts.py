@@ -66,7 +66,8 @@ def test_a_replaced_component_is_fingerprinted_as_a_copied_one(base: Path, tmp_p
     whole = fingerprint_of(f"{base}?unet={unet}")
     assert whole == fingerprint_of(str(copy)) != fingerprint_of(str(base))
     # The folder of its training is as good, and the other way around with base.
-    for spec in (f"{base}?unet={unet.parent}", f"{unet.parent}?base={base}"):
+    by_unet = (f"{base}?unet={place}" for place in (unet, unet.parent))
+    for spec in (*by_unet, f"{unet.parent}?base={base}"):
         assert fingerprint_of(spec) == whole
         assert inspect(spec).roles == ("generator", "editor")
     (base / "unet" / WEIGHTS).write_bytes(safetensors_bytes(b"\0\0\0\0"))
