@@ -113,6 +113,9 @@ def test_silent(silent, cep_case): pass
     + SUBTEST
 )
 
+WAYS = [line[4:].partition("(")[0] for line in HIDING.splitlines() if line.startswith("def test")]
+"""The tests of it."""
+
 UPDATING = """\
 import pytest
 
@@ -146,16 +149,26 @@ def test_no_test_hides_its_regression(accepted: Project, arguments: tuple[str, .
     assert result.ret == FAILED
     assert accepted.report()["verdict"] == "failed"
     verdicts = {case["nodeid"]: case["verdict"] for case in accepted.report()["cases"]}
-    names = [line[4:].partition("(")[0] for line in HIDING.splitlines() if line[:8] == "def test"]
-    assert verdicts == {f"test_toy.py::{name}[crowded-gc]": "regressed" for name in names}
-    outcomes = result.parseoutcomes()
-    assert outcomes.pop("passed") == 2  # the calls of those that judge in a teardown
-    assert outcomes.pop("failed") >= len(names)  # and a subtest
-    assert not outcomes
-    shown = result.stdout.str()
-    assert shown.count("regressed: toy, crowded, GC@2 (") >= len(names)
-    assert shown.count("an xfail mark excuses no verdict: ") >= 3
+    assert verdicts == {f"test_toy.py::{name}[crowded-gc]": "regressed" for name in WAYS}
+    failures = len(WAYS) + hasattr(pytest, "Subtests")
+    # Passed have the calls of those that judge in a teardown.
+    assert result.parseoutcomes() == {"failed": failures, "passed": 2}
+    shown = result.stdout.str().partition("short test summary info")[0]
+    assert shown.count("\nregressed: toy, crowded, GC@2 (") == failures
+    assert shown.count("an xfail mark excuses no verdict: ") == 3
     result.stdout.fnmatch_lines(["note: toy/crowded/gc: judged more than once: by *"])
+
+
+@pytest.mark.parametrize(
+    "name", [*WAYS[:1], *(pytest.param(name, marks=pytest.mark.slow) for name in WAYS[1:])]
+)
+def test_each_of_them_alone_fails_the_run(accepted: Project, name: str) -> None:
+    """None is noticed only by what another one does; without syrupy it is the same."""
+    accepted.write("test_toy.py", HIDING)
+    accepted.write("conftest.py", UPDATING)
+    node = f"test_toy.py::{name}"
+    assert accepted.run_here(node, REGRESSED, "-p", "no:syrupy").ret == FAILED
+    assert accepted.verdicts() == {"crowded-gc": "regressed"}
 
 
 NOT_JUDGING = (
@@ -163,6 +176,7 @@ NOT_JUDGING = (
     + """\
 def test_never(cep_case): pass
 
+@pytest.mark.cep(categories=["color", "crowded"])
 def test_another(cep_case, cep_gate): cep_gate(another(cep_case, "color"))
 
 @pytest.mark.xfail(run=False)
@@ -195,6 +209,7 @@ def test_a_case_that_its_test_does_not_judge_is_missed(
         f"1 tests passed without calling cep_gate: {test('never')}",
     ]
     assert sum(line.startswith("INCOMPLETE: ") for line in result.outlines) == 4
+    result.stdout.fnmatch_lines(["note: toy/color/gc: judged more than once: by *"])
     assert contents(accepted.baselines) == before
 
     failing = "\ndef test_fails(cep_case, cep_gate):\n    assert False\n    cep_gate(cep_case)\n"
@@ -231,11 +246,12 @@ def test_a_case_that_holds_is_let_be(accepted: Project) -> None:
     result = accepted.run_here()
     assert result.ret == pytest.ExitCode.OK
     assert result.parseoutcomes()["xpassed"] == 1
-    assert accepted.verdicts() == {"crowded-gc": "held", "count-gc": "held"}
-    assert len(accepted.report()["cases"]) == 8
-    result.stdout.fnmatch_lines(
-        ["note: toy/count/gc: judged by *, and no test was collected for it"]
-    )
+    cases = accepted.report()["cases"]
+    assert [case["verdict"] for case in cases] == ["held"] * 8
+    foreign = "and no test was collected for it"
+    noted = [case["part"] for case in cases if any(foreign in note for note in case["notes"])]
+    assert noted == ["count"]
+    result.stdout.fnmatch_lines([f"note: toy/count/gc: judged by *, {foreign}"])
     fails = "def test_drift(cep_case, cep_gate): assert cep_gate(cep_case).value > 2\n"
     accepted.write("test_toy.py", fails)
     result = accepted.run_here("-v", *SOME)
@@ -334,7 +350,7 @@ def test_workers_keep_what_hooks_take_from_reports(
     accepted.write("conftest.py", hooked(*hooks))
     assert accepted.run("-n", "2", REGRESSED).ret == FAILED
     assert accepted.report()["verdict"] == "failed"
-    assert {case["verdict"] for case in accepted.report()["cases"]} == {"regressed"}
+    assert [case["verdict"] for case in accepted.report()["cases"]] == ["regressed"] * len(WAYS)
 
 
 def test_hooks_leave_a_case_that_holds_alone(accepted: Project) -> None:
