@@ -124,8 +124,9 @@ def test_settings_that_an_engine_makes_no_use_of_are_refused() -> None:
     for values, source in (
         (pool, "--cep-ray-pool"), (pool, "gate_checkpoint(ray_pool=)"), (turns, "ini residency")
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="cep-engine=ray"):
+        with pytest.raises(ValueError, match="cep-engine=ray") as raised:
             read_settings(values, dict.fromkeys(values, source), Path())
+        assert str(raised.value).startswith(source)
     known = read_settings(pool | {"residency": ["swap"]}, {"ray-pool": "ini ray_pool"}, Path())
     assert known.ray_pools == {"encoder": {"gpus": 1}}
 

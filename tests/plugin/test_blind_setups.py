@@ -161,6 +161,9 @@ ANCHORED = "[metrics.gc]\n[cases.'color/gc']\nanchor_tolerance = 0.8\n"
 SOURCES: dict[str, tuple[list[str], dict[str, dict[str, str]], str]] = {
     "option": (["--cep-tolerance=2"], {}, "tolerance = 2 from --cep-tolerance: "),
     "marker": ([], {"test_toy.py": {"def test_drift": MARKED}}, "from @pytest.mark.cep: "),
+    "gate": (
+        [], {"suite.toml": {"[gate]\n": "[gate]\ntolerance = 3.0\n"}}, "= 3 from [gate]: ",
+    ),
     "accepted": (["--cep-tolerance=0.8"], {}, "was accepted at 1 and can lose 0."),
     "since the anchor": (
         [], {"suite.toml": {"[metrics.gc]\n": ANCHORED}},

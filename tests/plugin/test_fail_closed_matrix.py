@@ -318,8 +318,10 @@ def trainings(
     return make
 
 
-@pytest.mark.slow  # what it makes of exit code and report is in tests/integrations/test_verdict.py
-@cells(kept=lambda column, fault, word: fault in SHORT and word in OUTCOMES and column in TRAINED)
+@cells(
+    kept=lambda column, fault, word: fault in SHORT and word in OUTCOMES and column in TRAINED,
+    quick=lambda column, fault, word: (fault, column) == ("exit-0", "describer"),
+)
 def test_training_gate(
     trainings: Callable[[str], Gate], monkeypatch: pytest.MonkeyPatch,
     column: str, fault: str, word: str,

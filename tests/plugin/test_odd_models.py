@@ -28,10 +28,14 @@ def _assert_spoilt(project: Project, role: str, behaviour: str, kind: str) -> No
 
 
 def test_what_the_model_under_test_spoils_is_a_regression(project: Project) -> None:
-    """Vectors that are no numbers, of an encoder under test."""
+    """Vectors that are no numbers, of an encoder under test; black images of a generator."""
     project.photos(COLORS)
-    assert _run(project, "encoder", "honest", "--snapshot-update").ret == pytest.ExitCode.OK
-    _assert_spoilt(project, "encoder", "nan", "nan-vector")
+    for role, behaviour, kind in (
+        ("encoder", "nan", "nan-vector"),
+        ("generator", "black", "blank-image"),
+    ):
+        assert _run(project, role, "honest", "--snapshot-update").ret == pytest.ExitCode.OK
+        _assert_spoilt(project, role, behaviour, kind)
 
 
 def test_reasoning_is_no_part_of_a_description(project: Project) -> None:
@@ -60,7 +64,10 @@ def test_reasoning_is_no_part_of_a_description(project: Project) -> None:
 def test_what_a_model_raises_shows_no_key(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Libraries repeat keys: neither the terminal, nor a report, nor the history has one."""
+    """Libraries repeat keys: neither the terminal, nor a report, nor the history has one.
+
+    An exception is not stored: a run after the trouble has passed asks again, and is honest.
+    """
     project.photos(COLORS)
     monkeypatch.setenv("MODEL_HUB_TOKEN", "9f8e7d6c5b4a")
     result = project.run_here("--model=python:user_models:describer?behaviour=leak", "-v")
@@ -68,6 +75,11 @@ def test_what_a_model_raises_shows_no_key(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "denied: [key]" in written
     assert "9f8e7d6c5b4a" not in written + result.stdout.str() + result.stderr.str()
+
+    monkeypatch.delenv("MODEL_HUB_TOKEN")
+    project.run_here("--model=python:user_models:describer?behaviour=leak")
+    assert [case["failures"] for case in project.report()["cases"]] == [{}, {}]
+    assert project.verdicts() == dict.fromkeys(("overall-gc", "overall-failures"), "no-baseline")
 
 
 # -- code that changes, and not its fingerprint: said in every report ------------------------------

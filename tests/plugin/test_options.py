@@ -102,7 +102,7 @@ def test_command_line_before_environment_before_ini(
         assert _found(settings, option.name) == value
         assert settings["sources"][option.name] == source
 
-    for flag in [option.flag, f"--{option.name}"][: 1 + option.short]:
+    for flag in [option.flag, f"--{option.name}"] if option.short else [option.flag]:
         typed = flag if option.switch else f"{flag}={argument}"
         config = pytester.parseconfig(*silent, *more, typed)
         assert_set(config, argument, option.flag)
@@ -137,6 +137,7 @@ def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) ->
     project.write("pytest.ini", "[pytest]\ncepbench_data =\n  a=x\n  b=y = z\n")
     config = project.pytester.parseconfig()
     assert _settings(config)["data"] == places
+    assert {getattr(config.option, option.dest) for option in OPTIONS} == {None}  # nothing is typed
     monkeypatch.setenv("CEPBENCH_DATA", "a=x;b=y = z;")
     assert _settings(config)["data"] == places
 

@@ -268,3 +268,5 @@ def test_other_failures_are_shown_as_pytest_shows_them(accepted: Project) -> Non
     shown.stdout.fnmatch_lines(
         ["*= FAILURES =*", "regressed: toy, crowded, GC@2 (*", "*short test summary info*"]
     )
+    short = accepted.run_here("--model=shapes:?miss=0.3", "-k", "crowded", "-v", "--tb=line")
+    short.stdout.fnmatch_lines(["*: -0.*, tolerance 0.0100, n = 2: toy crowded GC@2 regressed"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.evaluation.settings import read_settings
-from tests.plugin.project import SHAPES, TEST_MODULE, Project, assert_one_message, contents
+from tests.plugin.project import INI, SHAPES, TEST_MODULE, Project, assert_one_message, contents
 
 LEAVER = """\
 import sys
@@ -198,6 +198,17 @@ def test_a_value_that_an_option_cannot_have(name: str) -> None:
         with pytest.raises(ValueError, match=r"^ini cepbench_") as raised:
             read_settings({name: [value]}, {name: f"ini cepbench_{name}"}, Path())
         assert str(raised.value) == f"ini cepbench_{name} {value!r}: {expected}"
+
+
+def test_a_value_is_refused_wherever_it_is_set(
+    toy: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the ini file, the environment, on the command line; the nearest is named."""
+    toy.write("pytest.ini", f"{INI}cepbench_alpha = 2\n")
+    assert_one_message(toy.run_here(), f"ini cepbench_alpha '2': {PROBABILITY}")
+    monkeypatch.setenv("CEPBENCH_ALPHA", "3")
+    assert_one_message(toy.run_here(), f"CEPBENCH_ALPHA '3': {PROBABILITY}")
+    assert_one_message(toy.run_here("--cep-alpha=4"), f"--cep-alpha '4': {PROBABILITY}")
 
 
 def test_shares_of_alpha_at_which_nothing_fails_are_refused(accepted: Project) -> None:

@@ -38,8 +38,8 @@ class Describer(Colors):
 
     def _tell(self, image: Image.Image) -> str:
         color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
-        if self.behaviour == "leak":
-            raise RuntimeError("denied: " + os.environ["MODEL_HUB_TOKEN"])
+        if self.behaviour == "leak" and (key := os.environ.get("MODEL_HUB_TOKEN")):
+            raise RuntimeError(f"denied: {key}")
         text = " ".join(str(part) for part in color)
         odd = {
             "empty": "",
@@ -91,7 +91,7 @@ class Encoder(Colors):
 
 
 def describer(behaviour: str = "honest") -> Describer:
-    """A describer: honest, empty, or one that thinks aloud or repeats a key."""
+    """A describer: honest, empty, or one that thinks aloud, or repeats a key while there is one."""
     return Describer(behaviour)
 
 
