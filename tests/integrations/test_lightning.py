@@ -81,24 +81,29 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     assert {path.suffix for path in (tmp_path / "ckpt").iterdir()} == {".ckpt"}
 
 
-def test_exit_that_says_success_waits_for_the_verdict(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """A module that calls sys.exit() while a regressed checkpoint is gated does not end with 0."""
+@pytest.mark.parametrize(("code", "error"), [(0, TrainingStoppedError), (3, SystemExit)])
+def test_exit_that_says_success_waits_for_the_verdict(
+    rule_gate: MakeGate, tmp_path: Path, code: int, error: type[BaseException]
+) -> None:
+    """A module that calls sys.exit() while a regressed checkpoint is gated does not end with 0; a
+    failure is not held up by a verdict.
+    """
     from pytest_cepbench.integrations.lightning import GateCallback
     from tests.integrations.lightning_modules import Module, fit, make_trainer
 
     class Leaving(Module):
         def on_train_batch_end(self, *args: Any) -> None:
             if self.trainer.global_step == 2:
-                sys.exit(0)
+                sys.exit(code)
 
     rule_gate()(save(tmp_path / "start", 0.0))
     gate = TrainingGate(rule_gate(), every=2, when="beside")
     callback = GateCallback(gate, lambda module, folder: save(folder, 0.9))
 
-    with pytest.raises(TrainingStoppedError):
+    with pytest.raises(error):
         fit(make_trainer(tmp_path, callback), Leaving())
 
-    assert [str(verdict.outcome) for verdict in gate.verdicts] == ["regressed"]
+    assert [str(verdict.outcome) for verdict in gate.verdicts] == ["regressed"] * (code == 0)
 
 
 def test_model_that_is_in_parts_needs_an_export(rule_gate: MakeGate) -> None:

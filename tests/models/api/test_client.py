@@ -320,6 +320,7 @@ def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
     server.in_turn(fault(400, wrong, "unsupported_parameter", "max_tokens"), chat_answer())
     replies = describe(load("describer", "max_tokens=7&concurrency=1"), 3)
     assert [seen.body.get("max_completion_tokens") for seen in server.seen[-3:]] == [7, 7, 7]
+    assert not any("max_tokens" in seen.body for seen in server.seen[-3:])
     assert not any(reply.remarks or "not honoured" in reply.provenance for reply in replies)
 
 

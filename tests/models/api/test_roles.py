@@ -264,8 +264,13 @@ def test_a_server_without_structured_output_is_asked_by_the_prompt(
     server: FakeServer, load: Load
 ) -> None:
     """Once refused it is not sent again; nothing is remarked, since the prompt says the form. The
-    seven scores are read, each with its justification.
+    seven scores are read, each with its justification, of a server that has it as of others.
     """
+    server.answer = lambda _: chat_answer(json.dumps(SCORES))
+    (reply,) = load("judge").score_answers([ANSWERED], [0])
+    assert _values(reply) == [7.0] * 7
+    assert reply.value.by_criterion["quality"].justification == "for quality"
+    assert ["response_format" in seen.body for seen in server.seen] == [True]
     for refusal in NO_FORM:
         server.seen.clear()
         server.in_turn(refusal, chat_answer(f"Here you are: {json.dumps(SCORES)}"))

@@ -86,6 +86,7 @@ def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) 
         fingerprint = bind_text(stand_in.spec(query), "describer").fingerprint
         assert fingerprint not in seen
         seen.add(fingerprint)
+    assert bind_text(stand_in.spec(), "describer").fingerprint != served.fingerprint
 
     config = json.loads((stand_in.checkpoint / "config.json").read_text())
     config["auto_map"] = {"AutoModel": "other/repository--modeling.Model"}

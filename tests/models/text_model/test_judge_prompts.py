@@ -162,7 +162,8 @@ def test_what_is_asked_for_is_read() -> None:
     alone or behind a label, since in a sentence it may be the name of an answer.
     """
     for prompt in JUDGE_PROMPTS.values():
-        for winner, phrase in prompt.phrases.items():
+        for winner in WINNERS:
+            phrase = prompt.phrases[winner]
             for answer in (phrase, f"{phrase}.", f"**{phrase}**", f"<think>B</think>\n\n{phrase}"):
                 assert read_named(prompt, answer) == winner
     letters = JUDGE_PROMPTS["letters"]
