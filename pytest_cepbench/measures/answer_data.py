@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -94,8 +94,9 @@ class AnswerData(SampleData):
         self.models = models
         self.runner = runner
         self._answers: dict[str, SampleAnswer] = {}
-        # By sample, answer and the opposing one, or `_SCORES` in its place.
-        self._judgements: dict[tuple[str, str, str], Any] = {}
+        # By sample, answer and the opposing one; by sample and answer.
+        self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
+        self._scores: dict[tuple[str, str], CriteriaScores] = {}
         self._stored: dict[str, Answer] = {}
         self.opponents = CaseOpponents()
 
@@ -151,7 +152,7 @@ class AnswerData(SampleData):
         """
         sides = {s.id: side for s in samples if (side := _side(s, opponents)) is not None}
         able = [sample for sample in samples if sample.id in sides]
-        return self._repaired(able, lambda: self._judged(able, sides))
+        return self._repaired(able, lambda: self._battles(able, sides))
 
     def known_outcome(self, sample: Sample, opponents: Opponents | None) -> PairOutcome | None:
         """The outcome of a sample's battle where it was fought before; no judge is asked.
@@ -161,7 +162,7 @@ class AnswerData(SampleData):
         own, side = self._answers.get(sample.id), _side(sample, opponents)
         if own is None or side is None:
             return None
-        return self._judgements.get((sample.id, own.digest, side))
+        return self._outcomes.get((sample.id, own.digest, side))
 
     def per_answer(
         self,
@@ -205,30 +206,22 @@ class AnswerData(SampleData):
             f"images in the store {self.store.root} keep getting lost: is the disk failing?"
         )
 
-    def _judged(self, samples: Sequence[Sample], sides: Mapping[str, str] | None) -> dict[str, Any]:
-        """The outcomes of battles with the sides, by sample id; where None, the answers' scores."""
-        judged: dict[str, Any] = {}
+    def _battles(
+        self, samples: Sequence[Sample], sides: Mapping[str, str]
+    ) -> dict[str, PairOutcome]:
+        outcomes: dict[str, PairOutcome] = {}
         for shard in self.shards(samples).values():
             answers = self.answers(shard)
-            asked = dict.fromkeys(answers, _SCORES) if sides is None else sides
-            keys = {s.id: (s.id, answers[s.id].digest, asked[s.id]) for s in shard}
-            missing = [sample for sample in shard if keys[sample.id] not in self._judgements]
-            opponents: dict[str, PieceRefs | None]
-            if sides is None:
-                opponents = {s.id: None for s in missing if answers[s.id].answer is not None}
-            else:
-                opponents = self._opposing(missing, sides)
+            keys = {s.id: (s.id, answers[s.id].digest, sides[s.id]) for s in shard}
+            missing = [sample for sample in shard if keys[sample.id] not in self._outcomes]
+            opponents = self._opposing(missing, sides)
             pairs = [self._pair(answers[name], other) for name, other in opponents.items()]
-            made: Sequence[object] = ()
-            if pairs and sides is None:
-                made = score_answers(pairs, self.rules.seed, self.runner("judge"))
-            elif pairs:
-                made = judge_pairs(pairs, self.rules, self.runner("judge"))
-            self._judgements.update(zip((keys[name] for name in opponents), made, strict=True))
+            judged = judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []
+            self._outcomes.update(zip((keys[name] for name in opponents), judged, strict=True))
             self.store.artifact_cache.clear()
-            known = self._judgements
-            judged |= {name: known[key] for name, key in keys.items() if key in known}
-        return judged
+            known = self._outcomes
+            outcomes |= {name: known[key] for name, key in keys.items() if key in known}
+        return outcomes
 
     def _opposing(
         self, samples: Sequence[Sample], sides: Mapping[str, str]
@@ -291,12 +284,26 @@ class AnswerData(SampleData):
 
         Raises as `score_answers`, and StoreError where images keep getting lost.
         """
-        return self._repaired(samples, lambda: self._judged(samples, None))
+        return self._repaired(samples, lambda: self._read_scores(samples))
+
+    def _read_scores(self, samples: Sequence[Sample]) -> dict[str, CriteriaScores]:
+        scores: dict[str, CriteriaScores] = {}
+        for shard in self.shards(samples).values():
+            answered = {n: own for n, own in self.answers(shard).items() if own.answer is not None}
+            keys = {name: (name, own.digest) for name, own in answered.items()}
+            missing = [name for name, key in keys.items() if key not in self._scores]
+            if missing:
+                pairs = [self._pair(answered[name], None) for name in missing]
+                made = score_answers(pairs, self.rules.seed, self.runner("judge"))
+                self._scores.update(zip((keys[name] for name in missing), made, strict=True))
+            self.store.artifact_cache.clear()
+            scores |= {name: self._scores[key] for name, key in keys.items()}
+        return scores
 
     def known_scores(self, sample: Sample) -> CriteriaScores | None:
         """The scores of a sample's answer where it was scored before; no judge is asked."""
         own = self._answers.get(sample.id)
-        return None if own is None else self._judgements.get((sample.id, own.digest, _SCORES))
+        return None if own is None else self._scores.get((sample.id, own.digest))
 
     def pairs(self, samples: Sequence[Sample], opponents: Opponents) -> list[AnswerPair]:
         """The samples' battles as they are judged; an opposing answer that is lost is missing."""
@@ -314,8 +321,8 @@ class AnswerData(SampleData):
         return AnswerPair(sample.id, refer_to_question(sample, self.store), candidate, opponent)
 
 
-_GOLD, _SCORES = "gold", "scores"
-"""In the place of an opposing answer's digest: the sample's reference answer; none at all."""
+_GOLD = "gold"
+"""In the place of an opposing answer's digest: the sample's reference answer."""
 
 
 def _side(sample: Sample, opponents: Opponents | None) -> str | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Literal
 
 from pytest_cepbench.artifacts import Failure
@@ -56,9 +55,9 @@ class AnswerMeasure(MeasureBase):
     scored: bool = False
     win_rate: str = ""
 
+    @abstractmethod
     def read(self, samples: Sequence[Sample], data: AnswerData) -> object:
         """Everything that the case needs of these samples; what the store does not hold is made."""
-        return data.answers(samples)
 
     @abstractmethod
     def measure(self, case: Case, data: AnswerData) -> Measured:
@@ -82,53 +81,18 @@ class TruthTable(MetricTable, frozen=True, kw_only=True):
     criterion: Literal["total", Criterion] = "total"
 
 
-def _lack(own: SampleAnswer, answer: Answer, kind: str, of: Literal["any", "all"]) -> float:
-    """1 for an answer that lacks images (texts) in any step, or in all of them."""
-    lacking = [not (step.image if kind == "no_image" else step.text) for step in answer.steps]
-    return float(any(lacking) if of == "any" else all(lacking))
-
-
-def _missing_share(own: SampleAnswer, answer: Answer) -> float:
-    """The share of an answer's images that are missing."""
-    missing = len(own.lost_images)
-    return missing / (missing + len(answer.images)) if missing else 0.0
-
-
-def _step_gap(own: SampleAnswer, answer: Answer) -> float:
-    """How far the number of an answer's steps is from the reference's, over the latter.
-
-    Raises DatasetError without a reference.
-    """
-    gold = len(own.sample.gold)
-    if not gold:
-        raise DatasetError(
-            f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
-        )
-    return abs(len(answer.steps) - gold) / gold
-
-
-_COUNTS: Mapping[str, tuple[str, str, float | None, Callable[[SampleAnswer, Answer], float]]] = {
-    "failures": ("failure rate", "answer-failures/1", 1.0, _missing_share),
-    "step_gap": ("gap in steps", "step_gap/1", None, _step_gap),
-}
-"""Kind -> label, identity, span, number of an answer."""
-
-
 class CountMeasure(AnswerMeasure):
     """A number that is counted in each answer, 1 where there is none; a share but of step_gap."""
 
     higher_is_better = False
 
-    def __init__(self, kind: str, name: str, table: MetricTable, context: AnswerContext) -> None:
-        super().__init__(kind, name, table, context)
-        if isinstance(table, LackTable):
-            what = "images" if kind == "no_image" else "texts"
-            steps = "a step" if table.of == "any" else "every step"
-            self.label = f"answers without {what} in {steps}"
-            self.identity = f"{kind}/1 of {table.of}"
-            self.count: Callable[..., float] = partial(_lack, kind=kind, of=table.of)
-        else:
-            self.label, self.identity, self.span, self.count = _COUNTS[kind]
+    @abstractmethod
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """The number of an answer."""
+
+    def read(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, SampleAnswer]:
+        """The answers."""
+        return data.answers(samples)
 
     def measure(self, case: Case, data: AnswerData) -> Measured:
         """A number per sample."""
@@ -154,6 +118,52 @@ class CountMeasure(AnswerMeasure):
             shares=self.span is not None,
             notes=tuple(notes),
         )
+
+
+class LackMeasure(CountMeasure):
+    """1 for an answer that lacks images (texts) in a step, or in every one."""
+
+    def __init__(self, kind: str, name: str, table: LackTable, context: AnswerContext) -> None:
+        super().__init__(kind, name, table, context)
+        self.of = table.of
+        what = "images" if kind == "no_image" else "texts"
+        steps = "a step" if table.of == "any" else "every step"
+        self.label, self.identity = f"answers without {what} in {steps}", f"{kind}/1 of {table.of}"
+
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """1 or 0."""
+        text = self.kind == "no_text"
+        lacking = [not (step.text if text else step.image) for step in answer.steps]
+        return float(any(lacking) if self.of == "any" else all(lacking))
+
+
+class AnswerFailuresMeasure(CountMeasure):
+    """The share of an answer's images that are missing."""
+
+    label = "failure rate"
+    identity = "answer-failures/1"
+
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """The share."""
+        missing = len(own.lost_images)
+        return missing / (missing + len(answer.images)) if missing else 0.0
+
+
+class StepGapMeasure(CountMeasure):
+    """How far the number of an answer's steps is from that of the reference answer."""
+
+    label = "gap in steps"
+    identity = "step_gap/1"
+    span = None
+
+    def count(self, own: SampleAnswer, answer: Answer) -> float:
+        """The difference over the reference's number. Raises DatasetError without a reference."""
+        gold = len(own.sample.gold)
+        if not gold:
+            raise DatasetError(
+                f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
+            )
+        return abs(len(answer.steps) - gold) / gold
 
 
 class TruthMeasure(AnswerMeasure):

@@ -87,10 +87,10 @@ KINDS = MetricKinds(
 ANSWER_KINDS = MetricKinds(
     {
         "win_rate": "battle_measures MetricTable WinRateMeasure",
-        "no_image": "answer_measures LackTable CountMeasure",
-        "no_text": "answer_measures LackTable CountMeasure",
-        "failures": "answer_measures MetricTable CountMeasure",
-        "step_gap": "answer_measures MetricTable CountMeasure",
+        "no_image": "answer_measures LackTable LackMeasure",
+        "no_text": "answer_measures LackTable LackMeasure",
+        "failures": "answer_measures MetricTable AnswerFailuresMeasure",
+        "step_gap": "answer_measures MetricTable StepGapMeasure",
         "truth": "answer_measures TruthTable TruthMeasure",
         "judge_failures": "battle_measures MetricTable JudgeFailuresMeasure",
         "criteria": "answer_measures CriteriaTable CriteriaMeasure",
