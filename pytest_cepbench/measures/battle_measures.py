@@ -271,7 +271,7 @@ def _sight_of_judge(
         first = sum(verdict.score == verdict.candidate_first for verdict in decided)
         count, most = len(decided), max(first, len(decided) - first)
         tail = sum(comb(count, k) for k in range(most, count + 1))
-        if count and most >= _ORDER_DECIDES * count and 2 * tail <= _CHANCE * 2**count:
+        if count and most >= _ORDER_DECIDES * count and 2 * tail / 2**count <= _CHANCE:
             place = "first" if 2 * first > count else "second"
             said = f"{most} of its {count} verdicts are for the answer that was shown {place}"
     ties = sum(mean_score(verdicts) == EVEN for verdicts in given.values())

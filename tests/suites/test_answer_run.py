@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.chains.answers.answer_plan import BattleRules
+from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.measures.battle_measures import _sight_of_judge
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
+from tests.optional import known
 from tests.suites.answers import ANSWERS, HEAD, PIPELINE, WORSE, MeasuredSuite, prepare
 
 
@@ -283,6 +289,14 @@ def test_a_judge_that_tells_nothing_apart_holds_nothing(
     assert judgement.reasons[0].startswith("the judge cannot see a drop: ")
     assert reason in judgement.reasons[0]
     assert judgement.needed is None
+
+
+def test_the_places_of_thousands_of_verdicts_are_counted() -> None:
+    """Chance does not explain them, however small it is."""
+    outcomes = {f"q{i}": PairOutcome(1.0, [OrderedVerdict(i % 2 == 0, "A")]) for i in range(3000)}
+    parts = {"overall": [Sample(name, ("task",)) for name in outcomes]}
+    blind, _ = _sight_of_judge(outcomes, parts, BattleRules("balanced", 0), EVEN)
+    assert "3000 of its 3000 verdicts are for the answer" in known(blind).reason
 
 
 def test_a_few_ties_hide_no_more_than_is_tolerated(tmp_path: Path, answered: Store) -> None:
