@@ -189,6 +189,7 @@ def _problem(key: CaseKey, results: Sequence[CaseResult], *, insensitive: bool) 
         if result.measurement != first:
             return "the run has several tests of it, which measured different things"
     assert first is not None  # or it was refused above
-    gates = not insensitive and any(result.primary for result in results)
-    chance = why_not_accepted(first) if gates else None
-    return chance and f"{chance}; --accept-insensitive accepts it all the same"
+    if insensitive or not any(result.primary for result in results):
+        return None
+    chance = why_not_accepted(first)
+    return None if chance is None else f"{chance}; --accept-insensitive accepts it all the same"

@@ -345,8 +345,10 @@ def strata(case: Case, dataset: Dataset) -> dict[str, tuple[str, ...]]:
 
     Of a case that counts every sample once, each is in the first of its categories.
     """
-    homes, every = parts_of(case, dataset)
-    if case.pool != "categories":
-        names = dict.fromkeys(sample.categories[0] for sample in every)
-        homes = {name: tuple(s for s in every if s.categories[0] == name) for name in names}
-    return {name: tuple(sample.id for sample in samples) for name, samples in homes.items()}
+    parts, every = parts_of(case, dataset)
+    if case.pool == "categories":
+        return {name: tuple(sample.id for sample in samples) for name, samples in parts.items()}
+    homes: dict[str, list[str]] = {}
+    for sample in every:
+        homes.setdefault(sample.categories[0], []).append(sample.id)
+    return {name: tuple(ids) for name, ids in homes.items()}

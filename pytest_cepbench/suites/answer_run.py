@@ -179,7 +179,8 @@ class AnswerRun(SuiteRun):
         )
 
     def _measured(self, case: Case, most: int | None) -> Measured:
-        """Also says how many answers hold reasoning, and how many texts were cut.
+        """Also says how many answers hold reasoning, how many texts were cut, and what is known of
+        the judge.
 
         Raises MeasurementError where a server left an image of an answer without a reply.
         """

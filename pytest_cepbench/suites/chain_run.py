@@ -188,8 +188,8 @@ class ChainRun(SuiteRun):
             chains = self.data.chains(plan.start, measured.samples).values()
             if "generator" in self.assignments.roles:
                 drawn = range(plan.generations)
-                note = self.data.cut_texts(plan, "generator", drawn, measured.samples)
-                cut |= {note: None} if note else {}
+                if note := self.data.cut_texts(plan, "generator", drawn, measured.samples):
+                    cut[note] = None
             same |= dict.fromkeys(same_answers(plan, chains))
             links = (link for chain in chains for link in chain.links[: plan.generations + 1])
             keys += [key for link in links if link.text is not None and (key := link.key)]
