@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from math import fsum
+from math import fsum, inf
 from random import Random
 from typing import Any
 
@@ -186,6 +186,27 @@ def test_less_error_decides_no_more(it: Comparison) -> None:
             assert less in (Verdict.IMPROVED, Verdict.HELD, Verdict.INCONCLUSIVE)
         else:
             assert less in (more, Verdict.INCONCLUSIVE)
+
+
+@given(comparisons())
+def test_exactly_one_row_of_the_table_holds(it: Comparison) -> None:
+    """Improved, held, regressed and inconclusive exclude each other, and the true one is given."""
+    judgement = it.judged(anchor=None)
+    tolerance, difference = it.policy.tolerance, known(judgement.difference)
+    if not it.policy.statistical:
+        regressed = round(difference + tolerance, 6) < 0
+        assert judgement.verdict is (Verdict.REGRESSED if regressed else Verdict.HELD)
+        return
+    low = -inf if judgement.low is None else judgement.low
+    p = 1.0 if judgement.p is None else judgement.p
+    rows = {
+        Verdict.IMPROVED: low > tolerance,
+        Verdict.HELD: -tolerance < low <= tolerance,
+        Verdict.REGRESSED: difference < -tolerance and p <= it.policy.alpha,
+    }
+    assert sum(rows.values()) <= 1
+    verdicts = [verdict for verdict, holds in rows.items() if holds]
+    assert judgement.verdict is (verdicts[0] if verdicts else Verdict.INCONCLUSIVE)
 
 
 @given(comparisons())

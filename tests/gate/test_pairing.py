@@ -58,13 +58,14 @@ def test_common_samples_are_compared_on_request() -> None:
     ("field", "forgiven"),
     [
         *((field, True) for field in ("samples", "data", "clauses", "facts")),
-        *((field, False) for field in ("suite", "metric", "chain", "encoder", "generator")),
+        *((field, False) for field in ("suite", "version", "metric", "chain")),
+        *((field, False) for field in ("encoder", "generator")),
     ],
 )
 def test_common_forgives_what_other_samples_bring_with_them(field: str, forgiven: bool) -> None:
     """Fields that say which samples there are; by another encoder the same are another number."""
-    now = measured(BEFORE, identity={"version": "1", field: "new"})
-    then = accepted(measured(BEFORE, identity={"version": "1", field: "old"}))
+    now = measured(BEFORE, identity={"describer": "d", field: "new"})
+    then = accepted(measured(BEFORE, identity={"describer": "d", field: "old"}))
     exact, common = judge(now, then, PLAIN), judge(now, then, PLAIN, pairing="common")
     assert exact.reasons == (f"{field}: baseline old, now new",)
     assert common.reasons == (() if forgiven else exact.reasons)
@@ -81,10 +82,15 @@ def test_nothing_common_is_incomparable() -> None:
 
 def test_a_set_has_no_common_part() -> None:
     """Its score is of all its samples, so other samples are another number on any request."""
-    now = measured({"color": {"x": 12.0}}, sizes={"color": 240})
-    then = accepted(measured({"color": {"y": 12.0}}, sizes={"color": 240}))
+    now, same = (
+        measured({"color": {"x": 12.0}}, sizes={"color": 240}, identity={"samples": samples})
+        for samples in ("240 new", "240 old")
+    )
+    other = measured({"color": {"y": 12.0}}, sizes={"color": 240})
     for pairing in ("exact", "common"):
-        assert judge(now, then, PLAIN, pairing=pairing).verdict is Verdict.INCOMPARABLE
+        for then in (same, other):
+            judgement = judge(now, accepted(then), PLAIN, pairing=pairing)
+            assert judgement.verdict is Verdict.INCOMPARABLE
     sets = [measured({"color": {"x": 1.0}, c: {"x": 1.0}}, sizes={c: 9}) for c in ("a", "b")]
     judgement = judge(sets[0], accepted(sets[1]), PLAIN, pairing="common")
     assert judgement.verdict is Verdict.INCOMPARABLE

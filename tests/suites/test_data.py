@@ -124,10 +124,18 @@ RED, BLUE = (200, 10, 10), (10, 10, 200)
 
 
 def test_a_loader_beside_the_suite(project: Project) -> None:
-    """A `python:` loader beside the suite is found; a sample of two categories counts in both."""
+    """A `python:` loader beside the suite is found; a sample of two categories counts in both.
+
+    Data that cannot be used ends the run before anything is measured.
+    """
     project.write("mine/my_loader.py", LOADER)
     text = PHOTOS.replace('loader = "folder"\npath = "photos"', 'loader = "python:my_loader:two"')
     project.photos({})
+    none = 'loader = "shapes"\noptions = { samples_per_category = 0 }'
+    project.suite(text.replace('loader = "python:my_loader:two"', none), "mine")
+    refused = project.run_here("mine")
+    assert refused.ret == pytest.ExitCode.INTERRUPTED
+    refused.stdout.fnmatch_lines(["*must be in 1..10,000, got 0"])
     project.suite(text, "mine")
     assert project.run_here("mine", "--snapshot-update").ret == pytest.ExitCode.OK
     assert {(c["part"], c["metric"]): c["n"] for c in project.report()["cases"]} == {

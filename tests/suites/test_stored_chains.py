@@ -24,6 +24,7 @@ from pytest_cepbench.datasets.shapes import (
     parse_image,
     render,
 )
+from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
@@ -385,7 +386,10 @@ def test_chains_are_those_that_were_measured(stage_model: Setter) -> None:
 
 
 def test_what_is_not_stored_is_not_made(stage_model: Setter) -> None:
-    """Of a model that never ran there are no chains, and it is not asked for any."""
+    """Of a model that never ran there are no chains, and it is not asked for any.
+
+    A step that is none, of a baseline that was edited, is an error.
+    """
     now = stage_model(STORED, "describer", "3")
     now.measure("overall-gc")
     asked = ASKED.copy()
@@ -395,6 +399,8 @@ def test_what_is_not_stored_is_not_made(stage_model: Setter) -> None:
     assert stored.known(case, _ids(now)) == []
     assert stored.excerpt(case, _ids(now)[0], "image") is None
     assert ASKED.copy() == asked
+    with pytest.raises(BaselineError, match="cannot be read"):
+        stored_chains(now.run, "{}")
 
 
 def test_chains_without_vectors_have_no_similarities(tmp_path: Path) -> None:
