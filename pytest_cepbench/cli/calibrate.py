@@ -98,7 +98,8 @@ def _noise_update(
     measured = case.measured
     if case.noise is None or measured is None:
         return "not kept, there is none", "", None
-    path, before, obstacle = baseline_path(root, measured.key), None, _NO_BASELINE
+    path = baseline_path(root, measured.key)
+    before, obstacle = None, _NO_BASELINE
     try:
         before = read_baseline(path, measured.key)
         if before is not None:

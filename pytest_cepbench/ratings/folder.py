@@ -175,10 +175,11 @@ def read_votes(ratings: Ratings) -> Votes:
                     "one that is whole, or rename the annotator in the other"
                 )
             records[annotator] = tuple(vote for vote in votes if vote.annotator == annotator)
+    first_fault = faults[0] if faults else ""
     counts = {
         "that cannot be read are left out, such as one cut off in a crash": unreadable,
         "for items that the study does not have are left out": unknown,
-        f"that answer no question are left out ({''.join(faults[:1])})": len(faults),
+        f"that answer no question are left out ({first_fault})": len(faults),
     }
     remarks = [f"{count} records of votes {words}" for words, count in counts.items() if count]
     return Votes(records, tuple(remarks), owners)

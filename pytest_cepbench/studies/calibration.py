@@ -277,6 +277,7 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
     design = design_of(noise, noise.units)
     assert design is not None  # noise is of two units or more
     needed = units_needed(design, TOLERANCE, whole.policy.alpha) or sum(counts.values())
+    # The fewest of each category that make so many in all; None where all are needed.
     most = max(counts.values())
     fewer = range(min(FEWEST, most), most)
     samples = next((n for n in fewer if sum(min(c, n) for c in counts.values()) >= needed), None)

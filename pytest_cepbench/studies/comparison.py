@@ -89,18 +89,21 @@ def rank_case(records: Mapping[str, Measurement]) -> CaseLeaderboard:
         refuse_difference(names[0], first, name, records[name])
     sign = 1 if first.higher_is_better else -1
     values = np.array([sign * records[name].value for name in names])
-    half, units = _half_intervals([*map(_unit_scores, records.values())], first.clusters)
+    half, units = _half_intervals(
+        [_unit_scores(record) for record in records.values()], first.clusters
+    )
     ranks = (RankInterval(1, len(names)),) * len(names) if half is None else ranks_of(values, half)
     order = sorted(range(len(names)), key=lambda i: -values[i])
     best = order[0]
     models = []
     for i in order:
-        name, difference, low, high = names[i], float(values[i] - values[best]), None, None
+        name, rank = names[i], ranks[i]
+        difference = float(values[i] - values[best])
+        low = high = None
         if half is not None and i != best:
             low, high = difference - float(half[i, best]), difference + float(half[i, best])
-        own = ranks[i]
         models.append(
-            RankedModel(name, records[name].value, difference, low, high, own.low, own.high)
+            RankedModel(name, records[name].value, difference, low, high, rank.low, rank.high)
         )
     units_of = [name for part in first.blocks.values() for name in part]
     of_samples = bool(units_of) and all(name.startswith(SAMPLE) for name in units_of)
@@ -356,7 +359,11 @@ def rank_common_cases(runs: Sequence[MeasuredRun]) -> Iterator[CaseLeaderboard]:
     ranked = []
     for case in runs[0].cases:
         known = {run.name: run.cases[case].record for run in runs if case in run.cases}
-        records = {n: own for n, own in known.items() if own is not None and not own.answers}
+        records = {
+            name: record
+            for name, record in known.items()
+            if record is not None and not record.answers
+        }
         if len(records) == len(runs):
             ranked.append((CaseKey.parse(case), records))
     whole = {key.suite for key, _ in ranked if key.part == OVERALL}

@@ -320,6 +320,17 @@ def constant_outputs(run: ChainRun) -> Check:
 # -- encoders: whether they notice damage ----------------------------------------------------------
 
 
+def blurred(image: ImageArtifact) -> ImageArtifact:
+    """The image under a Gaussian blur whose deviation is a sixteenth of the shorter side."""
+    radius = min(image.size) / 16
+    return ImageArtifact.from_pil(image.to_pil().filter(ImageFilter.GaussianBlur(radius)))
+
+
+def recolored(image: ImageArtifact) -> ImageArtifact:
+    """The image with its channels exchanged in turn: red becomes green, green blue, blue red."""
+    return ImageArtifact(image.pixels[:, :, [2, 0, 1]])
+
+
 def word_dropped(text: str) -> str:
     """The text without its longest word, the first of equals; as it is where it has one alone."""
     words = list(re.finditer(r"\w[\w'-]*", text))
@@ -329,22 +340,19 @@ def word_dropped(text: str) -> str:
     return " ".join((text[: longest.start()] + text[longest.end() :]).split())
 
 
+def half_silent(sound: Sound) -> Sound:
+    """The second half of a sound taken out."""
+    samples = sound.samples.copy()
+    samples[(len(samples) + 1) // 2 :] = 0
+    return Sound(samples, sound.rate)
+
+
 DAMAGE: Mapping[Modality, Mapping[str, Callable[[Any], Any]]] = {
-    "image": {
-        "strong blur": lambda image: ImageArtifact.from_pil(
-            image.to_pil().filter(ImageFilter.GaussianBlur(min(image.size) / 16))
-        ),
-        "colors exchanged": lambda image: ImageArtifact(image.pixels[:, :, [2, 0, 1]]),
-    },
+    "image": {"strong blur": blurred, "colors exchanged": recolored},
     "text": {"word dropped": word_dropped},
-    "sound": {
-        "second half silent": lambda sound: Sound(
-            sound.samples * (2 * np.arange(len(sound.samples)) < len(sound.samples)), sound.rate
-        )
-    },
+    "sound": {"second half silent": half_silent},
 }
-"""What is done to starts, by its name; pure functions. Of three channels red becomes green, green
-blue, blue red."""
+"""What is done to starts, by its name; pure functions."""
 
 
 def _compared(prepared: PreparedCalibration, run: ChainRun) -> dict[tuple[str, Modality], float]:

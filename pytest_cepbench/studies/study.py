@@ -513,9 +513,10 @@ def _shown_cases(
 
 def _measure_cells(place: _Place, run: SuiteRun, cases: Iterable[Case]) -> dict[str, StudyCell]:
     """The cell of each case, by PART/METRIC, of a model under a variant."""
-    cells: dict[str, StudyCell] = {}
     model, variant = place
-    cell, broken = partial(StudyCell, model.name, variant.name), ""
+    cell = partial(StudyCell, model.name, variant.name)
+    cells: dict[str, StudyCell] = {}
+    broken = ""
     for case in cases:
         if broken:
             cells[case.key.within] = cell(error=broken)

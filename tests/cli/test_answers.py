@@ -65,6 +65,8 @@ def test_exported_answers_are_battled_elsewhere(accepted: Home) -> None:
 
 def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
     """Also from a store that got them from such a file."""
+    taken = accepted.command("store", "import", "answers.zip", "--store=copy")
+    assert taken.err == "20 answers of answers.zip\n"
     ended = accepted.command("store", "export", "--answers=.", "--store=copy")
     assert ended.err.startswith(f"20 answers in {BUNDLE}, ")
     assert (accepted.path / BUNDLE).read_bytes() == (accepted.path / "answers.zip").read_bytes()

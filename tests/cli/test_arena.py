@@ -21,6 +21,7 @@ from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
 from tests.metrics.arena.panels import simulate
+from tests.plugin.project import contents
 from tests.ratings.studies import BLUE, RED, cast, make_study, side_vote
 
 PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
@@ -240,9 +241,10 @@ def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
             assert shown == [
                 (s.text, None if s.image is None else s.image.load().digest) for s in same
             ]
+    written = contents(suite.path / "table")
     ended = suite.command("arena", "training", "judge", "--out=table")
     ended.refused("is there already", code=1)
-    assert not (suite.path / "table" / "train.jsonl").exists()
+    assert contents(suite.path / "table") == written
 
 
 @pytest.mark.slow

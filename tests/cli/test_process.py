@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -151,7 +152,9 @@ MISTAKES = {
     f"study . --vary=seeds {MUTE} --seeds=1,-2": "'-2': no seed",
     f"study . --vary=seeds {MUTE} --model=nobody/": "nobody",
     f"study . --vary=seeds {MUTE} --store=suite.toml/store": "suite.toml/store",
-    f"study absent.toml --vary=seeds {MUTE}": "data set 'photos' is not here: give it with --data",
+    f"study absent.toml --vary=seeds {MUTE}": (
+        "data set 'photos' is not here: give it with --data photos"
+    ),
     f"study answers --vary=encoders --encoder=shapes: --encoder=a/b {MOST}": (
         "'arena' asks for interleaved answers: a study of encoders can measure chains alone"
     ),
@@ -254,6 +257,25 @@ def test_every_cell_of_a_folded_table_is_shown_once(numbers: list[int], width: i
     heads = [cell for line in lines if line.startswith("model") for cell in line.split()[1:]]
     assert shown == [str(number) for number in numbers]
     assert heads == [f"v{i}" for i in range(len(numbers))]
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_table_of_a_terminal_has_bold_heads_and_colored_verdicts(
+    term: str, no_color: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as the terminal shows them; without them it is the text of a pipe, in full width."""
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    heads = ("verdict", *(f"v{i}" for i in range(30)))
+    rows = (("held", *["\u8868"] * 30), ("regressed", *["[b]1"] * 30))
+    page = [Section("t", (Table(heads, rows),))]
+    styled, plain = to_text(page, 250, styled=True), to_text(page, 250)
+    assert re.sub(r"\x1b\[\d+m", "", styled) == plain
+    assert "\x1b" not in plain
+    assert ("\x1b[1mverdict" in styled) == (term == "xterm")
+    assert ("\x1b[31mregressed" in styled) == (term == "xterm" and not no_color)
 
 
 def test_a_table_in_full() -> None:

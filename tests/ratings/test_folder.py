@@ -52,7 +52,6 @@ def write(ratings: Ratings, *votes: Vote, name: str = "a1") -> Path:
         ("study.json", "{", "study.json: "),
         ("study.json", '{"x":' + "[" * 100_000, "study.json: "),
         ("sources.jsonl", '{"item":"1"}\n{', "sources.jsonl, line 2: "),
-        ("items.jsonl", "\n", "is not the file that the study was written with"),
     ],
 )
 def test_damaged_files_are_named(ratings: Ratings, name: str, text: str, message: str) -> None:
@@ -64,8 +63,8 @@ def test_damaged_files_are_named(ratings: Ratings, name: str, text: str, message
         _ = read_ratings(ratings.path).sources
 
 
-def test_an_image_is_what_its_name_says(ratings: Ratings) -> None:
-    """Another one under that name, and a missing one, are refused."""
+def test_images_and_items_are_those_that_were_written(ratings: Ratings) -> None:
+    """Another image under a name, a missing one, and items with another word are refused."""
     first, second = sorted((ratings.path / "images").iterdir())[:2]
     second.write_bytes(first.read_bytes())
     with pytest.raises(DatasetError, match="another image than its name says"):
@@ -73,6 +72,10 @@ def test_an_image_is_what_its_name_says(ratings: Ratings) -> None:
     first.unlink()
     with pytest.raises(DatasetError, match="cannot be read"):
         ratings.image(first.stem)
+    path = ratings.path / "items.jsonl"
+    path.write_text(path.read_text().replace("Question 1", "Question 7"))
+    with pytest.raises(DatasetError, match="is not the file that the study was written with"):
+        read_ratings(ratings.path)
 
 
 def test_votes_that_do_not_count_are_told(ratings: Ratings) -> None:
@@ -162,7 +165,8 @@ def test_a_cut_line_is_left_as_it_is(ratings: Ratings) -> None:
     assert lines[1] == b'{"v":1,"task":"pa'
     votes = read_votes(ratings)
     assert len(votes.records["a1"]) == 3
-    assert [remark.split()[0] for remark in votes.remarks] == ["1"]
+    (remark,) = votes.remarks
+    assert remark.startswith("1 records of votes that cannot be read are left out")
 
 
 def test_a_write_that_fails_leaves_nothing(ratings: Ratings) -> None:
