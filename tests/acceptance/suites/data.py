@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.datasets.folder import CATEGORIES
-from tests.datasets.test_mmgenbench import coded, write_table
+from tests.artifacts.files import encoded
+from tests.datasets.test_mmgenbench import QUESTION
 
 APART = ("posters", "celebrity", "scene", "landmark", "artwork")
 """The categories of MME that keep their images in a folder of their own."""
@@ -54,6 +56,20 @@ def mmgenbench_images() -> Mapping[int, Image.Image]:
     return {index: picture(100 + index) for index in (0, 7, 12, 31, 40)}
 
 
+def coded(image: Image.Image, kind: str = "PNG", **options: Any) -> str:
+    """A cell of MMGenBench's tables: the image's file in base64."""
+    return b64encode(encoded(image, kind, **options)).decode()
+
+
+def _write_table(path: Path, images: Mapping[int, str]) -> None:
+    """The published columns, with the line ends of the published tables."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerow(["index", "question", "image"])
+        writer.writerows([index, QUESTION, image] for index, image in images.items())
+
+
 def write_mmgenbench(root: Path) -> Path:
     """MMGenBench's two tables and label index in one folder; images as base64 of several kinds.
 
@@ -63,16 +79,16 @@ def write_mmgenbench(root: Path) -> Path:
     turned = Image.Exif()
     turned[0x0112] = 8  # shown a quarter turn anticlockwise of how it is stored
     deep = np.asarray(images[31].convert("L")).astype(np.uint16) * 257
-    rows = [
-        (31, coded(Image.fromarray(deep))),
-        (0, coded(images[0], "WEBP", lossless=True)),
-        (7, coded(images[7].rotate(-90, expand=True), "JPEG", exif=turned, quality=95)),
-        (12, coded(images[12].convert("CMYK"), "JPEG", quality=95)),
-        (40, coded(images[40].quantize(256))),
-    ]
-    write_table(root / "MMGenBench-Test.tsv", rows)
+    cells = {
+        31: coded(Image.fromarray(deep)),
+        0: coded(images[0], "WEBP", lossless=True),
+        7: coded(images[7].rotate(-90, expand=True), "JPEG", exif=turned, quality=95),
+        12: coded(images[12].convert("CMYK"), "JPEG", quality=95),
+        40: coded(images[40].quantize(256)),
+    }
+    _write_table(root / "MMGenBench-Test.tsv", cells)
     (root / "MMGenBench-Test-label-index.json").write_text(json.dumps(PATTERNS))
-    write_table(root / "MMGenBench-Domain.tsv", [(i, coded(picture(200 + i))) for i in range(4)])
+    _write_table(root / "MMGenBench-Domain.tsv", {i: coded(picture(200 + i)) for i in range(4)})
     return root
 
 
