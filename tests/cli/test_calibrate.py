@@ -78,11 +78,14 @@ def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured) -> None
     assert without_noise(contents(root)) == before
     texts = [GATED.replace("iterations = 2", f"iterations = 2\nseed = {s}") for s in range(3)]
     seeded = [list(measure_toy(home.path / ".cepbench", MODEL, text)) for text in texts]
+    # Of the seed 0, that of the suite, in a store that no calibration has written as well.
+    assert [own.scores for own in seeded[0]] == [own.scores for own in measured(MODEL)]
     for under_seeds in zip(*seeded, strict=True):
         noise = noise_in(root, under_seeds[0])
         assert noise == noise_of(under_seeds)
         assert noise is not None
         assert (noise.seeds, noise.units) == (3, under_seeds[0].n)
+    assert len({tuple(own.value for own in each) for each in seeded}) == 3
     assert f"written: {', '.join(f'{o.key.part}/{o.key.metric}' for o in measured())}" in " ".join(
         ended.out.split()
     )
