@@ -304,7 +304,9 @@ def test_blocks_of_two_categories_are_units_of_their_own() -> None:
     scores, sizes = {"a": {"all": 12.0}, "b": {"all": 12.0}}, {"a": 120, "b": 120}
     then = accepted(measured(scores, sizes=sizes, blocks=blocks))
     now = measured(scores, sizes=sizes, blocks=moved, model=OTHER)
-    assert judge(now, then, Policy()).units == 24
+    judgement = judge(now, then, Policy())
+    assert (judgement.units, judgement.verdict) == (24, Verdict.INCONCLUSIVE)
+    assert judgement.needed is None  # of blocks there are never more
 
 
 def test_the_difference_is_that_of_the_scores() -> None:
