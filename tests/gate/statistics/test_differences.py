@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import skew
 
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.metrics.gc import mean_of_categories
@@ -27,6 +28,8 @@ def test_a_plain_sample_has_the_usual_spread(scores: list[float]) -> None:
     assert (d.n, d.units, d.degrees) == (len(scores), len(scores), len(scores) - 1)
     assert d.weighted() == pytest.approx(scores)
     assert sample([scores[0]] * 3).skewness == 0.0
+    if d.sd > 1e-6 and len(scores) > 2:
+        assert d.skewness == pytest.approx(skew(scores, bias=False), abs=1e-6)
 
 
 @given(st.lists(SCORES, min_size=2, max_size=4))
@@ -86,10 +89,26 @@ def test_unequal_categories_have_the_degrees_and_units_of_their_variances() -> N
     assert d.effective_units < 5**2 / (4**2 / 4 + 1 / 16)
 
 
-def _clusters(sizes: list[int], values: Array) -> Differences:
-    """One category; values of the clusters, which all their pairs share."""
-    labels = np.repeat(np.arange(len(sizes)), sizes)
-    return Differences(values[labels], np.zeros(len(labels), np.int64), labels)
+def test_categories_of_one_sample_scatter_as_draws_from_one_population() -> None:
+    """By hand: around the mean of all, 3 / 2 times in variance, as there are three of them."""
+    d = Differences.of({"a": {"a0": 0.5, "a1": 0.7}, "b": {"b0": 1.0}, "c": {"c0": -0.4}})
+    assert d.mean == pytest.approx(0.4)
+    parts = [2 * 0.1**2 * 2 / 4, 0.6**2 * 3 / 2, 0.8**2 * 3 / 2]
+    assert d.sd**2 / d.units == pytest.approx(sum(parts) / 3**2)
+
+
+def _clusters(*sizes: list[int], values: Array) -> Differences:
+    """A category for each list of sizes; values of the clusters, which all their pairs share."""
+    labels = np.repeat(np.arange(len(values)), np.concatenate(sizes))
+    categories = np.repeat(np.arange(len(sizes)), list(map(sum, sizes)))
+    return Differences(values[labels], categories, labels)
+
+
+def _form(sizes: list[int]) -> Array:
+    """The jackknife variance of a category as a quadratic form of its clusters' means."""
+    share = np.array(sizes) / sum(sizes)
+    centre = np.eye(len(sizes)) - share  # each row takes off the weighted mean
+    return np.asarray(centre.T @ np.diag((share / (1 - share)) ** 2) @ centre)
 
 
 SIZES = st.lists(st.integers(1, 30), min_size=2, max_size=8)
@@ -98,7 +117,7 @@ SIZES = st.lists(st.integers(1, 30), min_size=2, max_size=8)
 @given(SIZES, st.integers(0, 99))
 def test_the_variance_of_clusters_is_that_of_leaving_one_out(sizes: list[int], seed: int) -> None:
     """Of any sizes: (K - 1) / K times the squared moves of the mean, one cluster gone at a time."""
-    d = _clusters(sizes, np.random.default_rng(seed).normal(size=len(sizes)))
+    d = _clusters(sizes, values=np.random.default_rng(seed).normal(size=len(sizes)))
     moves = [d.values[d.clusters != k].mean() - d.mean for k in range(len(sizes))]
     jackknife = (len(sizes) - 1) / len(sizes) * float(np.square(moves).sum())
     assert d.sd**2 / d.units == pytest.approx(jackknife, abs=1e-12)
@@ -107,12 +126,30 @@ def test_the_variance_of_clusters_is_that_of_leaving_one_out(sizes: list[int], s
 @given(SIZES)
 def test_clusters_have_the_degrees_of_their_weights(sizes: list[int]) -> None:
     """Those of the chi square with the mean and variance that the jackknife finds, by matrices."""
-    d = _clusters(sizes, np.arange(len(sizes)) / 8)
-    share = np.array(sizes) / sum(sizes)
-    centre = np.eye(len(sizes)) - share  # each row takes off the weighted mean
-    form = np.diag((share / (1 - share)) ** 2) @ centre @ centre.T
+    d = _clusters(sizes, values=np.arange(len(sizes)) / 8)
+    form = _form(sizes)
     exact = np.trace(form) ** 2 / np.trace(form @ form)
     assert d.degrees == max(floor(exact + 1e-9), 1)
+
+
+@given(SIZES, SIZES, st.integers(0, 99))
+def test_categories_of_clusters_combine_what_each_shows(
+    left: list[int], right: list[int], seed: int
+) -> None:
+    """By Satterthwaite: the fewer degrees and units of the variances found and those expected."""
+    values = np.random.default_rng(seed).normal(size=len(left) + len(right))
+    d, forms = _clusters(left, right, values=values), [_form(left), _form(right)]
+    free = np.array([max(np.trace(f) ** 2 / np.trace(f @ f), 1.0) for f in forms])
+    means = np.split(values, [len(left)])
+    parts = [(len(f) - 1) / len(f) for f in forms]
+    found = np.array([k * (x @ f @ x) for k, f, x in zip(parts, forms, means, strict=True)])
+    expected = np.array([k * np.trace(f) for k, f in zip(parts, forms, strict=True)])
+    combined = [float(v.sum() ** 2 / (v**2 / free).sum()) for v in (found, expected)]
+    assert d.degrees == max(floor(min(combined) + 1e-9), 1)
+    squares = float((found**2 / (1 + 2 / free) / (free + 1)).sum())
+    shown = found.sum() ** 2 / (1 + 2 / combined[0]) / squares
+    units = min(shown, expected.sum() ** 2 / (expected**2 / (free + 1)).sum())
+    assert d.effective_units == pytest.approx(units)
 
 
 @given(st.dictionaries(st.text(max_size=2), SCORE, min_size=1), st.integers(0, 99))
