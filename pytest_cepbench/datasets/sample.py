@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heappush, heappushpop
 from itertools import pairwise
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -260,18 +259,20 @@ def choose(candidates: Iterable[Candidate[T]], most: int) -> list[Candidate[T]]:
     They are chosen by the digest of their ids, first seeds before further ones, so that fewer are
     always among more. Only those that may be chosen are held.
     """
-    ranked: dict[str, list[tuple[tuple[int, str, str], Candidate[T]]]] = {}
+    heaps: dict[str, list[tuple[int, int, str, Candidate[T]]]] = {}
     for candidate in candidates:
-        rank = candidate.replicate, digest_text(candidate.id), candidate.id
+        digest = int(digest_text(candidate.id), 16)
+        entry = -candidate.replicate, -digest, candidate.id, candidate  # the least goes first
         for category in dict.fromkeys(candidate.categories):
-            first = ranked.setdefault(category, [])
-            if len(first) < most or rank < first[-1][0]:
-                insort(first, (rank, candidate), key=itemgetter(0))
-                del first[most:]
+            heap = heaps.setdefault(category, [])
+            if len(heap) < most:
+                heappush(heap, entry)
+            else:
+                heappushpop(heap, entry)
     chosen: dict[str, Candidate[T]] = {}
     chosen_for: dict[str, set[str]] = {}
-    for category, first in ranked.items():
-        for _, own in first:
+    for category, heap in heaps.items():
+        for *_, own in heap:
             chosen[own.id] = own
             chosen_for.setdefault(own.id, set()).add(category)
     return [
