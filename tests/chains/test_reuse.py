@@ -99,10 +99,10 @@ LENGTH = {"params": {"max_new_tokens": 8}}
         ({}, replace(PLAN, seed=1), "describer"),
         ({}, replace(PLAN, seed=1), "generator"),
         # Batch shape, device, path and name decide nothing.
-        ({"describer": {"batch_size": 2}}, PLAN, None),
-        ({"generator": {"provenance": {"device": "cuda:1"}}}, PLAN, None),
-        ({"encoder": {"spec": "the same, elsewhere"}}, PLAN, None),
-        ({"describer": {"what": "X"}}, PLAN, None),
+        ({"every": {"batch_size": 2}}, PLAN, None),
+        ({"every": {"provenance": {"device": "cuda:1"}}}, PLAN, None),
+        ({"every": {"spec": "the same, elsewhere"}}, PLAN, None),
+        ({"every": {"what": "X"}}, PLAN, None),
     ],
     ids=str,
 )
@@ -113,7 +113,8 @@ def test_answers_are_those_of_the_same_model_to_the_same_question(
     roles = ("describer", "generator", "encoder")
 
     def run(plan: ChainPlan = PLAN, **changes: Any) -> tuple[dict[str, Any], list[int]]:
-        only: Any = {role: LENGTH | changes.get(role, {}) for role in roles}
+        every = LENGTH | changes.get("every", {})
+        only: Any = {role: every | changes.get(role, {}) for role in roles}
         runners = make_runners(store, SmallDescriber(seeded=True), only=only)
         return outcomes(grow_and_trace(plan, samples(2), runners)), runners.asked
 

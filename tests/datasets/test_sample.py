@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample, load_seed_image
 from pytest_cepbench.errors import DatasetError
 
@@ -106,6 +107,9 @@ def test_fewer_are_among_more_also_of_seeds(
     repeated = whole.repeated(times)
     few, many = repeated.limited(most), repeated.limited(most + more)
     for category in whole.categories:
+        ranked = sorted((own.replicate, digest_text(own.id), own.id)
+                        for own in repeated.in_category(category))  # fmt: skip
+        assert _ids(few, category) == {name for _, _, name in ranked[:most]}
         assert _ids(few, category) <= _ids(many, category)
         counts = Counter(item.replicate for item in few.in_category(category))
         size = len(whole.in_category(category))

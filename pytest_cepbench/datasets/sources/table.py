@@ -335,8 +335,11 @@ class _CellCache:
 
 
 def _size(value: Any) -> int:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return len(value) if isinstance(value, bytes | str) else sum(map(_size, parts))
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(map(_size, value)) if isinstance(value, list) else 0
 
 
 _CELLS = _CellCache()

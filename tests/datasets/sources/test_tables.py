@@ -176,6 +176,21 @@ def test_names_go_before_types_and_ids_are_normalized(tmp_path: Path) -> None:
     assert digests == {"\xe9": decode_image(png(0)).digest, "b": decode_image(png(1)).digest}
 
 
+def test_what_is_chosen_while_a_table_is_read_is_what_is_chosen_of_all_of_it(
+    tmp_path: Path,
+) -> None:
+    """In the same categories too. An id that is there twice is refused whatever is chosen."""
+    table = image_table(24, category=[["a", "b"], ["b"], ["c", "a"]] * 8)
+    data = f'{FOLDER}\ncategory = "category"'
+    path = write_parquet(tmp_path / "t.parquet", table)
+    whole = load(tmp_path, path, data)
+    for most in (1, 3, 30):
+        assert contents(load(tmp_path, path, data, most)) == contents(whole.limited(most))
+    again = write_parquet(tmp_path / "a.parquet", pa.concat_tables([table, table.slice(20)]))
+    with pytest.raises(DatasetError, match=r"the id 's020' is there twice .*row 20.*row 24"):
+        load(tmp_path, again, data, most=1)
+
+
 def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
     """A shard without a column, or with another type of it, is not read as nulls."""
     write_parquet(tmp_path / "data" / "a.parquet", image_table(2))

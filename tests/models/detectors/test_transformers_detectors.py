@@ -213,7 +213,7 @@ def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: 
     assert bind_detector(f"{folder}?batch_size=2&device=cpu").identity == plain
 
 
-@pytest.mark.parametrize("kind", ["owlv2", "mask2former"])
+@pytest.mark.parametrize("kind", ["owlv2", "mask2former", "yolos"])
 def test_a_detector_can_wait_in_host_memory(folders: Folders, kind: str) -> None:
     """Where another model needs the device, all of its weights leave it."""
     model: Any = bind_detector(str(folders[kind])).load()

@@ -176,8 +176,10 @@ def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> Non
 @pytest.mark.parametrize(
     ("name", "parameter", "expected"),
     [
-        ("stable-diffusion", "max_sequence_length=8", "Pipeline 'max_sequence_length'"),
+        ("stable-diffusion", "max_sequence_length=8", "DiffusionPipeline 'max_sequence_length'"),
+        ("flux", "use_resolution_binning=false", "FluxPipeline 'use_resolution_binning'"),
         ("pixart", "true_cfg_scale=2", "Known: clean_caption, guidance_scale, height"),
+        ("stable-diffusion", "scheduler=DDIM", "Known: DDIMScheduler, DDPMScheduler"),
         ("stable-diffusion", "scheduler=DPMSolverSDEScheduler", "draws noise from a generator"),
         ("flux", "scheduler=DDIMScheduler", "Known: FlowMatchEulerDiscreteScheduler"),
     ],
