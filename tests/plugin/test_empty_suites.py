@@ -289,6 +289,15 @@ def test_a_suite_whose_test_was_deleted(accepted: Project) -> None:
     assert accepted.run_here("-k", "crowded").ret == pytest.ExitCode.OK
 
 
+def test_a_module_that_another_imports_its_tests_from_is_not_missed(two: Project) -> None:
+    """They are collected there, and gate the suite."""
+    two.write("other/gates.py", TEST_MODULE)
+    two.write("other/test_other.py", "from gates import test_drift\n")
+    listed = two.run_here("--collect-only", "-q", "-k", "crowded").stdout
+    listed.fnmatch_lines(["other/test_other.py::test_drift?crowded-gc?"])
+    listed.no_fnmatch_line("*suite.toml*")
+
+
 def test_a_module_of_two_that_is_skipped(two: Project) -> None:
     """The other gates the same suite, perhaps other cases of it: what this one has is unknown."""
     two.write("other/test_more.py", IMPORT + TEST_MODULE)

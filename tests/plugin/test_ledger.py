@@ -124,6 +124,14 @@ def test_an_attempt_that_is_announced_again_is_waited_for() -> None:
     assert run_verdict(ledger.results, ledger.problems()) == "passed"
 
 
+def test_all_tests_of_a_run_with_cases_must_report() -> None:
+    """A case outside of its suite's folder is known by its report alone, which may be lost."""
+    ledger = _ledger("held")
+    assert ledger.problems() == []
+    ledger.expect_collected([NODEID, "elsewhere/test_b.py::test_b"])
+    assert ledger.problems() == ["1 tests did not report: elsewhere/test_b.py::test_b"]
+
+
 def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
     """Nor is the result of another case one for this test."""
     empty, other = Ledger(), Ledger()

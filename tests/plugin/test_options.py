@@ -113,7 +113,10 @@ def test_command_line_before_environment_before_ini(
 
 
 def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
-    """Wherever in the project pytest is started, the ini file means the same folders."""
+    """Wherever in the project pytest is started, the ini file means the same folders.
+
+    What is typed there is below that place.
+    """
     project.write(
         "pytest.ini",
         "[pytest]\ncepbench_data = photos=images\ncepbench_baselines = accepted\n"
@@ -125,6 +128,8 @@ def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(below)
         assert _settings(project.pytester.parseconfig(below)) == settings
+        typed = _settings(project.pytester.parseconfig(below, "--cep-baselines=own"))
+        assert typed["baselines"] == below / "own"
     assert settings["data"] == {"photos": project.path / "images"}
     assert settings["baselines"] == project.path / "accepted"
 

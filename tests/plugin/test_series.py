@@ -135,8 +135,9 @@ def _look(ended: Ended) -> int:
         (["--cep-series=a/b"], "letters, digits, '.', '_' and '-' are expected"),
         ([SERIES, "--cep-gate=threshold"], "leave one of the two out"),
         ([SERIES, "--cep-series-length=100000000"], "have 1e-08 of alpha or less"),
+        ([SERIES, "--cep-series-length=9"], "begun for 40 checkpoints, and 9 are expected now"),
     ],
-    ids=["name", "threshold", "endless"],
+    ids=["name", "threshold", "endless", "other length"],
 )
 def test_mistakes_are_one_line(project: ScoredProject, arguments: list[str], message: str) -> None:
     """What was given, what is expected, before anything runs."""

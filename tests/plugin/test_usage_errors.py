@@ -27,6 +27,10 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
         ["--generator=python:user_models:describer"],
         ["'python:user_models:describer'", "can play describer", "generate(texts, seeds)"],
     ),
+    "only-role-taken": (
+        ["--model=python:user_models:describer", "--describer=shapes:"],
+        ["--model=python:user_models:describer", "--describer is given as well: drop one"],
+    ),
     "no-shared-store": (
         ["--model=shapes:", "--cep-shared=elsewhere"],
         ["--cep-shared elsewhere: no such folder"],
