@@ -225,6 +225,7 @@ def test_absent_weights_say_which_file_goes_where(weights: Path, tmp_path: Path)
         assert not weights_present(parse_spec(f"cleanfid:?weights={place}"))
         with pytest.raises(CheckpointError, match=f"no file named {INCEPTION_NAME}. Put it there"):
             bind_encoder(f"cleanfid:?weights={place}")
+    assert weights_present(parse_spec("unicom:~nobody-here/u.pt"))  # what it lacks, binding says
 
 
 @pytest.mark.parametrize("text", ["cleanfid:", "cleanfid:?weights=none", "cleanfid:?weights="])
