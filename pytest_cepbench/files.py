@@ -46,6 +46,14 @@ _MOST_POINTER = 1024  # bytes, by the specification of Git LFS
 _POLL_SECONDS = 0.02  # between two tries for a lock
 
 
+def expand_user(place: str) -> Path:
+    """A path with `~` as the home directory; that of a user who is not there stays as it is.
+
+    `Path.expanduser` raises RuntimeError for such a name, which is a path that does not exist.
+    """
+    return Path(os.path.expanduser(place))  # noqa: PTH111
+
+
 def open_regular(path: Path, most: int | None = None, *, links: bool = True) -> BufferedReader:
     """Open a regular file for reading, as `path.open("rb")` does, without ever blocking.
 

@@ -17,6 +17,8 @@ def exits(): sys.exit(0)
 
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "missing-folder": (["--model=./checkpoints/step-8"], ["checkpoints/step-8: no such folder"]),
+    "home-of-nobody": (["--model=~nobody-here/step-8"], ["~nobody-here/step-8: no such folder"]),
+    "encoder-of-nobody": (["--encoder=unicom:~nobody-here/b32"], ["weights file of Unicom"]),
     "python-module-mistyped": (
         ["--model=python:user_model:describer"],
         ["importing 'user_model' from ", "No module named 'user_model'"],

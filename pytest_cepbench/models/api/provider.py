@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import util
-from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError
+from pytest_cepbench.files import expand_user
 from pytest_cepbench.models.api.client import IGNORED, LONGEST_NAME, ApiClient
 from pytest_cepbench.models.api.endpoint import (
     find_endpoint,
@@ -98,7 +98,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         identity = {"model": spec.target}
         if server.weights is None:
             return digest_json({**identity, "revision": server.revision})
-        if not Path(server.weights).expanduser().is_dir():
+        if not expand_user(server.weights).is_dir():
             raise CheckpointError(
                 f"openai:{spec.target}: weights={server.weights}: no such folder. Give that of "
                 "the checkpoint which the server serves; where it is not on this machine, "

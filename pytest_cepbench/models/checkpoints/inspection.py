@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, did_you_mean, error_line
-from pytest_cepbench.files import names_beside, read_text
+from pytest_cepbench.files import expand_user, names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import (
     PROCESSOR_FILES,
     TOKENIZER_FILES,
@@ -67,7 +67,7 @@ def locate(
     are fetched of one. Raises CheckpointError where there is no such folder or
     repository, SpecError for the revision of a folder.
     """
-    folder = Path(target).expanduser()
+    folder = expand_user(target)
     if folder.is_dir():
         if revision is not None:
             raise spec.error(f"revision is for hub ids, and {folder} is a folder")
@@ -287,7 +287,7 @@ def _base_of(
             f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
             "base=FOLDER to the model's spec"
         )
-    near = [Path(name).expanduser()]
+    near = [expand_user(name)]
     if options.base is None:
         # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
         near.append(folder / name)

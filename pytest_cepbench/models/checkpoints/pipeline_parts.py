@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_cepbench.errors import CheckpointError, few_of, unknown_name
+from pytest_cepbench.files import expand_user
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
@@ -98,7 +99,7 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
     training's folder, a line each. Raises CheckpointError, with what to type, for parts that come
     without their pipeline, and SpecError for parameters that do not go together.
     """
-    target = Path(spec.target).expanduser()
+    target = expand_user(spec.target)
     config = target / "config.json"
     component = read_json(config).get("_class_name") if config.is_file() else None
     if config.is_file() and component is None and options.config is None:
@@ -277,7 +278,7 @@ def _component_part(name: str, place: str, pipeline: Checkpoint) -> CheckpointPa
     Raises CheckpointError where it cannot work with the pipeline's other ones. Depth and width may
     be others, as in distilled models.
     """
-    path = Path(place).expanduser()
+    path = expand_user(place)
     if path.is_file():
         if path.suffix != ".safetensors":
             raise CheckpointError(
@@ -326,7 +327,7 @@ def _lora_part(place: str, fetch: Fetch) -> CheckpointPart:
 
     Links are not followed: to a file of the hub's cache they give its name.
     """
-    path = Path(place).expanduser()
+    path = expand_user(place)
     if path.is_dir():
         file = find_lora_file(path)
         if file is None:

@@ -36,6 +36,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.files import expand_user
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
@@ -289,7 +290,7 @@ def inception_weights(spec: ModelSpec) -> Path:
             "or cleanfid:?weights=PATH"
         )
     named = parse_params(spec, InceptionParams, f"the encoder {INCEPTION}").weights
-    place = _KEPT if named is None else Path(named).expanduser()
+    place = _KEPT if named is None else expand_user(named)
     file = place / WEIGHTS_NAME if place.is_dir() else place
     there = file.is_file() and file.name == WEIGHTS_NAME
     if there and (place != _KEPT or file.stat().st_uid in (0, os.getuid())):
@@ -353,7 +354,7 @@ def _weights(spec: ModelSpec) -> Path:
     if spec.scheme == "cleanfid":
         return inception_weights(spec)
     # Links stay: in a hub's cache the name of what they lead to says nothing of the format.
-    return Path(spec.target).expanduser().absolute()
+    return expand_user(spec.target).absolute()
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:

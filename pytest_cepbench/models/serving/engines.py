@@ -16,6 +16,7 @@ from pathlib import Path
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.escapes import is_secret_name
+from pytest_cepbench.files import expand_user
 from pytest_cepbench.models.api.parameters import RequestLimits
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
@@ -100,8 +101,8 @@ class ServeParams(RequestLimits):
                 )
             value = value if name.startswith("-") else argument
             # A number or a word may happen to be the name of a file here.
-            with suppress(OSError, RuntimeError):  # too long for a name; no home of such a user
-                if value and not value.isalnum() and Path(value).expanduser().exists():
+            with suppress(OSError):  # too long for a name
+                if value and not value.isalnum() and expand_user(value).exists():
                     raise ValueError(
                         f"engine_args names {value}, a file that no fingerprint would cover"
                     )
@@ -202,7 +203,7 @@ def find_program(name: str, python: str | None) -> tuple[str, ...]:
     """
     engine = ENGINES[name]
     if python is not None:
-        interpreter = shutil.which(str(Path(python).expanduser()))
+        interpreter = shutil.which(str(expand_user(python)))
         if interpreter is None:
             raise SpecError(
                 f"python={python}: no such program. Give the interpreter of an environment that "
