@@ -74,7 +74,6 @@ options = {{ samples_per_category = 2, seed = 0 }}
 [answer]
 [prompts]
 [arena]
-against = "{against}"
 [roles]
 {roles}judge = "shapes:"
 [metrics.win_rate]
@@ -95,12 +94,10 @@ class ArenaProject:
     path: Path
 
     @classmethod
-    def make(
-        cls, path: Path, roles: str = ONE_MODEL, against: str = "accepted", **options: Any
-    ) -> ArenaProject:
+    def make(cls, path: Path, roles: str = ONE_MODEL, **options: Any) -> ArenaProject:
         """With baselines of the models that are named. options: as for `gate`."""
         path.mkdir(exist_ok=True)
-        (path / "suite.toml").write_text(_SUITE.format(roles=roles, against=against))
+        (path / "suite.toml").write_text(_SUITE.format(roles=roles))
         project = cls(path)
         assert project.gate(snapshot_update=True, accept_insensitive=True, **options).passed
         return project

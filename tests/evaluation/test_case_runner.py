@@ -308,6 +308,7 @@ def test_a_clear_drop_ends_at_the_first_look(
     assert case.effort.inputs >= 25
     whole = project.case({"attribute": 0}, drop=0.05, spread=0.01)
     assert (whole.looks, whole.partial) == ([200], False)
+    assert [bool(chain.links) for chain in whole.shown.chains] == [True] * 3 + [False] * 2
     assert len(calls.read_text()) == 200
 
 

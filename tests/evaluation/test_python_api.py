@@ -108,6 +108,8 @@ def test_it_gives_the_verdicts_and_numbers_of_pytest(
     report = msgspec.json.decode((project / "out" / "report.json").read_bytes())
     assert report["verdict"] == ("passed" if result.passed else "failed")
     assert len(report["cases"]) == len(result.cases)
+    seconds = sum(case["effort"]["seconds"] for case in report["cases"])
+    assert report["effort"]["seconds"] == pytest.approx(seconds, abs=0.01)
 
 
 def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> None:

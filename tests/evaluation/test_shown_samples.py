@@ -24,6 +24,7 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.measures.base import ChainExcerpt
 from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.writers import properties_of
+from pytest_cepbench.store import Store
 from tests.evaluation.projects import ArenaProject
 from tests.gate.build import accepted, measured
 from tests.optional import known
@@ -76,8 +77,13 @@ def first(project: ArenaProject) -> dict[str, str]:
     return known(project.gate(model="shapes:")[WIN_RATE].measurement).answers
 
 
-def test_battles_show_both_answers(first: dict[str, str], battles: CaseResult) -> None:
-    """Five samples are named, three of them with the steps of both answers as they are stored."""
+def test_battles_show_both_answers(
+    project: ArenaProject, first: dict[str, str], battles: CaseResult
+) -> None:
+    """Five samples are named, three of them with the steps of both answers as they are stored.
+
+    The store has the images of their questions, too.
+    """
     assert battles.verdict == "regressed"
     assert len(battles.shown.answers) == 5
     assert len(_whole(battles)) == 3
@@ -87,6 +93,10 @@ def test_battles_show_both_answers(first: dict[str, str], battles: CaseResult) -
         assert _digest(answer.steps) == measured.answers[answer.sample]
         assert _digest(answer.opposing) == first[answer.sample] != _digest(answer.steps)
         assert answer.opponent == "accepted answer"
+    asked = {step.image for answer in _whole(battles) for step in answer.question} - {None}
+    with Store(project.path / ".cepbench" / "store") as store:
+        assert asked
+        assert all(store.artifact_path(known(image)).exists() for image in asked)
 
 
 def test_named_samples_are_shown_whole(project: ArenaProject, battles: CaseResult) -> None:

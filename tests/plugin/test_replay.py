@@ -64,6 +64,7 @@ def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
     assert not {"describer", "generator"} & set(gc["identity"])
     assert photos.run_here(REPLAY).ret == pytest.ExitCode.OK
     assert set(photos.verdicts().values()) == {"held"}
+    assert "chains made elsewhere" in photos.report()["cases"][0]["reference_chains"]
     assert photos.effort() == (0, 0)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.artifacts.outcome import EVEN, Winner
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
 from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures.battle_measures import _sight_of_judge
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
@@ -198,6 +200,10 @@ def test_reference_answers_are_battled(tmp_path: Path, store: Store) -> None:
     right, worse = prepare(tmp_path, store, text), prepare(tmp_path, store, text, WORSE)
     assert right.measure().value == 0.5
     assert worse.measure().value < 0.3
+    sample = next(s for s in worse.run.dataset.samples if any(step.image for step in s.gold))
+    shown = known(worse.run.show(worse.cases["overall-win_rate"], sample.id))
+    assert shown.opponent == "reference"
+    assert [bool(step.image) for step in shown.opposing] == [bool(s.image) for s in sample.gold]
     assert right.measure().answers == {}
     worse.accept()
     again = prepare(tmp_path, store, text).judge()
@@ -292,11 +298,17 @@ def test_a_judge_that_tells_nothing_apart_holds_nothing(
 
 
 def test_the_places_of_thousands_of_verdicts_are_counted() -> None:
-    """Chance does not explain them, however small it is."""
-    outcomes = {f"q{i}": PairOutcome(1.0, [OrderedVerdict(i % 2 == 0, "A")]) for i in range(3000)}
-    parts = {"overall": [Sample(name, ("task",)) for name in outcomes]}
-    blind, _ = _sight_of_judge(outcomes, parts, BattleRules("balanced", 0), EVEN)
-    assert "3000 of its 3000 verdicts are for the answer" in known(blind).reason
+    """Chance does not explain them, however small it is; as many in either place are no reason."""
+    names, rules = [f"q{i}" for i in range(3000)], BattleRules("balanced", 0)
+    parts = {"overall": [Sample(name, ("task",)) for name in names]}
+
+    def sight(*winners: Winner) -> Blindness | None:
+        places = enumerate(zip(names, cycle(winners), strict=False))
+        given = {n: PairOutcome(1.0, [OrderedVerdict(i % 2 == 0, won)]) for i, (n, won) in places}
+        return _sight_of_judge(given, parts, rules, EVEN)[0]
+
+    assert "3000 of its 3000 verdicts are for the answer" in known(sight("A")).reason
+    assert sight("A", "A", "B", "B") is None
 
 
 def test_a_few_ties_hide_no_more_than_is_tolerated(tmp_path: Path, answered: Store) -> None:
