@@ -129,6 +129,8 @@ def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
     assert 0 < len(stopped) < 12
     zeros = {name for part in measured.scores.values() for name, s in part.items() if s == 0.0}
     assert zeros == stopped
+    whole = {name: s for part in measured.scores.values() for name, s in part.items()}
+    assert measured.curve[-1] == pytest.approx(np.mean(list(whole.values())), abs=1e-6)
     assert measured.failures == rate.failures == {"empty-text": len(stopped)}
 
 

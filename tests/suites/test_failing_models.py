@@ -266,6 +266,9 @@ def test_few_failures_are_left_out_and_count_as_the_worst(bench: Bench) -> None:
         assert {name for part in measured.unscored.values() for name in part} == {victim}
         rest = {n: {s: x for s, x in p.items() if s != victim} for n, p in whole.scores.items()}
         assert measured.scores == rest
+        if measured.curve:  # of the samples that were read
+            mean = np.mean(list({s: x for part in rest.values() for s, x in part.items()}.values()))
+            assert measured.curve[-1] == pytest.approx(mean, abs=1e-6)
         (warning,) = [text for text in measured.warnings if "failed at" in text]
         assert f"the {bench.setup.role} (" in warning
         assert f"failed at 1 of {len(scored)} samples (1 " in warning

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics.bounds import (
@@ -291,6 +291,7 @@ def share(parts: Array, signs: Array) -> float:
 
 
 @given(st.lists(SCORE.filter(bool), min_size=1, max_size=10), st.sampled_from(LEVELS))
+@example([0.5, -0.8, -0.2, 0.6, -1.0, -1.0], 0.05)  # another share for each constant changed by 1
 def test_of_few_units_it_is_the_share_of_all_flips(values: list[float], alpha: float) -> None:
     """Every sign of every unit, one by one; units that do not differ change nothing."""
     parts = np.array(values)

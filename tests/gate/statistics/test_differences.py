@@ -179,6 +179,7 @@ def test_a_center_replaces_the_mean_and_nothing_else(d: Differences) -> None:
     [
         ([], [], None, "n at least 1"),
         ([0.0, 1.0], [0], None, r"\(2,\), \(1,\), \(1,\)"),
+        ([[0.0]], [[0]], None, r"\(1, 1\), \(1, 1\), \(1, 1\)"),
         ([0.0, float("nan")], [0, 1], None, "difference 1 is nan"),
         ([float("-inf")], [0], None, "difference 0 is -inf"),
         ([0.0], [0], float("inf"), "finite center"),

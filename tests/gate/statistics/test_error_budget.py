@@ -111,6 +111,8 @@ def test_the_parts_of_references_never_exceed_their_checkpoint(number: int) -> N
     """The first baseline, one from before, every earlier checkpoint: any of them is compared."""
     earlier = (reference_share(number, reference) for reference in range(number))
     assert fsum([reference_share(number, None), *earlier]) <= 1
+    # The nearest two have half of what the first baseline leaves: 1 / 6 and 1 / 12 of the whole.
+    assert reference_share(number, number - 1) == pytest.approx(1 / 6)
 
 
 @pytest.mark.parametrize(

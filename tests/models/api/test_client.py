@@ -115,6 +115,9 @@ def test_a_sample_without_an_answer_is_a_passing_failure(server: FakeServer, loa
     assert ill.value == Failure("unanswered", "after 3 requests: 500: GPU on fire")
     assert ill.passing
     assert (ill.usage.requests, ill.usage.retries) == (3, 2)
+    server.in_turn(chat_answer(), document({"error": {"message": "overloaded", "code": 502}}))
+    _, ill = describe(load("describer", "retries=0&concurrency=1"), 2)
+    assert ill.value == Failure("unanswered", "after 1 requests: overloaded")
 
     model = load("describer", "concurrency=1")
     server.answer = lambda _: fault(400, "no such layout")

@@ -234,12 +234,16 @@ def test_adapters_add_up_as_peft_concatenates_them(base: Path, lora: Path, tmp_p
 
 @pytest.mark.slow
 def test_what_does_not_add_up_is_refused(base: Path, lora: Path, tmp_path: Path) -> None:
-    """Trained heads of two adapters cannot both be in place, and DoRA's norms do not add."""
+    """Trained heads of two adapters cannot both be in place, and DoRA's norms do not add.
+
+    Nor are those multiplied by the factor of one.
+    """
     for name in ("dora", "head", "ia3"):
         config = config_of(name, "q_proj")
         other = build_adapter(tmp_path / name, base, config)
-        with pytest.raises(CheckpointError, match="right for LoRA alone"):
-            describe(base, f"adapters={lora},{other}")
+        for query in (f"{lora},{other}", f"{other}&weights=0.5"):
+            with pytest.raises(CheckpointError, match="right for LoRA alone"):
+                describe(base, f"adapters={query}")
 
 
 def test_an_adapter_of_a_dual_encoder(tmp_path: Path) -> None:
