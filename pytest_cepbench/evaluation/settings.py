@@ -75,11 +75,14 @@ def _text(given: GivenValue) -> str:
 
 
 def _path(given: GivenValue) -> Path:
+    if not given.last:  # as of a variable of the shell that is not set: no folder is meant
+        raise ValueError(f"{given}: a path is expected")
     return given.path(given.last)
 
 
 def _places(given: GivenValue) -> tuple[Path | str, ...]:
-    return tuple(text if is_url(text) else given.path(text) for text in given.texts)
+    each = [given._replace(texts=[text]) for text in given.texts]
+    return tuple(own.last if is_url(own.last) else _path(own) for own in each)
 
 
 def _data(given: GivenValue) -> dict[str, Path | str]:

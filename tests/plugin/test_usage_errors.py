@@ -192,6 +192,8 @@ OF_THE_GATE = {
     "inconclusive": (["maybe"], "one of pass, fail, more is expected"),
     "pairing": (["x"], "one of exact, common is expected"),
     "plan": (["perhaps"], "true or false is expected"),
+    "store": ([""], "a path is expected"),
+    "shared": ([""], "a path is expected"),
 }
 """Option -> values that it cannot have, and what is said to be expected."""
 
