@@ -34,36 +34,36 @@ INCOMPLETE = 3
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> ScoredProject:
+def scored(tmp_path: Path) -> ScoredProject:
     """Four categories and the whole, whose results are in the store; nothing is accepted."""
-    project = ScoredProject.make(tmp_path / "project", scored_suite(n=6, categories=CATEGORIES))
-    project.run()
-    project.run(WORSE)
-    return project
+    scored = ScoredProject.make(tmp_path / "project", scored_suite(n=6, categories=CATEGORIES))
+    scored.run()
+    scored.run(WORSE)
+    return scored
 
 
-def run(project: ScoredProject, disk: Disk, *args: str) -> subprocess.CompletedProcess[str]:
+def run(scored: ScoredProject, disk: Disk, *args: str) -> subprocess.CompletedProcess[str]:
     """Run pytest in the project, in a process that has the disk."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
     modes = () if {"-n", "-p"} & set(args) else ("-p", "no:xdist")
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *modes, *args)
-    done = disk.run(*command, cwd=project.path, env=clean)
+    done = disk.run(*command, cwd=scored.path, env=clean)
     sys.stdout.write(done.stdout + done.stderr)  # shown where the test fails
     assert "Traceback" not in done.stdout + done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
     return done
 
 
-def test_an_update_on_a_full_disk_changes_nothing(project: ScoredProject, tmp_path: Path) -> None:
+def test_an_update_on_a_full_disk_changes_nothing(scored: ScoredProject, tmp_path: Path) -> None:
     """At whichever file it ends: one line with file and reason, exit code, all old bytes kept."""
     with small_disk(tmp_path / "disk", "size=1m") as disk:
         place = f"--cep-baselines={disk.place / 'baselines'}"
-        assert run(project, disk, ACCEPT, place).returncode == 0
+        assert run(scored, disk, ACCEPT, place).returncode == 0
         before = contents(disk.seen / "baselines")
         assert len(before) == 5
         for pages in (0, 5):
             ballast = disk.fill(pages * PAGE)
-            ended = run(project, disk, ACCEPT, place, WORSE)
+            ended = run(scored, disk, ACCEPT, place, WORSE)
             assert ended.returncode == INCOMPLETE, pages
             (line,) = [
                 line for line in ended.stdout.splitlines() if line.startswith("INCOMPLETE: ")
@@ -71,59 +71,59 @@ def test_an_update_on_a_full_disk_changes_nothing(project: ScoredProject, tmp_pa
             assert "nothing was accepted: " in line
             assert "could not be written: No space left on device; none of the" in line
             assert "ACCEPTED" not in ended.stdout.partition("cepbench summary")[2]
-            report = json.loads((project.path / ".cepbench" / "report.json").read_text())
+            report = json.loads((scored.path / ".cepbench" / "report.json").read_text())
             assert report["verdict"] == "incomplete"
             assert report["headline"].startswith("Incomplete: nothing was accepted: ")
             assert not any(case["accepted"] for case in report["cases"])
             assert contents(disk.seen / "baselines") == before
             ballast.unlink()
-        assert run(project, disk, ACCEPT, place, WORSE).returncode == 0
+        assert run(scored, disk, ACCEPT, place, WORSE).returncode == 0
         after = contents(disk.seen / "baselines")
         assert len(after) == 10  # the accepted ones before have become anchors
         assert all(after[name] != before[name] for name in before)
 
 
 def test_a_report_that_cannot_be_written_changes_no_verdict(
-    project: ScoredProject, tmp_path: Path
+    scored: ScoredProject, tmp_path: Path
 ) -> None:
     """One line says so; the report of the run before is not left in its place."""
-    project.accept()
+    scored.accept()
     with small_disk(tmp_path / "disk", "size=1m") as disk:
         report = f"--cep-report={disk.place / 'report.json'}"
-        assert run(project, disk, report).returncode == 0
+        assert run(scored, disk, report).returncode == 0
         assert {path.name for path in disk.seen.iterdir()} == {
             "report.json", "report.html", "report.md",
         }  # fmt: skip
         disk.fill(PAGE)
-        ended = run(project, disk, report, WORSE)
+        ended = run(scored, disk, report, WORSE)
         assert ended.returncode == 1
         assert "REGRESSED" in ended.stdout
         (line,) = [line for line in ended.stdout.splitlines() if line.startswith("no report: ")]
         assert "could not be written: No space left on device" in line
         assert contents(disk.seen).keys() == {"ballast"}
         disk.fill(0)
-        ended = run(project, disk, report)
+        ended = run(scored, disk, report)
         assert ended.returncode == 0
         assert "no report: " in ended.stdout
 
 
 def test_a_half_replaced_folder_is_put_right_by_the_next_run(
-    project: ScoredProject, tmp_path: Path
+    scored: ScoredProject, tmp_path: Path
 ) -> None:
     """The accepting process was killed in the middle: the next run compares with whole files."""
-    project.accept()
-    before = contents(project.path / "baselines")
-    module = project.path / "conftest.py"
+    scored.accept()
+    before = contents(scored.path / "baselines")
+    module = scored.path / "conftest.py"
     module.write_text(KILLED)
-    ended = project.run(ACCEPT, WORSE, env={"KILL": "yes"})
+    ended = scored.run(ACCEPT, WORSE, env={"KILL": "yes"})
     assert ended.code == -9
-    assert contents(project.path / "baselines").keys() > before.keys()
-    held = project.run()
+    assert contents(scored.path / "baselines").keys() > before.keys()
+    held = scored.run()
     assert held.code == 0
     assert "a process ended while it replaced" in held.output
     assert set(held.verdicts.values()) == {"held"}
-    assert contents(project.path / "baselines") == before
-    assert "a process ended" not in project.run().output
+    assert contents(scored.path / "baselines") == before
+    assert "a process ended" not in scored.run().output
 
 
 KILLED = """\
@@ -142,15 +142,15 @@ if os.environ.get("KILL"):
 
 def test_a_store_on_a_full_disk_ends_the_run(tmp_path: Path) -> None:
     """Every case says so, and no worker waits for a lock that another one has kept."""
-    project = ScoredProject.make(tmp_path / "project", scored_suite(n=60, categories=CATEGORIES))
+    scored = ScoredProject.make(tmp_path / "project", scored_suite(n=60, categories=CATEGORIES))
     with small_disk(tmp_path / "disk", "size=4m") as disk:
         store = f"--cep-store={disk.place / 'store'}"
-        run(project, disk, store, WORSE)
+        run(scored, disk, store, WORSE)
         disk.fill(0)
-        ended = run(project, disk, ACCEPT, store, "-n", "2")
+        ended = run(scored, disk, ACCEPT, store, "-n", "2")
     assert ended.returncode == 1
     assert "no space left for the store" in ended.stdout
-    assert not (project.path / "baselines").exists() or not contents(project.path / "baselines")
+    assert not (scored.path / "baselines").exists() or not contents(scored.path / "baselines")
 
 
 # -- killed runs -----------------------------------------------------------------------------------
