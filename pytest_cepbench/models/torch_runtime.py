@@ -253,10 +253,12 @@ T = TypeVar("T")
 
 def by_kind(kinds: Sequence[Hashable], answer: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
     """The results of `answer` in order, which is called with the indices of one kind at a time."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, kind in enumerate(kinds):
+        groups.setdefault(kind, []).append(index)
     results: dict[int, T] = {}
-    for kind in dict.fromkeys(kinds):
-        own = [index for index, other in enumerate(kinds) if other == kind]
-        results.update(zip(own, answer(own), strict=True))
+    for indices in groups.values():
+        results.update(zip(indices, answer(indices), strict=True))
     return [results[index] for index in range(len(kinds))]
 
 
