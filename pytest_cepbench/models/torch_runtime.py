@@ -230,8 +230,8 @@ def quiet() -> Iterator[None]:
     with ExitStack() as stack, warnings.catch_warnings(action="ignore"):
         libraries = [name for name in ("transformers", "diffusers") if name in sys.modules]
         loggers = [*map(logging.getLogger, libraries), *_LOUD_LOGGERS]
-        stack.callback(_set_levels, loggers, [logger.level for logger in loggers])
-        _set_levels(loggers, [logging.ERROR] * len(loggers))
+        stack.callback(set_levels, loggers, [logger.level for logger in loggers])
+        set_levels(loggers, [logging.ERROR] * len(loggers))
         for library in libraries:
             settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
             if settings.is_progress_bar_enabled():
@@ -240,7 +240,8 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _set_levels(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
+def set_levels(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
+    """Set the level of each logger."""
     for logger, level in zip(loggers, levels, strict=True):
         logger.level = level
     # setLevel also clears what every logger of the process remembers of levels: all share one

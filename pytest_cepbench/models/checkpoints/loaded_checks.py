@@ -21,7 +21,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.models.checkpoints.checkpoint import VOCABULARIES, Checkpoint
-from pytest_cepbench.models.torch_runtime import own_memory, plain_tensors
+from pytest_cepbench.models.torch_runtime import own_memory, plain_tensors, set_levels
 
 if TYPE_CHECKING:
     import torch
@@ -63,13 +63,13 @@ def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> I
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addFilter(note)
-        logger.setLevel(logging.WARNING)
+    set_levels(loggers, [logging.WARNING] * len(loggers))
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger in loggers:
             logger.removeFilter(note)
-            logger.setLevel(level)
+        set_levels(loggers, levels)
     refuse_missing(checkpoint, missing)
     refuse_unused(checkpoint, [] if allow_unused else unused)
 
