@@ -31,6 +31,8 @@ STEP_END = "<IMG>"
 
 T = TypeVar("T")
 
+_DIGEST = re.compile("[0-9a-f]{64}")
+
 
 @dataclass(frozen=True)
 class StoredStep:
@@ -78,6 +80,9 @@ class Answer:
             steps = msgspec.convert(parse_json(text), list[tuple[str, str | None]])
         except msgspec.ValidationError as error:
             raise ValueError(f"an answer is a list of [text, digest or null]: {error}") from error
+        for _, image in steps:
+            if image is not None and not _DIGEST.fullmatch(image):  # it becomes the name of a file
+                raise ValueError(f"no digest of an image: {image[:80]!r}")
         return cls(tuple(StoredStep(*step) for step in steps))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import struct
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
 import numpy as np
@@ -27,6 +27,7 @@ from PIL import (  # noqa: F401
     BmpImagePlugin,
     GifImagePlugin,
     Image,
+    ImageFile,
     ImageOps,
     JpegImagePlugin,
     MpoImagePlugin,
@@ -171,15 +172,39 @@ def encode_image(image: ImageArtifact) -> bytes:
     return stream.getvalue()
 
 
+class _CutOffRefused:
+    """Has Pillow refuse images that are cut off while any thread decodes here.
+
+    Training code often has it fill them up instead, in all of its process.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._decoding, self._fills_up = Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            asked = ImageFile.LOAD_TRUNCATED_IMAGES
+            self._fills_up = asked or (self._fills_up and self._decoding > 0)
+            ImageFile.LOAD_TRUNCATED_IMAGES = False
+            self._decoding += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._decoding -= 1
+            if not self._decoding:
+                ImageFile.LOAD_TRUNCATED_IMAGES |= self._fills_up
+
+
+_CUT_OFF_REFUSED = _CutOffRefused()
+
+
 def _decode(stream: BinaryIO) -> ImageArtifact:
     try:
-        with warnings.catch_warnings():
-            # Pillow warns between one and two times its limit and raises above: here both refuse.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(stream, formats=FORMATS) as image:
-                _check_header(image)
-                image.load()
-                return ImageArtifact.from_pil(image)
+        # No filter of warnings is set: on threads that would undo those of the process.
+        with _CUT_OFF_REFUSED, Image.open(stream, formats=FORMATS) as image:
+            _check_header(image)
+            image.load()
+            return ImageArtifact.from_pil(image)
     except ImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

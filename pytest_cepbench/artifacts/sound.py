@@ -32,6 +32,8 @@ RATES = (1_000, 192_000)
 
 _MAGIC = (b"RIFF", b"fLaC", b"OggS")  # libsndfile's decoders of rarer formats are not used
 
+_OGG_END = 4  # flag of the last page of a stream
+
 _BLOCK = 2**16  # frames that are read at once
 
 _STEPS = 2**15  # of the 16 bits between 0 and 1
@@ -123,6 +125,7 @@ class Sound:
         if data[:4] not in _MAGIC:
             raise SoundError("not a sound of a known format (WAV, FLAC, Ogg)")
         _check_wave(data)
+        _check_ogg(data)
         try:
             with soundfile.SoundFile(io.BytesIO(data)) as file:
                 frames, rate = int(file.frames), int(file.samplerate)
@@ -133,7 +136,8 @@ class Sound:
                     for block in file.blocks(_BLOCK, dtype="float64", always_2d=True)
                 ]
         except soundfile.SoundFileError as error:
-            raise SoundError(f"damaged: {' '.join(str(error).split())}") from error
+            why = getattr(error, "error_string", error)  # without the place of the bytes in memory
+            raise SoundError(f"damaged: {' '.join(str(why).split())}") from error
         samples = np.concatenate([np.zeros(0, np.float32), *parts])
         if len(samples) < frames:
             raise SoundError(f"cut off: it has {len(samples)} of {frames} samples")
@@ -190,3 +194,15 @@ def _check_wave(data: bytes) -> None:
                 f"{data[position : position + 4]!r}, and {len(data) - position - 8:,} are there"
             )
         position += 8 + size + size % 2
+
+
+def _check_ogg(data: bytes) -> None:
+    """Refuse an Ogg file whose last page is not the end, which libsndfile reads in silence."""
+    position, ends = 0, True
+    while data[position : position + 4] == b"OggS" and position + 27 <= len(data):
+        segments = data[position + 26]
+        sizes = data[position + 27 : position + 27 + segments]
+        ends = bool(data[position + 5] & _OGG_END)
+        position += 27 + segments + sum(sizes)
+    if position > len(data) or not ends:
+        raise SoundError("cut off: its last page is not there")

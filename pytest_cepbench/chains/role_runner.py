@@ -190,6 +190,7 @@ class RoleRunner:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
         truncated: list[StoredResult] = []
+        made_by = {"model": self.bound.short_fingerprint}
 
         def ask(model: Any, inputs: Sequence[Any], seeds: Sequence[int]) -> Callable[[], object]:
             arguments, of_model = method.arguments(inputs, shared, seeds), method.of(model)
@@ -199,7 +200,7 @@ class RoleRunner:
                 if method.reads_texts and isinstance(model, CountsTokens):
                     lengths, most = model.text_lengths(inputs)
                     truncated.extend(
-                        StoredResult(length_key(self.bound, text), f"{length} of {most}")
+                        StoredResult(length_key(self.bound, text), f"{length} of {most}", made_by)
                         for text, length in zip(inputs, lengths, strict=True)
                         if length > most
                     )

@@ -189,8 +189,8 @@ def run_gc(arguments: Namespace) -> int:
         )
     if not compacted:
         lines.append(
-            "the index keeps its size while another process has the store open; a later gc gives "
-            "it back"
+            "the index keeps its size while another process has the store open, or the disk has no "
+            "room to write it anew; a later gc gives it back"
         )
     show([], *lines)
     return 0
@@ -227,8 +227,8 @@ def _gc_page(
         blocks.append(f"the baselines keep {counted(accepted, 'result')} of answers")
     if collection.unnamed:
         blocks.append(
-            f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: "
-            "the baselines cannot keep them, and only age and size let them go"
+            f"{counted(collection.unnamed, 'result')} without a model's name (imported, or of an "
+            "earlier version): the baselines cannot keep them, and only age and size let them go"
         )
     if max_size is not None and collection.kept_bytes > max_size:
         asked = _show_size(max_size)

@@ -343,20 +343,26 @@ class Index:
             self._connection = self._rebuilt()
 
     def compact(self) -> bool:
-        """Give free space back to the disk; False, and nothing done, while others use the file."""
+        """Give free space back to the disk.
+
+        False, and nothing done, while others use the file, or without room to write it anew.
+        """
         with self._lock, store_errors(self.path), replacement_lock(self.path):
             self._connection.close()
             # SQLite removes the log when the last process closes the database.
             alone = not self.path.with_name(f"{self.path.name}-wal").exists()
             self._connection = open_database(self.path)
-            if alone:
+            if not alone:
+                return False
+            with suppress(StoreFullError), store_errors(self.path):
                 # Only here does no process add a row of a provenance that none has any more.
                 self._connection.execute(
                     "DELETE FROM provenances WHERE id NOT IN (SELECT provenance FROM results)"
                 )
                 self._connection.execute("VACUUM")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return alone
+                return True
+            return False
 
     def _repairing(self, action: Callable[[], _T]) -> _T:
         """Call the action; where the index turns out to be damaged, rebuild it and call again."""

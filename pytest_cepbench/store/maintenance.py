@@ -224,8 +224,7 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
     """Delete it. Other processes may use the store meanwhile and compute what they miss again.
 
     Returns the bytes freed, about; how many images that no result refers to are too young to be
-    deleted; and whether the index gave its space back to the disk, which it can only while no other
-    process has it open.
+    deleted; and whether the index gave its space back to the disk, as `Index.compact` says.
     """
     for part in batches([(packed(entry.key),) for entry in collection.entries], _KEYS_AT_ONCE):
         own = "WHERE id = (SELECT id FROM results WHERE key = ?)"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import tracemalloc
 import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageFile
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image, read_image
 from pytest_cepbench.artifacts import image as image_module
 from pytest_cepbench.artifacts.image import MAX_PIXELS
+from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.errors import ImageError, UnreadError
 from tests.artifacts.files import encoded, noise, png_chunk, png_header
 
@@ -36,11 +40,43 @@ def refusal(data: bytes) -> str | None:
 @pytest.mark.parametrize("kind", sorted(SOUND))
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")  # Pillow's own, from a cut TIFF
-def test_a_file_that_was_cut_off_is_refused(kind: str, share: float) -> None:
-    """An interrupted download is never taken for a picture with a grey lower half."""
+def test_a_file_that_was_cut_off_is_refused(
+    kind: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupted download is never taken for a picture with a grey lower half.
+
+    Also where training code has Pillow take it for one, which stays as it is for that code.
+    """
     data = SOUND[kind]
-    with pytest.raises(ImageError, match=r"damaged|not an image"):
-        decode_image(data[: int(len(data) * share)])
+    for fills_up in (False, True):
+        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", fills_up)
+        with pytest.raises(ImageError, match=r"damaged|not an image"):
+            decode_image(data[: int(len(data) * share)])
+        assert ImageFile.LOAD_TRUNCATED_IMAGES is fills_up
+
+
+def test_decoding_on_threads_leaves_filters_of_warnings_alone() -> None:
+    """They belong to the process: a library's warning within a call of a model stays one."""
+    calls, data = CallCounts(), encoded(Image.fromarray(noise(200, 200)), "PNG")
+    done = threading.Event()
+
+    def decode() -> None:
+        while not done.is_set():
+            decode_image(data)
+
+    with ThreadPoolExecutor(2) as readers:
+        reading = [readers.submit(decode) for _ in range(2)]
+        outside = warnings.filters
+        try:
+            for _ in range(50):
+                with calls.timed():
+                    inside = warnings.filters
+                    time.sleep(0.001)
+                    assert warnings.filters is inside
+                assert warnings.filters is outside
+        finally:
+            done.set()
+        assert [own.result() for own in reading] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,13 @@ def test_impossible_shapes_are_failures(value: Any) -> None:
     assert str(value.shape) in checked.detail
 
 
+def test_floats_on_the_scale_of_bytes_are_a_failure() -> None:
+    """Clipped to [0, 1] every such picture would be white, a worse model's too."""
+    pixels = noise().astype(np.float32)
+    reach = f"pixels reach {pixels.max():g}, [0, 1] is expected"
+    assert check_image(pixels) == Failure("bad-image", reach)
+
+
 ANY_TEXT = st.text(st.characters(codec=None), max_size=30)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -108,6 +108,8 @@ def test_resampling_keeps_pitch_and_length() -> None:
 def _broken() -> dict[str, tuple[bytes, str]]:
     whole = file_bytes(sine(440, 0.05, _RATE), _RATE, "WAV", "PCM_16")
     flac = file_bytes(sine(440, 0.5, _RATE), _RATE, "FLAC", "PCM_16")
+    ogg = file_bytes(sine(440, 3.0, _RATE), _RATE, "OGG", "VORBIS")
+    pages = [at for at in range(len(ogg)) if ogg.startswith(b"OggS", at)]
     empty = io.BytesIO()
     with wave.open(empty, "wb") as file:
         file.setnchannels(1)
@@ -126,6 +128,10 @@ def _broken() -> dict[str, tuple[bytes, str]]:
         "size": (bytes(endless), "cut off, or a broken header"),
         "rate": (bytes(still), "a rate of 0 Hz|damaged"),
         "flac": (flac[: len(flac) // 2], "cut off|damaged"),
+        "ogg": (ogg[: len(ogg) // 2], "cut off"),
+        "page": (ogg[: pages[-1]], "cut off"),
+        "ogg head": (ogg[:30], "cut off"),
+        "codec": (ogg[: pages[1]][:5] + b"\4" + ogg[: pages[1]][6:], "^damaged: [^<>]+$"),
         "empty": (empty.getvalue(), "no samples"),
         "long": (file_bytes(long, 1_000, "WAV", "PCM_U8"), "too long: 600 s"),
         "nan": (file_bytes(np.full(9, np.nan), _RATE, "WAV", "FLOAT"), "NaN or infinite"),

@@ -26,6 +26,7 @@ from pytest_cepbench.errors import IdentityError, ImageError, ModelError
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.protocols import CODE, CUT, Battle, Reply, Usage
 from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.maintenance import entries
 from pytest_cepbench.store.rows import WITH_PROVENANCE
 from tests.artifacts.files import encoded, noise
 from tests.chains.answers.roles import SmallJudge
@@ -122,6 +123,9 @@ def test_texts_longer_than_the_encoder_reads_are_known(tmp_path: Path) -> None:
             runner = _encoder(store, encoder, batch_size=2)
             runner.ask("encode_texts", _reads(runner, TEXTS))
             assert runner.cut_texts(TEXTS) == cut
+            assert {entry.model for entry in entries(store.index.read)} == {
+                runner.bound.short_fingerprint
+            }
             assert runner.cut_texts(TEXTS[1:2]) == runner.cut_texts([]) == {}
             assert (runner.tally.loads, inputs_of(encoder)) == (asked > 0, asked)
 

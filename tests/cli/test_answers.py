@@ -76,7 +76,7 @@ def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
     "damage",
     [
         "no zip", "no answers", "no image", "another image", "no JSON", "nested", "no deflate",
-        "encrypted", "method", "version", "offset", "cut off",
+        "encrypted", "method", "version", "offset", "cut off", "outside",
     ],
 )  # fmt: skip
 def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
@@ -95,12 +95,16 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
         entries["answers.jsonl"] = b"[[\n"
     elif damage == "nested":
         entries["answers.jsonl"] = b"[" * 100_000 + b"\n"
+    elif damage == "outside":  # a file that is no image of the store would be one of its damaged
+        entries["answers.jsonl"] = b'[["text", "../../photo"]]\n'
+    (accepted.path / "photo.webp").write_bytes(b"mine")
     with zipfile.ZipFile(bundle, "w") as changed:
         for name, data in entries.items():
             changed.writestr(name, data)
     spoil(bundle, damage)
     ended = accepted.command("store", "import", "answers.zip", "--store=fresh")
     ended.refused("'answers.zip' is no bundle of answers, or a damaged one: ", code=1, lines=1)
+    assert (accepted.path / "photo.webp").exists()
 
 
 def test_accepting_says_where_the_answers_lie(home: Home) -> None:

@@ -20,7 +20,7 @@ from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.artifact_files import list_files
-from pytest_cepbench.store.maintenance import inspect
+from pytest_cepbench.store.maintenance import choose, collect, inspect
 from tests.artifacts.files import noise
 
 
@@ -194,6 +194,12 @@ def fill_disk(disk: Path) -> None:
     with Store(disk / "store") as store:
         say("after all:", store.get([*confirmed, "late"]) == {**confirmed, "late": "fits"})
         say("damage:", store.damage)
+        whole = choose(store.root, store.index.read, max_size=2**30)
+        going = choose(store.root, store.index.read, max_size=whole.kept_bytes * 9 // 10)
+        room = os.statvfs(disk)
+        ballast.write_bytes(bytes(room.f_bavail * room.f_bsize - 150_000))
+        *_, compacted = collect(store, going)
+        say("nearly full:", compacted, len(store) == whole.kept - len(going.entries) < whole.kept)
 
 
 def read_only(disk: Path) -> None:
