@@ -303,7 +303,7 @@ def nearest_name(given: str, known: Iterable[str], cutoff: float = 0.6) -> str |
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A question that follows a sentence, after a space; empty where no known name is alike."""
     name = nearest_name(given, known)
-    return "" if name is None else f" Did you mean {name!r}?"
+    return "" if name in {None, given} else f" Did you mean {name!r}?"
 
 
 def unknown_name(what: str, given: str, known: Iterable[str]) -> str:

@@ -18,6 +18,8 @@ from pytest_cepbench.escapes import one_line as printable
 
 _SUITE = "suite.toml"
 
+_MOST_PEOPLE = 1000
+
 _ABOUT = (
     "Set up suites, accept baselines, look at results, ask judges and people, keep stores. A gate "
     "itself is a run of pytest: pytest SUITES --model=CHECKPOINT."
@@ -68,6 +70,8 @@ def _seeds(text: str) -> tuple[int, ...]:
 def people_names(text: str) -> tuple[str, ...]:
     """The type of people: names with commas between them, or a number for a1, a2, ..."""
     if text.isascii() and text.isdecimal():
+        if int(text) > _MOST_PEOPLE:
+            raise argparse.ArgumentTypeError(f"{text!r}: at most {_MOST_PEOPLE} people vote")
         return tuple(f"a{number + 1}" for number in range(int(text)))
     return tuple(name.strip() for name in text.split(","))
 
@@ -183,7 +187,7 @@ TYPES: Mapping[str, Callable[[str], object]] = {
     "IMAGES": _image_folder,
     "REPORT": _existing("results"),
     "[NAME=]REPORT": _named_report,
-    **dict.fromkeys(("VERDICTS", "FILE|RATINGS"), _existing("file")),
+    **dict.fromkeys(("BUNDLE", "VERDICTS", "FILE|RATINGS"), _existing("file")),
     "RATINGS": _holding("study.json", "{!r} is no ratings folder: it has no study.json"),
     # A default that is text is checked too.
     "STORE": _holding("index.sqlite", "no store at {!r}: give its folder with --store DIR"),

@@ -246,6 +246,6 @@ store export: write a suite's accepted answers into one file beside its baseline
     --out FILE  the file; default: answers.zip beside the suite's baselines
     @baselines store
 store import: take over answers that were exported
-    bundles FILE +  what export wrote
+    bundles BUNDLE +  what export wrote
     @store
 """

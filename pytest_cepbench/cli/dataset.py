@@ -77,7 +77,7 @@ def run_patterns(arguments: Namespace) -> int:
         show(
             [],
             f"people check the labels: cepbench dataset verify {quoted} --annotators NAME,NAME",
-            f"then freeze it:          cepbench dataset freeze {quoted}",
+            f"then freeze it: cepbench dataset freeze {quoted}",
         )
     return 0
 

@@ -158,8 +158,8 @@ def run(arguments: Namespace) -> int:
     suite, test = folder / FILE_NAME, folder / f"test_{plan.name.replace('-', '_')}.py"
     if existing := [str(path) for path in (suite, test) if os.path.lexists(path)]:
         raise WriteError(
-            f"nothing was written: {', '.join(existing)} is there already. Choose another --name, "
-            "or move it away"
+            f"nothing was written: {', '.join(existing)} would be replaced. Choose another "
+            "--name, or move away what is there"
         )
     if arguments.no_measure:
         proposal = Proposal(reasons=("no model was asked (--no-measure)",))
@@ -168,8 +168,9 @@ def run(arguments: Namespace) -> int:
     texts = {suite: plan.suite(folder, proposal), test: _TEST.format(name=plan.name)}
     _write_project(texts, baselines)
     images = counted(len(dataset.samples), "image")
+    parts = "" if len(counts) == 1 else f" in {len(counts)} categories"
     lines = (*_sight(dataset, proposal), *(f"written: {path}" for path in (*texts, baselines)))
-    show([Section(f"suite {plan.name}: {images} in {len(counts)} categories", lines)])
+    show([Section(f"suite {plan.name}: {images}{parts}", lines)])
 
     def command(model: str) -> str:
         words = [f"--model={model}"]
@@ -182,7 +183,7 @@ def run(arguments: Namespace) -> int:
         show(
             [],
             f"accept this model's numbers: {accepting}",
-            f"then gate another one:       {command('CHECKPOINT')}",
+            f"then gate another one: {command('CHECKPOINT')}",
         )
         return 0
     accepted = _accept(arguments, folder, proposal, accepting)

@@ -16,6 +16,7 @@ from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.option_values import named_specs
+from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import PreparedCalibration, prepare_calibration
@@ -84,8 +85,8 @@ def verdicts_line(judge: RoleRunner) -> str:
 def spent_line(spent: StudyUsage) -> str:
     """What measuring took, in one line."""
     line = (
-        f"{spent.loads} model loads, {spent.inputs} model inputs ({spent.model_seconds:.1f} s in "
-        f"models), {spent.hits} results from the store"
+        f"{counted(spent.loads, 'model load')}, {counted(spent.inputs, 'model input')} "
+        f"({spent.model_seconds:.1f} s in models), {counted(spent.hits, 'result')} from the store"
     )
     return f"{line}; {usage_line(spent.usage)}" if spent.usage.requests else line
 

@@ -86,7 +86,8 @@ def study_page(study: FinishedStudy) -> list[Section]:
 def _opening(study: FinishedStudy, heads: dict[str, str]) -> Section:
     varied: list[str] = []
     if study.study == "seeds":
-        varied.append(f"seeds: {', '.join(heads.values())}")
+        seeds = (seed if seed == head else f"{head} = {seed}" for seed, head in heads.items())
+        varied.append(f"seeds: {', '.join(seeds)}")
     else:
         varied.append(f"{study.study}:")
         for variant in study.variants:

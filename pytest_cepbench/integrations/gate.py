@@ -71,6 +71,10 @@ class Gate:
             raise TrainingGateError(
                 f"options={self.options!r} is one string: give a list of options"
             )
+        device = "" if self.device is None else self.device
+        for word in (*self.options, *self.env.values(), device):
+            if not isinstance(word, str):
+                raise TrainingGateError(f"options, env, device: {word!r} is no string: quote it")
         for option in self.options:
             if (name := option.partition("=")[0]) in _OWN_OPTIONS:
                 raise TrainingGateError(f"options: {name} is set by the gate itself; leave it out")
@@ -127,6 +131,8 @@ class Gate:
         Raises TrainingGateError where it cannot be kept, and for a path with parameters, whose
         files would not be.
         """
+        if not str(checkpoint):  # as of a shell's variable that is not set
+            raise TrainingGateError("the checkpoint is empty: name a folder, a file or a spec")
         path = Path(checkpoint)
         folder = os.path.isdir(path)  # noqa: PTH112 - False too for a spec too long for a path
         local = folder or os.path.isfile(path)  # noqa: PTH113 - as above

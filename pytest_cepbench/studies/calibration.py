@@ -45,6 +45,8 @@ Announce = Callable[[str], None]
 
 _NEEDS_CHAINS = "calibrate and doctor"
 
+_MOST_SEEDS = 1000
+
 
 @dataclass(frozen=True)
 class PreparedCalibration:
@@ -110,11 +112,13 @@ def prepare_calibration(
     seeds: how many, from the suite's own on.
     data: data set name -> path or URL.
     samples: most of each category.
-    Raises SpecError for fewer than two seeds, and for chains that were made elsewhere; what
+    Raises SpecError for fewer than two seeds or too many, and for chains made elsewhere; what
     `load_prepared_suite`, `check_data_names` and binding raise; SuiteError for a suite of answers.
     """
-    if seeds < 2:
-        raise SpecError(f"--seeds {seeds}: noise shows between at least 2 seeds")
+    if not 2 <= seeds <= _MOST_SEEDS:
+        raise SpecError(
+            f"--seeds {seeds}: noise shows between at least 2 seeds, and at most {_MOST_SEEDS}"
+        )
     if choices.replay is not None:
         raise SpecError(
             f"{choices.replay!r} brings chains that were made elsewhere, with one seed: what they "

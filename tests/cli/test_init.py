@@ -128,7 +128,7 @@ def test_nothing_is_overwritten(project: Home) -> None:
     assert init(project, "--no-measure").code == 0
     before = contents(project.path)
     ended = init(project)
-    ended.refused("suites/photos/suite.toml", "is there already", code=1)
+    ended.refused("suites/photos/suite.toml", "would be replaced", code=1)
     assert contents(project.path) == before
 
 

@@ -143,13 +143,15 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
         (["gc", "--baselines=b", "--without-baselines"], "contradict each other: drop one"),
         (["gc", "--max-size=-1G"], "--max-size '-1G': a size is expected, such as 500M or 20G"),
         (["gc", "--baselines=nowhere"], "--baselines 'nowhere': no baselines there"),
+        (["gc", "--baselines=suites"], "--baselines 'suites': no baselines there"),
         (["gc", "--baselines=spoilt"], "'spoilt/a.toml' cannot be read as a baseline"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], message: str) -> None:
     """Nothing is made, changed or deleted, although --delete is said."""
-    Path("spoilt").mkdir()
-    Path("spoilt/a.toml").write_text("<<<<<<<")
+    for file, text in (("spoilt/a.toml", "<<<<<<<"), ("suites/suite.toml", 'name = "toy"')):
+        Path(file).parent.mkdir()
+        Path(file).write_text(text)
     before = contents(filled.path)
     ended = store(filled, *argv, *(["--delete"] if argv[0] == "gc" else []))
     ended.refused(message, lines=1)

@@ -85,7 +85,9 @@ def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
 
 def test_samples_and_parts(home: Home) -> None:
     """The options of the gate mean here what they mean there; what is written stays out of git."""
-    home.study("seeds", ".", "--seeds=0,1", FEW, "--parts=crowded", "--metrics=gc")
+    seeds = "--seeds=0,1764317533000000000"
+    ended = home.study("seeds", ".", seeds, FEW, "--parts=crowded", "--metrics=gc")
+    assert "seeds: #1 = 0, #2 = 1764317533000000000" in ended.out
     grids = home.document("seeds")["grids"]
     assert [(g["part"], g["cells"][0]["n"]) for g in grids] == [("crowded", 1), ("overall", 8)]
     assert (home.path / ".cepbench" / ".gitignore").read_text() == "*\n"

@@ -28,6 +28,9 @@ def test_settings_that_cannot_be_meant_are_errors(make_gate: MakeGate) -> None:
     for make, settings, message in (
         (make_gate, {"options": "--cep-samples=1"}, "give a list"),
         (make_gate, {"options": ["--model=other"]}, "set by the gate itself"),
+        (make_gate, {"options": ["--cep-samples", 8]}, "8 is no string"),
+        (make_gate, {"env": {"CEPBENCH_SAMPLES": 8}}, "8 is no string"),
+        (make_gate, {"device": 0}, "0 is no string"),
         (make_gate, {"options": ["--cep-plan=1"]}, "--cep-plan is set by the gate itself"),
         (make_gate, {"model": "checkpoint"}, "does not contain {checkpoint}"),
         (make_gate, {"timeout": -1.0}, "above 0"),

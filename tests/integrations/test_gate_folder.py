@@ -312,6 +312,8 @@ def test_checkpoint_is_named_by_what_it_is(tmp_path: Path, monkeypatch: pytest.M
     gate = Gate(checkpoint / "gate", tmp_path)
     with pytest.raises(TrainingGateError, match=r"model=\"\{checkpoint\}\?dtype=float32\""):
         gate.submit(f"{checkpoint}?dtype=float32")
+    with pytest.raises(TrainingGateError, match="the checkpoint is empty"):
+        gate.submit("")
     with pytest.raises(TrainingGateError, match="is in the checkpoint"):
         gate.submit(checkpoint)
     assert not (checkpoint / "gate").exists()

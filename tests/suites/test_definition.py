@@ -221,7 +221,7 @@ def test_the_nearest_name() -> None:
     assert nearest_name("GC_fid", ["gc", "gc_fid"]) == "gc_fid"
     assert nearest_name("zebra", ["gc", "gc_fid"]) is None
     assert nearest_name("encoders", ["encoder", "decoder"], cutoff=0.99) is None
-    assert did_you_mean("zebra", ["gc"]) == ""
+    assert did_you_mean("zebra", ["gc"]) == did_you_mean("gc", ["gc", "gcc"]) == ""
     assert unknown_name("metric", "gcs", ["s", "gc"]) == (
         "unknown metric 'gcs'. Did you mean 'gc'? Known: gc, s."
     )
