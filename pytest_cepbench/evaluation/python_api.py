@@ -167,6 +167,8 @@ def gate_checkpoint(
     has no part in is skipped, as in pytest; one whose data set is not here makes the result
     incomplete.
     """
+    if not isinstance(snapshot_update, bool):  # "false" of an environment variable is true
+        raise SpecError(f"snapshot_update={snapshot_update!r}: True or False is expected")
     with name_errors():
         settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
         report = "report" in options
@@ -247,7 +249,10 @@ def _suite_files(places: Iterable[str | Path]) -> Iterator[Path]:
         except (OSError, ValueError):
             return True
 
-    for named in map(Path, places):
+    for name in places:
+        if not str(name):  # as of a variable that is not set; as a path it is this folder
+            raise SuiteError("the name of a suite is empty: give a suite's file or folder")
+        named = Path(name)
         place = find_shipped(str(named)) or named
         if not place.is_dir():
             yield place.resolve()

@@ -26,9 +26,13 @@ from pytest_cepbench.suites.gate_config import Overrides, claim_of
 from pytest_cepbench.suites.role_assignment import (
     Part,
     check_data_names,
+    check_encoders,
     check_installed,
     check_presets,
 )
+
+_OF_ALL_RUNS = ("ini", "CEPBENCH")
+"""Beginnings of sources of options that other runs of the project have too."""
 
 
 @dataclass(frozen=True)
@@ -119,20 +123,22 @@ class SuiteCache:
         return list(self._loaded.values())
 
     def check_names(self) -> None:
-        """Raise SpecError for a data set or a preset that was named, and that no suite has.
+        """Raise SpecError for a data set, encoder or preset that was named, and that no suite has.
 
-        Data sets in the ini file and in the environment may be those of other runs.
+        Those in the ini file and in the environment may be of other runs.
         """
         settings = self._settings
-        source = settings.sources.get("data", "ini")
-        names = () if source.startswith(("ini", "CEPBENCH")) else settings.data
+        source, origin = (settings.sources.get(name, "ini") for name in ("data", "encoder"))
+        names = () if source.startswith(_OF_ALL_RUNS) else settings.data
+        encoders = () if origin.startswith(_OF_ALL_RUNS) else settings.encoders
         named = self.choices.assigned
-        if not (names or any(model.spec.scheme == PRESET for model in named.values())):
+        if not (names or encoders or any(model.spec.scheme == PRESET for model in named.values())):
             return
         try:
             suites = [load_suite(path) for path in self._asked]
             if suites:
                 check_data_names(names, suites, source)
+                check_encoders(encoders, suites, origin)
                 check_presets(named, suites)
         except SuiteError:  # which was said when the suite was loaded
             return

@@ -38,7 +38,7 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
-from pytest_cepbench.suites.role_assignment import check_data_names
+from pytest_cepbench.suites.role_assignment import check_data_names, check_encoders
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 Announce = Callable[[str], None]
@@ -126,6 +126,7 @@ def prepare_calibration(
         )
     own = load_prepared_suite(suite, choices, data or {}, samples)
     check_data_names(data or {}, [own.suite], "--data")
+    check_encoders(choices.encoders, [own.suite], "--encoder")
     refuse_answers(own.suite, _NEEDS_CHAINS)
     for assignment in own.assignments.roles.values():
         model_pool.runner(assignment)

@@ -25,7 +25,7 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.files import shown_path
-from pytest_cepbench.measures.base import JUDGE, SuiteContext, readers_of
+from pytest_cepbench.measures.base import ENCODER, JUDGE, SuiteContext, readers_of
 from pytest_cepbench.measures.measure_registry import (
     make_answer_measures,
     make_measures,
@@ -526,7 +526,7 @@ def describes_drawings(suite: Suite) -> bool:
     return any(plan.generations > 1 + (start != "text") for start, plan in suite.plans.items())
 
 
-# -- names in options that a suite has to know: of data sets and presets ---------------------------
+# -- names in options that a suite has to know: of data sets, encoders and presets -----------------
 # A name that one suite of a run does not know may be meant for another; one that none of them
 # knows is a mistake.
 
@@ -547,6 +547,27 @@ def check_data_names(names: Iterable[str], suites: Sequence[Suite], option: str)
             f"{name!r}.{did_you_mean(name, known)} {read}"
             f"{elsewhere if option.startswith('--cep-') else ''}"
         )
+
+
+def check_encoders(names: Iterable[str], suites: Sequence[Suite], option: str) -> None:
+    """Raise SpecError for the first further encoder that no suite has and no metric takes.
+
+    A metric that takes the first of several would measure with another.
+
+    option: that named it, for the message.
+    """
+    known = {name for suite in suites for name in suite.table.encoders}
+    for table in (table for suite in suites for table in suite.metrics.values()):
+        taken = getattr(table, "encoder", ())
+        known.update([taken] if isinstance(taken, str) else taken)
+        known.update((getattr(table, "mappings", None) or {}).values())
+        known.add(getattr(table, "color_encoder", ENCODER))
+    for name in names:
+        if name not in known:
+            raise SpecError(
+                f"{option} {name}=...: {unknown_name('encoder', name, known)} Suites of this run: "
+                f"{_names(suites)}"
+            )
 
 
 def check_presets(named: Mapping[str, RoleAssignment], suites: Sequence[Suite]) -> None:

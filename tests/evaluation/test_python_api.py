@@ -171,10 +171,12 @@ def test_a_failing_run_accepts_nothing(project: Path) -> None:
         ({"model": "x/" * 5000}, SpecError, "or so long a path"),
         ({"tolerance": 0.9}, SuiteError, "was accepted at 1 and can lose 0."),
         ({"alpha": 1e-300}, SpecError, "gate_checkpoint(alpha=) '1e-300': no drop could be"),
+        ({"snapshot_update": "false"}, SpecError, "='false': True or False is expected"),
+        ({"encoder": {"a": "shapes:"}}, SpecError, "gate_checkpoint(encoder=) a=...: unknown enc"),
     ],
     ids=[
         *("name", "plan", "number", "choice", "spec", "long model", "long folder", "long path"),
-        *("tolerance", "alpha"),
+        *("tolerance", "alpha", "update", "encoder"),
     ],
 )
 def test_a_wrong_option_is_said(
@@ -286,6 +288,8 @@ def test_a_folder_without_suites_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     with pytest.raises(SuiteError, match="no suite file"):
         gate_checkpoint(tmp_path, model="shapes:")
+    with pytest.raises(SuiteError, match="the name of a suite is empty"):
+        gate_checkpoint("", model="shapes:")
 
 
 def test_it_needs_no_pytest() -> None:

@@ -146,13 +146,18 @@ PRESET = "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n"
 
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
-def test_a_data_set_that_no_suite_reads(project: Project, workers: tuple[str, ...]) -> None:
-    """The option, the suites of the run and what they read are named, by workers as well."""
+def test_a_name_that_no_suite_knows(project: Project, workers: tuple[str, ...]) -> None:
+    """Of a data set, or an encoder. The option, the suites of the run and what they read are named,
+    by workers as well.
+    """
     project.photos({"red.png": (200, 0, 0)})
     result = project.run_here("--cep-data=foldr=photos", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --cep-data foldr=...: no suite of this run (photos) *"])
     result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
+    result = project.run_here("--encoder=othr=shapes:", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --cep-encoder othr=...: unknown encoder 'othr'. Known: *"])
 
 
 def test_a_preset_that_no_suite_has(project: Project) -> None:
