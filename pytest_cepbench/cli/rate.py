@@ -132,6 +132,8 @@ def _rate_suite(made: RatedItems, suite: Suite, arguments: Namespace) -> None:
     """
     kind, data = made.task, dict(arguments.data)
     if kind == "describe":
+        if arguments.report:
+            raise SpecError("--report is of outputs that are rated: the kind describe has none")
         described_images(made, load_data(suite, data))
         return
     if kind == "verify":

@@ -16,7 +16,7 @@ from pytest_cepbench.artifacts.image import ImageArtifact, encode_image, read_im
 from pytest_cepbench.datasets.shapes.samples import below, derived_seed, random_generator, some
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
-from pytest_cepbench.errors import DatasetError, ImageError, WriteError
+from pytest_cepbench.errors import DatasetError, ImageError, WriteError, few_of
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import digest_bytes, digest_text, replace_small
 from pytest_cepbench.metrics.human_ratings import grade_score
@@ -37,6 +37,8 @@ from pytest_cepbench.ratings.records import (
     record_line,
 )
 from pytest_cepbench.replacement import replace_files
+
+_OF_A_STUDY = {STUDY, ITEMS, SOURCES, VOTES, IMAGES}
 
 # -- items whose right answer is known -------------------------------------------------------------
 #
@@ -117,12 +119,16 @@ def begin_study(
     sources: which model made what, for those who read the votes later.
     Returns a line where too few of the items can be damaged so that everybody sees it; empty else.
     Raises DatasetError for a study or items that cannot be asked; WriteError where the folder has a
-    study already, or cannot be written.
+    study or other files already, or cannot be written.
     """
     if (folder / STUDY).exists():
         raise WriteError(
             f"{str(folder)!r} holds a study already: go on with it, or name another folder"
         )
+    # What a killed process left of a study may stay, and what begins with a dot.
+    there = [path.name for path in folder.glob("[!.]*") if path.name not in _OF_A_STUDY]
+    if there:
+        raise WriteError(f"{str(folder)!r} holds {few_of(there)}: name a new folder for the study")
     check_study(study)
     for item in items:
         if fault := next(filter(None, _item_faults(item, study, images)), ""):

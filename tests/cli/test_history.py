@@ -133,6 +133,7 @@ def test_the_place_of_an_export(home: Home, report: Path) -> None:
     assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
     assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
     home.command("export", "gate.json", "--out=cases.csv/x.csv").refused(code=1, lines=1)
+    home.command("export", "gate.json", "--out=./gate.json").refused("is the report itself")
 
 
 def test_rows_of_samples(home: Home, report: Path) -> None:

@@ -81,6 +81,8 @@ MISTAKES = {
     "items.jsonl --kind=describe --out=r": "task describe has 0 options",
     ". --kind=pairs --out=r": "Did you mean 'pair'?",
     "items.jsonl --kind=pair --out=suite.toml/r": "could not be written",
+    "items.jsonl --kind=pair --out=.": "'.' holds ",
+    ". --kind=describe --out=r --report=suite.toml": "--report is of outputs that are rated",
     "ratings --kind=pair": "goes on as it was written: drop --kind",
     "ratings --report=ratings/study.json --data=a=b": "drop --report, --data",
     "ratings --store=elsewhere": "drop --store",
@@ -99,7 +101,7 @@ def test_mistakes_are_one_line(line: str, home: Home, items: str) -> None:
     make_study(home.path / "ratings", "pair", count=1)
     message = MISTAKES[line]
     ended = home.command("rate", "ask", *line.split())
-    ended.refused(message, code=1 if message == "could not be written" else 2)
+    ended.refused(message, code=1 if message in ("could not be written", "'.' holds ") else 2)
     assert not (home.path / "r" / "study.json").exists()
 
 
