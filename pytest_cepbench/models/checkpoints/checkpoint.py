@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -232,9 +233,10 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
             f"its image tower would be built by the configuration of {tower!r} (timm_model_name)"
         )
         refuse(checkpoint.path, fault, "Give timm's own name")
+    read = {path for _, path in files}
     for name, path in files:
         file = PurePosixPath(name).name
-        config = read_json(path) if file in ("config.json", "tokenizer_config.json") else {}
+        config = read_json(path) if file in _NAMING_FILES else {}
         for key, value in config.items() if file == "tokenizer_config.json" else ():
             # Until 5, transformers reads these in the place of the folder's own; the map of special
             # tokens, which many name by its place at their training, it does not.
@@ -252,14 +254,18 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
         if isinstance(backbone, str) and "/" in backbone and not described:
             fault = f"its backbone would be built by the configuration of {backbone!r}"
             refuse(path, fault, "Save it again with a transformers that writes backbone_config")
-    code = checkpoint.config.get("auto_map") if checkpoint.options.trust_remote_code else None
-    for reference in (code or {}).values():
-        for name in reference if isinstance(reference, list) else [reference]:
-            repository, separator, target = str(name).partition("--")
-            if separator:
+        if ":" in (network := str(config.get("architecture"))):
+            fault = f"its network would be built by the configuration of {network!r} (architecture)"
+            refuse(path, fault, "Give timm's own name")
+        weights = config.get("transformers_weights")
+        if weights is not None and path.parent / str(weights) not in read:
+            fault = f"its weights would be read from {weights!r} (transformers_weights)"
+            refuse(path, fault, "Give them the name model.safetensors and remove the entry")
+        if checkpoint.options.trust_remote_code:
+            for repository, target in re.findall(r'"([^"]*)--([^"]*)"', _code_of(config)):
                 remedy = "Copy the Python files beside the weights and shorten the entry in "
                 remedy += f'auto_map to "{target}"'
-                refuse(checkpoint.path, f"its code lies in the repository {repository}", remedy)
+                refuse(path, f"its code lies in the repository {repository}", remedy)
     # A model of its own that processors of sounds load, by either file.
     for name in ("processor_config.json", "audio_tokenizer_config.json"):
         path = checkpoint.preparation_file(name)
@@ -269,6 +275,12 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
         if elsewhere := stated.get("audio_tokenizer_name_or_path"):
             fault = f"its audio tokenizer would be loaded from {elsewhere!r}"
             refuse(path, fault, "Remove the entry where the model reads images alone")
+
+
+def _code_of(config: Mapping[str, Any]) -> str:
+    """The classes of its own code that a configuration or a part of it names, as JSON."""
+    inner = [_code_of(part) for part in config.values() if isinstance(part, dict)]
+    return json.dumps(config.get("auto_map")) + "".join(inner)
 
 
 def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str:
@@ -377,6 +389,10 @@ PROCESSOR_FILES = (
 )  # fmt: skip
 """Patterns of the names of files that a processor of images and texts is read from, beside those of
 its tokenizer."""
+
+
+_NAMING_FILES = ("config.json", "tokenizer_config.json", *PROCESSOR_FILES[:3])
+"""Configurations that can name files, code and weights of other places."""
 
 
 def has_tokenizer(folder: Path) -> bool:

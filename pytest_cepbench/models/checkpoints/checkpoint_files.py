@@ -43,7 +43,9 @@ _CONFIG_SUFFIXES = {
     ".tokenizer",
 }  # fmt: skip
 
-_CODE_SUFFIXES = {".py", ".npy", ".npz", ".yaml", ".yml", ".csv", ".tsv"} | _CONFIG_SUFFIXES
+_CODE_SUFFIXES = _CONFIG_SUFFIXES | {
+    ".py", ".cpp", ".cu", ".so", ".npy", ".npz", ".yaml", ".yml", ".csv", ".tsv", ".ttf",
+}  # fmt: skip
 
 # Written by trainers and people next to a model; no loader reads them.
 _NOT_READ = re.compile(
@@ -51,10 +53,16 @@ _NOT_READ = re.compile(
     r"|(readme|license|licence|notice|requirements|changelog)\b.*",
     re.IGNORECASE,
 )
-_NOT_MODEL = re.compile(r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated)")
-"""Weights of a training's own states, and copies of a model's in the form of its authors."""
+_NOT_MODEL = re.compile(
+    r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated"
+    r"|(training_args|scheduler|scaler|rng_state.*|random_states.*)\.)"
+)
+"""A training's own states, and copies of a model's weights in the form of its authors."""
 
 _PICKLED = re.compile(r".*pytorch_model.*\.(bin|pt|pth)")
+_SAFE = re.compile(r"((diffusion_pytorch_|open_clip_(pytorch_)?)?model[.-]|shard-).*")
+"""The safetensors, and their index, that libraries prefer to pickled weights."""
+
 _TOKENIZER = re.compile(r"[^/]+_tokenizer")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
@@ -63,7 +71,8 @@ def list_files(folder: Path) -> list[str]:
     """All files below a folder as sorted posix paths, hidden files and folders left out.
 
     Links to folders are followed, since loaders follow them: a component may be linked in from
-    another checkpoint.
+    another checkpoint. Links to nothing are listed: where loaders would do without, `check_weights`
+    refuses.
     """
     files: list[str] = []
     seen: set[str] = set()
@@ -73,7 +82,8 @@ def list_files(folder: Path) -> list[str]:
         folders[:] = [] if real in seen else [name for name in folders if not name.startswith(".")]
         seen.add(real)
         paths = (Path(parent, name) for name in names if not name.startswith("."))
-        files += [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
+        kept = (p for p in paths if p.is_file() or (p.is_symlink() and not p.exists()))
+        files += [path.relative_to(folder).as_posix() for path in kept]
     return sorted(files)
 
 
@@ -106,9 +116,11 @@ def readable_files(
         index = ".safetensors.index" in path.name or path.name.endswith(".bin.index.json")
         configures = path.suffix in _CONFIG_SUFFIXES and not index
         # Code, and what a checkpoint's own code may read, in any folder. Weights of a folder inside
-        # are its code's alone; the other kinds' components have variants.
-        inside = kind == "transformers" and len(path.parts) > 1
-        data = inside and not _NOT_MODEL.search(str(path))
+        # are its code's alone, and so are pickled ones (mm_projector.bin) that are no twins of the
+        # model's; the other kinds' components have variants.
+        pickled = path.suffix in WEIGHT_SUFFIXES[1:] and not _PICKLED.fullmatch(path.name)
+        apart = kind == "transformers" and (pickled or len(path.parts) > 1)
+        data = apart and not _NOT_MODEL.search(str(path))
         code = data if is_weights(path.name) else path.suffix in _CODE_SUFFIXES
         if (configures and str(path.parent) in folders) or (
             code and options.trust_remote_code and not path.parts[0].startswith("checkpoint-")
@@ -158,8 +170,9 @@ def _weights(names: list[str], kind: CheckpointKind, options: SourceOptions) -> 
         for file, name in files
         if ".safetensors" in file and not file.startswith("consolidated")
     ]
-    if not any(name.endswith(".safetensors") for name in weights) and options.allow_pickle:
-        weights = [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
+    # Safetensors of other names do not keep libraries from reading the pickled weights beside them.
+    if options.allow_pickle and not any(_SAFE.fullmatch(PurePosixPath(n).name) for n in weights):
+        weights += [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
     own = [name for name in weights if PurePosixPath(name).name.startswith("open_clip_")]
     if kind == "open_clip" and own:
         return own  # the same repository often holds transformers' copy of the weights
@@ -185,11 +198,17 @@ def check_weights(
     *,
     scaled: bool = True,
 ) -> None:
-    """Raise CheckpointError where weights are missing, pickled only, cut off or not all there.
+    """Raise CheckpointError where weights are missing, pickled only, cut off or not all there, and
+    where anything that is read is a link to nothing.
 
     readable: what `readable_files` gave for the folder. Reads headers, each once, never tensors.
     scaled: whether weights may be whole numbers, since a quantization says how they are scaled.
     """
+    if gone := [name for name in readable if not (folder / name).exists()]:
+        raise CheckpointError(
+            f"{folder}: {few_of(gone)}: links to files that are not there. Fetch them (dvc pull, "
+            "git annex get), or copy the checkpoint with what they lead to"
+        )
     for holder in _holders(kind, config):
         inside = folder / holder
         if not inside.is_dir():

@@ -29,6 +29,7 @@ from pytest_cepbench.models.checkpoints.checkpoint import (
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
     check_weights,
+    component_names,
     holds_adapter,
     is_weights,
     list_files,
@@ -439,8 +440,10 @@ def complete_checkpoint(checkpoint: Checkpoint) -> None:
             names = HfApi().list_repo_files(checkpoint.repository, revision=checkpoint.revision)
             patterns = [glob.escape(name) for name in checkpoint.readable(names)]
             snapshot(checkpoint.repository, checkpoint.revision, patterns)
-    modules = checkpoint.config["modules"] if checkpoint.kind == "sentence_transformers" else []
-    for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
+    inner = [module["path"] for module in checkpoint.config.get("modules", ())]
+    inner = component_names(checkpoint.config) if checkpoint.kind == "diffusers" else inner
+    replacing = [part.path for part in checkpoint.parts if part.component]
+    for folder in (checkpoint.path, *(checkpoint.path / name for name in inner), *replacing):
         if holds_adapter(folder):
             raise CheckpointError(
                 f"{folder}: a PEFT adapter inside of a checkpoint, which its library would apply "

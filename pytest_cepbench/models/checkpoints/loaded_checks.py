@@ -32,6 +32,8 @@ _DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_
 # Constants that older versions of the libraries saved beside the weights.
 _CONSTANT = re.compile(r"(^|[._])(masked_bias|position_ids|inv_freq|num_batches_tracked)$")
 
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer among its like
+
 _MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
 
 _MEDIA_TOKENS = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index")
@@ -93,6 +95,35 @@ def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
             "this. Save the whole model again, or add allow_unused=true to its spec where they are "
             "not needed"
         )
+
+
+def refuse_cut_off(checkpoint: Checkpoint, model: Any, stored: Collection[str]) -> None:
+    """Raise CheckpointError as `refuse_unused` where `cut_off` finds tensors."""
+    if left := cut_off(model, stored):
+        raise CheckpointError(
+            f"{checkpoint.path}: {checkpoint.what} would leave out layers that lie in the weights: "
+            f"{few_of(left)}. Either config.json counts fewer than were trained, or an adapter was "
+            "not merged. Save the whole model again"
+        )
+
+
+def cut_off(model: Any, stored: Collection[str]) -> list[str]:
+    """The names of tensors that are left out of layers which a model of transformers has: further
+    layers, and LoRA. What else it does not know is of heads and towers that nothing asks for.
+
+    stored: the names in its files.
+    """
+    known = set(model.state_dict())
+    kinds = {_NUMBER.sub("#", name) for name in known}
+    # CLIP's text tower had one level more when older files were written.
+    levels = ("", f"{model.base_model_prefix}.", "text_model.")
+    left = []
+    for name in stored:
+        own = {name.removeprefix(level) for level in levels}
+        layer = "lora_" in name or {_NUMBER.sub("#", each) for each in own} & kinds
+        if layer and not own & known and not _CONSTANT.search(name):
+            left.append(name)
+    return left
 
 
 def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:

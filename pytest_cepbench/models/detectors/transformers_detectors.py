@@ -38,6 +38,7 @@ from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     TruncationNotice,
     check_vocabulary,
+    refuse_cut_off,
     refuse_missing,
     take_weights,
 )
@@ -174,6 +175,7 @@ def _load_parts(plan: LoadPlan[Any], auto_class: str) -> tuple[Any, Any]:
             )
         model, info = from_pretrained(getattr(transformers, auto_class), plan)
         refuse_missing(plan.checkpoint, info["missing_keys"])
+        refuse_cut_off(plan.checkpoint, model, info["unexpected_keys"])
     take_weights(plan.checkpoint, {"": model})
     return model, processor
 

@@ -25,10 +25,12 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault, read_json
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
     no_random_weights,
+    refuse_cut_off,
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import loading
@@ -56,19 +58,23 @@ _PREFERRED = (
     "open_clip_pytorch_model.bin",
     "open_clip_pytorch_model.pth",
     "model.safetensors",
+    "pytorch_model.bin",
+    "pytorch_model.pth",
+    "model.pth",
 )
 
 
 def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
-    """Raise CheckpointError where open_clip would pass over safetensors for a pickle."""
+    """Raise CheckpointError where open_clip would read weights that no fingerprint covers."""
     folder = plan.checkpoint.path
-    names = [path.name for path in folder.iterdir()]
-    safe = [name for name in names if name.endswith(".safetensors")]
-    chosen = next((name for name in _PREFERRED if name in names), None)
-    if safe and chosen is not None and not chosen.endswith(".safetensors"):
+    names = {path.name for path in folder.iterdir()}
+    covered = [path.name for path in plan.checkpoint.weight_files()]
+    safe = sorted(name for name in names if name.endswith(".safetensors"))
+    chosen = next((name for name in _PREFERRED if name in names), min(safe, default=covered[0]))
+    if chosen not in covered:
         raise CheckpointError(
-            f"{folder}: open_clip would read the pickled {chosen} and not {safe[0]}. Remove the "
-            f"one that is not meant, or rename {safe[0]} to {_PREFERRED[0]}"
+            f"{folder}: open_clip would read {chosen} and not {covered[0]}. Remove the one that is "
+            f"not meant, or rename {covered[0]} to {_PREFERRED[0]}"
         )
 
 
@@ -135,10 +141,8 @@ def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
     Left to itself timm prefers some pickles to some safetensors. Raises CheckpointError when there
     is none, or more than one and no model.safetensors among them.
     """
-    folder, allow_pickle = plan.checkpoint.path, plan.checkpoint.options.allow_pickle
-    candidates = sorted(folder.glob("*.safetensors"))
-    if not candidates and allow_pickle:
-        candidates = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+    folder, covered = plan.checkpoint.path, plan.checkpoint.weight_files()
+    candidates = [path for path in covered if path.suffix == ".safetensors"] or covered
     preferred = [path for path in candidates if path.stem in ("model", "pytorch_model")]
     chosen = preferred[:1] or candidates
     if len(chosen) != 1:
@@ -232,6 +236,9 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
             local_files_only=True,
             model_kwargs=options,
         ).eval()
+        files = [path for path in whole.weight_files() if path.suffix == ".safetensors"]
+        stored = [name for path in files for name in tensor_shapes(path)]
+        refuse_cut_off(plan.checkpoint, model[0].auto_model, stored)
     first = plan.checkpoint.config["modules"][0]["path"]
     check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
     take_weights(plan.checkpoint, {"": model})

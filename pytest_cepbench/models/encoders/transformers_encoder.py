@@ -23,6 +23,7 @@ from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
+    refuse_cut_off,
     refuse_missing,
     take_weights,
 )
@@ -84,6 +85,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
                     folder, **backend_option(params.backend), **checkpoint.options.code
                 )
             model, info = from_pretrained(model_class, plan)
+            refuse_cut_off(checkpoint, model, info["unexpected_keys"])
             reader = None if sees else load_reader(checkpoint, folder, model)
         if getattr(model.config, "mask_ratio", 0):
             # Masked autoencoders hide a random share of the patches, in evaluation too.

@@ -21,11 +21,16 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, unknown_name
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
-from pytest_cepbench.models.checkpoints.checkpoint_files import component_names
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    component_names,
+    tensor_shapes,
+)
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
+    cut_off,
     no_random_weights,
+    refuse_unused,
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
@@ -209,6 +214,18 @@ def _check_call(plan: LoadPlan[PipelineParams], pipeline: Any, role: type[Loaded
             )
 
 
+def _check_encoders(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+    """Raise CheckpointError where transformers left out layers of a part, without a word."""
+    for name, part in parts.items():
+        if not hasattr(part, "base_model_prefix"):
+            continue
+        stored: list[str] = []
+        for file, path in checkpoint.own_files():
+            if file.startswith(f"{name}/") and path.suffix == ".safetensors":
+                stored += tensor_shapes(path)
+        refuse_unused(checkpoint, [f"{name}.{tensor}" for tensor in cut_off(part, stored)])
+
+
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
     """Swap the scheduler where the spec says so. Raises SpecError for one that cannot serve."""
     own = getattr(pipeline, "scheduler", None)
@@ -276,6 +293,7 @@ class LoadedPipeline:
                 checkpoint.unwrapped() as whole,
             ):
                 pipeline = assemble(getattr(diffusers, cls.auto), whole, options)
+                _check_encoders(whole, {} if params.allow_unused else pipeline.components)
             parts = pipeline.components
             for name, part in parts.items():
                 if hasattr(part, "modules"):

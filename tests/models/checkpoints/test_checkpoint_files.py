@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.models.files import (
     fingerprint_of,
     inspect,
     safetensors_bytes,
+    write_adapter,
     write_checkpoint,
     write_pipeline,
     write_tensors,
@@ -42,6 +44,11 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
     (folder / "pytorch_model.bin").write_bytes(b"other")
     assert fingerprint_of(folder, "?allow_pickle=true") != before[0]
     assert fingerprint_of(folder) == before[1]
+    # Libraries read the pickled weights all the same: their bytes go on to count.
+    (folder / "projector.safetensors").write_bytes(safetensors_bytes())
+    beside = fingerprint_of(folder, "?allow_pickle=true")
+    (folder / "pytorch_model.bin").write_bytes(b"another")
+    assert fingerprint_of(folder, "?allow_pickle=true") != beside
 
 
 def test_another_variant_is_named(tmp_path: Path) -> None:
@@ -78,12 +85,19 @@ def test_weights_that_were_not_gathered_are_named(tmp_path: Path, part: str) -> 
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "generation_config.json"])
-def test_a_pointer_of_git_lfs_is_called_one(tmp_path: Path, name: str) -> None:
-    """A checkout without `git lfs pull` has such files in the place of the large ones."""
+def test_files_that_were_not_fetched_are_called_so(tmp_path: Path, name: str) -> None:
+    """A checkout without `git lfs pull` has pointers in the place of the large ones, one of git
+    annex or DVC links to nothing, without which some libraries do in silence.
+    """
     folder = write_checkpoint(tmp_path / "m", LLAVA)
     a_pointer(folder / name)
     with pytest.raises(CheckpointError, match=rf"{name}.*a pointer of Git LFS.*git lfs pull"):
         bind_text(str(folder), "describer")
+    (folder / name).unlink()
+    (folder / name).symlink_to("fetched-by-nobody")
+    if name != "config.json":
+        with pytest.raises(CheckpointError, match=rf"{name}: links to files that are not there"):
+            inspect(folder)
 
 
 FIRST, SECOND = (f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
@@ -132,6 +146,14 @@ def test_faults_of_a_pipelines_components_are_found(tmp_path: Path) -> None:
         path.unlink()
     (folder / "unet").rmdir()
     with pytest.raises(CheckpointError, match="names a component 'unet'"):
+        inspect(folder)
+    # transformers would load its base, whatever lies there by then.
+    adapter = write_adapter(tmp_path / "text_encoder", "elsewhere")
+    write_checkpoint(adapter, {}, None)
+    with pytest.raises(CheckpointError, match="text_encoder: a PEFT adapter inside"):
+        inspect(folder, f"?text_encoder={adapter}")
+    shutil.copy(adapter / "adapter_config.json", folder / "text_encoder")
+    with pytest.raises(CheckpointError, match="text_encoder: a PEFT adapter inside"):
         inspect(folder)
 
 
@@ -224,10 +246,12 @@ def test_what_loading_reads_counts_and_nothing_else(llava: Path) -> None:
 
 READ_BY_CODE = (
     "modeling_custom.py", "table.npy", "extra/table.json", "extra/labels.index.json",
-    "vision/clip.v2.pt", "vision/model.bin", "vision/tower.safetensors",
+    "vision/clip.v2.pt", "vision/model.bin", "vision/tower.safetensors", "mm_projector.bin",
+    "kernels.cu",
 )  # fmt: skip
 STATES = (
     "checkpoint-5/a.bin", "global_step5/mp_rank_00.pt", "optimizer_0/a.bin", "optimizer.pt",
+    "training_args.bin", "scheduler.pt", "rng_state_0.pth", "pytorch_model.bin",
 )  # fmt: skip
 
 
@@ -254,12 +278,21 @@ DAC = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org
         (
             "config.json",
             {"auto_map": {"AutoModel": "org/code--modeling.Model"}},
-            r"org/code.*shorten the entry .* \"modeling\.Model\"",
+            r": .*org/code.*shorten the entry .* \"modeling\.Model\"",
         ),
         ("config.json", {"attn_implementation": "org/x"}, ": attn_implementation is 'org/x', a k"),
         ("config.json", {"_attn_implementation": "org/x"}, ": _attn_implementation is 'org/x', a"),
         ("config.json", {"backbone": "org/vit"}, ": .* built by the configuration of 'org/vit'"),
         ("tokenizer_config.json", {"vocab_file": __file__}, ": vocab_file is the file '/"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["org/x--t.T", None]}}, ": .*t.T"),
+        (
+            "processor_config.json",
+            {"image_processor": {"auto_map": {"AutoImageProcessor": "org/x--image.P"}}},
+            ": its code lies in the repository org/x",
+        ),
+        ("config.json", {"architecture": "hf-hub:org/vit"}, ": .*built by .* 'hf-hub:org/vit'"),
+        ("config.json", {"transformers_weights": "../w.safetensors"}, r": .* from '\.\./w.safe"),
+        ("config.json", {"transformers_weights": "consolidated.safetensors"}, ": its weights wou"),
         ("processor_config.json", {"audio_tokenizer": DAC}, ": its audio tokenizer .*'org/dac'"),
         ("audio_tokenizer_config.json", DAC, ": its audio tokenizer .*'org/dac'"),
     ],
@@ -273,8 +306,9 @@ def test_what_would_be_read_elsewhere_is_refused(
     folder = write_checkpoint(tmp_path / "m", LLAVA)
     stored = LLAVA if name == "config.json" else {}
     (folder / name).write_text(json.dumps({**stored, **entries}), encoding="utf-8")
-    query, place = ("?trust_remote_code=true", "") if "auto_map" in entries else ("", name)
-    with pytest.raises(CheckpointError, match=f"{place}{words}"):
+    (folder / "consolidated.safetensors").write_bytes(safetensors_bytes())
+    query = "?trust_remote_code=true" if "--" in str(entries) else ""
+    with pytest.raises(CheckpointError, match=f"{name}{words}"):
         fingerprint_of(folder, query)
 
 
@@ -298,6 +332,7 @@ def test_what_only_looks_like_another_place_is_read(tmp_path: Path) -> None:
         {"attn_implementation": "sdpa", "backbone": "vit"},
         {"backbone": "org/vit", "backbone_config": {"model_type": "vit"}},
         {"backbone": {"url": "https://org/vit"}},  # of a model's own code
+        {"transformers_weights": "model.safetensors", "architecture": "vit"},
     ]
     for config in configs:
         assert fingerprint_of(write_checkpoint(tmp_path / "own", LLAVA | config))

@@ -91,6 +91,28 @@ def test_a_missing_tensor_that_the_library_renames_is_an_error(
         load(str(folder))
 
 
+@pytest.mark.parametrize("name", ["vit-without-pooler", "clip", "mpnet"])
+def test_layers_that_would_be_left_out_are_an_error(
+    specs: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """Of a config.json that counts fewer, or LoRA beside the weights, the library says nothing."""
+    import torch
+
+    folder = Path(shutil.copytree(specs[name], tmp_path / name))
+    config, file = folder / "config.json", folder / "model.safetensors"
+    text, content = config.read_text(), file.read_bytes()
+    config.write_text(text.replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
+    assert config.read_text() != text
+    with pytest.raises(CheckpointError, match=r"would leave out layers .*layers?\.1\."):
+        load(str(folder))
+    config.write_text(text)
+    edit_tensors(file, lambda t: t.update({f"{min(t)}.lora_A": torch.ones(2)}))
+    with pytest.raises(CheckpointError, match=r"would leave out layers .*\.lora_A"):
+        load(str(folder))
+    file.write_bytes(content)
+    load(str(folder))
+
+
 def test_binding_imports_no_library(specs: dict[str, str]) -> None:
     """A run that finds everything in the store never pays for importing torch."""
     assert imported_by_binding([*specs.values()], "encoder") == []
@@ -112,6 +134,12 @@ def test_a_pickle_beside_the_safetensors_is_not_what_is_loaded(
     (folder / pickle).write_bytes(b"never read")
     if name == "open_clip":
         with pytest.raises(CheckpointError, match=r"open_clip_pytorch_model\.bin"):
+            bind_encoder(str(folder))
+        # Nor may another file of safetensors be what it would prefer.
+        (folder / pickle).unlink()
+        shutil.copy(weights, folder / "model.safetensors")
+        weights.rename(folder / "open_clip_ema.safetensors")
+        with pytest.raises(CheckpointError, match=r"read model\.safetensors and not open_clip_ema"):
             bind_encoder(str(folder))
     else:
         vectors = load(str(folder)).encode_images(images)
