@@ -14,6 +14,8 @@ sign flips one always shows as much, so at less than 2^-18 nothing would ever fa
 LONGEST_SERIES = 25_000
 """The most checkpoints for which a series may be begun: the last of so many has 1e-5 of alpha."""
 
+_MOST_DIGITS = 18  # of a count; Python refuses thousands in words of its own
+
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[a-z0-9]+::")
@@ -71,8 +73,8 @@ def at_least_one(text: str, source: str) -> int:
     source: the option or setting that the text comes from, for the error.
     Raises ValueError for anything but a number of at least 1.
     """
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{source} {text!r}: a number of at least 1 is expected")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
+        raise ValueError(f"{source} {text!r:.60}: a number of at least 1 is expected")
     return int(text)
 
 
@@ -101,7 +103,7 @@ def bind(port: int, host: str = HOST) -> socket.socket:
     try:
         listener.bind((host, port))
         listener.listen()  # requests wait from here on until the application is up
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError) as error:  # TypeError: no name that a host can have
         listener.close()
         from pytest_cepbench.errors import SpecError  # every pytest loads this module
 

@@ -54,8 +54,10 @@ def test_half_a_pair_and_a_count_below_one_are_refused() -> None:
         with pytest.raises(ValueError, match=rf"--cep-data {text!r}: NAME=PATH is expected"):
             split_pair(text, "--cep-data")
     assert split_pair("folder=a=b", "--cep-data") == ("folder", "a=b")
-    for text in ("0", "-1", "1.5", "", "many", "²"):
-        with pytest.raises(ValueError, match=rf"--runs {text!r}: a number of at least 1 is exp"):
+    for text in ("0", "-1", "1.5", "", "many", "²", "9" * 5000):
+        with pytest.raises(
+            ValueError, match=rf"--runs {text!r:.60}: a number of at least 1 is exp"
+        ):
             at_least_one(text, "--runs")
     assert at_least_one("1", "--runs") == 1
 

@@ -32,6 +32,8 @@ RATES = (1_000, 192_000)
 
 _MAGIC = (b"RIFF", b"fLaC", b"OggS")  # libsndfile's decoders of rarer formats are not used
 
+_MOST_FRAMES = 2**40  # more are libsndfile's number for a FLAC file that was written to a pipe
+
 _OGG_END = 4  # flag of the last page of a stream
 
 _BLOCK = 2**16  # frames that are read at once
@@ -129,6 +131,8 @@ class Sound:
         try:
             with soundfile.SoundFile(io.BytesIO(data)) as file:
                 frames, rate = int(file.frames), int(file.samplerate)
+                if frames > _MOST_FRAMES:
+                    raise SoundError("its header does not say how long it is: convert it anew")
                 _check_length(frames, rate)
                 # In blocks: ten minutes of eight channels at 192 kHz are gigabytes of floats.
                 parts = [

@@ -298,6 +298,7 @@ class Index:
         self._note = note
         self._inode: int | None = None
         self._lock = RLock()
+        self._lost = False  # where a connection was closed to open another, which failed
         self._connection = self._open()
 
     def close(self) -> None:
@@ -327,8 +328,7 @@ class Index:
             self._repairing(write)
             if inode(self.path) != self._inode:
                 # Another process rebuilt the index meanwhile and may have missed these rows.
-                self._connection.close()
-                self._connection = self._open()
+                self._replace(self._open)
                 self._repairing(write)
 
     def rebuild(self) -> None:
@@ -339,8 +339,13 @@ class Index:
         its place then, as before.
         """
         with self._lock:
-            self._connection.close()
-            self._connection = self._rebuilt()
+            self._replace(self._rebuilt)
+
+    def _replace(self, opened: Callable[[], sqlite3.Connection]) -> None:
+        self._connection.close()
+        self._lost = True
+        self._connection = opened()
+        self._lost = False
 
     def compact(self) -> bool:
         """Give free space back to the disk.
@@ -366,6 +371,8 @@ class Index:
 
     def _repairing(self, action: Callable[[], _T]) -> _T:
         """Call the action; where the index turns out to be damaged, rebuild it and call again."""
+        if self._lost:
+            self._replace(self._open)
         try:
             with store_errors(self.path):
                 return action()

@@ -108,6 +108,9 @@ def test_resampling_keeps_pitch_and_length() -> None:
 def _broken() -> dict[str, tuple[bytes, str]]:
     whole = file_bytes(sine(440, 0.05, _RATE), _RATE, "WAV", "PCM_16")
     flac = file_bytes(sine(440, 0.5, _RATE), _RATE, "FLAC", "PCM_16")
+    piped = bytearray(flac)
+    piped[21] &= 0xF0  # its length in samples, of 36 bits
+    piped[22:26] = bytes(4)
     ogg = file_bytes(sine(440, 3.0, _RATE), _RATE, "OGG", "VORBIS")
     pages = [at for at in range(len(ogg)) if ogg.startswith(b"OggS", at)]
     empty = io.BytesIO()
@@ -128,6 +131,7 @@ def _broken() -> dict[str, tuple[bytes, str]]:
         "size": (bytes(endless), "cut off, or a broken header"),
         "rate": (bytes(still), "a rate of 0 Hz|damaged"),
         "flac": (flac[: len(flac) // 2], "cut off|damaged"),
+        "piped": (bytes(piped), "does not say how long it is"),
         "ogg": (ogg[: len(ogg) // 2], "cut off"),
         "page": (ogg[: pages[-1]], "cut off"),
         "ogg head": (ogg[:30], "cut off"),

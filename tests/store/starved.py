@@ -108,13 +108,15 @@ def repair_index(folder: Path) -> None:
         with Store(folder) as store:
             return len(store.index.read("SELECT * FROM results"))
 
-    for left in range(16):
-        with without_handles(left):
-            opened = outcome(attempt(rows))
-        if opened == "read":
-            break
-        say(left, opened.partition(",")[0])
-    say("saved:", rows())
+    with Store(folder) as store:
+        for left in range(16):
+            with without_handles(left):
+                tries = [attempt(rows), attempt(lambda: store.index.read("SELECT * FROM results"))]
+            outcomes = [outcome(tried).partition(",")[0] for tried in tries]
+            if "read" in outcomes:
+                break
+            say(left, *outcomes)
+        say("saved:", rows(), len(store.index.read("SELECT * FROM results")))
 
 
 def main(folder: Path, lack: str) -> None:
