@@ -90,6 +90,7 @@ MISTAKES = {
     "ratings --host=0.0.0.0": "say with --name by which one browsers call it",
     "ratings --name=*.example.org": "without port or wildcard",
     "ratings --host=10.255.255.1 --port=0": "of 10.255.255.1 cannot be used",
+    f"ratings --host={'é' * 70}": "cannot be used (encoding of hostname failed)",
     "ratings --port=99999": "port 99999 of 127.0.0.1 cannot be used",
 }
 """What is asked -> what is said; settings of a study are those that its votes were given under."""
