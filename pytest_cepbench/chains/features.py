@@ -13,6 +13,7 @@ from pytest_cepbench.artifacts import Detections, Failure, canonical_json
 from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.metrics.gc import cosine_to_start
 from pytest_cepbench.models.protocols import VqaQuestion
@@ -65,6 +66,12 @@ def trace(
         elif encoded:
             before = np.stack([start[i] for i in encoded])
             later = np.stack(list(encoded.values()))[:, None]
+            if before.shape[1] != later.shape[2]:
+                raise ModelError(
+                    f"{encoder.bound.spec} gives vectors of {before.shape[1]} numbers for the "
+                    f"starts of chains and of {later.shape[2]} for generation {generation}: they "
+                    "cannot be compared"
+                )
             similarities[list(encoded), column - 1] = cosine_to_start(before, later)[:, 0]
     # A start that nothing came of is compared with nothing, whatever the encoder makes of it.
     stopped = {

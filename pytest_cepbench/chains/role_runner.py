@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+
 from pytest_cepbench.artifacts import MODALITIES, Artifact, Failure, canonical_json, digest_json
 from pytest_cepbench.artifacts.modality import modality_of
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts, in_batches
@@ -59,6 +61,7 @@ class RoleRunner:
     progress: Progress | None = None
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
+    _dimensions: dict[str, int] = field(init=False, default_factory=dict)  # of vectors, by method
     # Of stored texts by key, since every case asks anew.
     _faults: dict[str, tuple[bool, bool, bool]] = field(init=False, default_factory=dict)
 
@@ -182,6 +185,13 @@ class RoleRunner:
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
         for stored in self._make(numbered, asked, shared) if numbered else ():
             known.update(stored())
+        for length in {len(own) for own in known.values() if isinstance(own, np.ndarray)}:
+            if self._dimensions.setdefault(method, length) != length:
+                raise ModelError(
+                    f"{self.bound.spec} gives vectors of {self._dimensions[method]} and of {length}"
+                    " numbers: an encoder has one dimension, and another fingerprint where that "
+                    "has changed since it was stored"
+                )
         return [self._answer(known[step.key]) for step in steps]
 
     def _make(

@@ -12,7 +12,7 @@ from pytest_cepbench.chains import Chain, ChainPlan, RoleRunner, load_link
 from pytest_cepbench.chains.chain import Link
 from pytest_cepbench.chains.features import boxes, store_vectors, trace, vectors
 from pytest_cepbench.chains.growth import ChainGroup
-from pytest_cepbench.errors import DamagedChainsError
+from pytest_cepbench.errors import DamagedChainsError, ModelError
 from pytest_cepbench.metrics.gc import cosine_to_start
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
@@ -59,6 +59,18 @@ def test_any_generations_are_compared_with_the_start(
     expected = [_plain(chain, generations, store) if generations else [] for chain in group.chains]
     assert [list(item.similarities) for item in traces] == expected
     assert [item.chain for item in traces] == group.chains
+
+
+def test_vectors_of_two_dimensions_are_an_error(store: Store) -> None:
+    """Of an encoder's texts and images, and of its code before and after a change."""
+    chains = _grow(store).chains
+    encoder = SmallEncoder(lambda value: vector_of(value)[: 4 if isinstance(value, str) else 5])
+    says = "vectors of 5 numbers for the starts of chains and of 4 for generation 1"
+    with pytest.raises(ModelError, match=says):
+        trace(chains, (1,), _encoder(store, encoder), store)
+    changed = SmallEncoder(lambda value: vector_of(value)[:3])
+    with pytest.raises(ModelError, match=r"vectors of 5 and of 3 numbers: .* another fingerprint"):
+        trace(chains, (2,), _encoder(store, changed), store)
 
 
 def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> None:
