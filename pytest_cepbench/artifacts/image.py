@@ -25,10 +25,10 @@ import numpy.typing as npt
 # left then, it takes whole images for files of a format that it does not know.
 from PIL import (  # noqa: F401
     BmpImagePlugin,
+    ExifTags,
     GifImagePlugin,
     Image,
     ImageFile,
-    ImageOps,
     JpegImagePlugin,
     MpoImagePlugin,
     PngImagePlugin,
@@ -67,6 +67,17 @@ _REMARKS = {b"tEXt", b"zTXt", b"iTXt", b"iCCP"}
 """Chunks of PNG whose contents Pillow unpacks to a megabyte at most, and raises above."""
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""Orientation in EXIF -> what makes the image upright."""
 
 _DECODING_BYTES = 24  # for a pixel; libwebp 1.6 and Pillow 13 take 21 together
 
@@ -124,9 +135,11 @@ class ImageArtifact:
     def from_pil(cls, image: Image.Image) -> ImageArtifact:
         """Any Pillow image as upright 8-bit RGB (see the module's text for the rules)."""
         try:
-            upright = ImageOps.exif_transpose(image)
+            turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
         except (SyntaxError, ValueError, struct.error):  # EXIF that cannot be read says nothing
-            upright = image
+            turn = None
+        # Not by `ImageOps.exif_transpose`, which fails where it cannot write the other tags anew.
+        upright = image if turn is None else image.transpose(turn)
         return cls(np.asarray(_to_rgb(upright), dtype=np.uint8))
 
 

@@ -228,13 +228,20 @@ def test_cmyk_jpegs_become_rgb() -> None:
 )
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
 def test_photographs_are_turned_upright(kind: str, orientation: int, turn: object) -> None:
-    """A camera that was held sideways says so in EXIF: the model sees what a person sees."""
+    """A camera that was held sideways says so in EXIF: the model sees what a person sees.
+
+    Also where another tag is not of its type.
+    """
     pixels = noise(4, 6)
     exif = Image.Exif()
-    exif[0x0112] = orientation
+    exif[0x010F], exif[0x0112] = "him", orientation
+    sound = exif.tobytes()
+    spoilt = sound.replace(b"\x01\x0f\0\2\0\0\0\4", b"\x01\x0f\0\x0b\0\0\0\1")
+    assert spoilt != sound
     options = {"lossless": True} if kind == "WEBP" else {}
-    decoded = pixels_of(Image.fromarray(pixels), kind, exif=exif, **options)
-    np.testing.assert_array_equal(decoded, turn(pixels))  # type: ignore[operator] # a lambda
+    for tags in (sound, spoilt):
+        decoded = pixels_of(Image.fromarray(pixels), kind, exif=tags, **options)
+        np.testing.assert_array_equal(decoded, turn(pixels))  # type: ignore[operator] # a lambda
 
 
 @pytest.mark.parametrize("value", [None, "a text", [[1, 2, 3]], b"\x89PNG"])
