@@ -220,8 +220,10 @@ def test_words_that_differ_are_marked() -> None:
         (TextPart("a ", False), TextPart("red", True), TextPart(" cat", False)),
         (TextPart("a ", False), TextPart("blue", True), TextPart(" cat", False)),
     )
-    long = "cat " * 20_000
-    assert word_differences(long, "a dog") == ((TextPart(long, True),), (TextPart("a dog", True),))
+    long, new, old = "cat " * 20_000, *(", ".join(f"{w}{n}" for n in range(400)) for w in "ab")
+    for before, now in ((long, "a dog"), (old, new)):  # the latter with commas alone in common
+        assert word_differences(before, now) == ((TextPart(before, True),), (TextPart(now, True),))
+    assert word_differences("cat " * 300, "cat " * 300)[0] == (TextPart("cat " * 300),)
 
 
 def test_chains_stand_below_those_of_the_baseline() -> None:
