@@ -304,15 +304,17 @@ class Timeline:
         start = max(0, len(self.points) - most)
         shown = self.points[start:]
         values = [point.value for point in shown if point.value is not None]
-        low, high = min(values, default=0.0), max(values, default=0.0)
-        step = (high - low) / (len(_BARS) - 1)
+        top = len(_BARS) - 1
+        # Divided first: a difference of numbers in a damaged file may be none.
+        low, high = min(values, default=0.0) / top, max(values, default=0.0) / top
         line = ""
         for index, point in enumerate(shown, start):
             line += _BREAK if index in self.breaks else ""
             if point.value is None:
                 line += _NO_VALUE
             else:
-                line += _BARS[round((point.value - low) / step) if step else len(_BARS) // 2]
+                share = (point.value / top - low) / (high - low) if high > low else 4 / top
+                line += _BARS[round(share * top)]
         return line
 
 

@@ -191,6 +191,8 @@ def test_the_line_of_bars() -> None:
 
     assert timeline.sparkline() == "▁▅.█|█"
     assert timeline.sparkline(2) == "▅|▅"
+    (odd,) = timelines_of([recorded(i, judged(value)) for i, value in enumerate((-1e308, 1e308))])
+    assert odd.sparkline() == "▁█"
 
 
 # -- the page: every verdict is seen, reports are linked, nothing is loaded ------------------------
