@@ -80,6 +80,13 @@ def _path(given: GivenValue) -> Path:
     return given.path(given.last)
 
 
+def _file(given: GivenValue) -> Path:
+    """Of a file that is written; a folder would be taken for its name beside it."""
+    if given.last.rpartition("/")[2] in ("", ".", ".."):
+        raise ValueError(f"{given}: the path of a file is expected")
+    return given.path(given.last)
+
+
 def _places(given: GivenValue) -> tuple[Path | str, ...]:
     each = [given._replace(texts=[text]) for text in given.texts]
     return tuple(own.last if is_url(own.last) else _path(own) for own in each)
@@ -398,7 +405,7 @@ class RunSettings:
     report: Path = _option(
         "[reports] report FILE: Report to write, as .json, .html and .md (default: "
         ".cepbench/report.json)",
-        _path,
+        _file,
         below=".cepbench/report.json",
     )
     history: Path | None = _option(
