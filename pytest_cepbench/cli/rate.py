@@ -20,8 +20,8 @@ from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline, record_of
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import HOST, bind, is_url, split_name
-from pytest_cepbench.ratings.folder import STUDY, read_ratings
-from pytest_cepbench.ratings.items import SUFFIX, begin_study, check_study, read_items
+from pytest_cepbench.ratings.folder import STUDY, check_study, read_ratings
+from pytest_cepbench.ratings.items import SUFFIX, begin_study, read_items
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.report.number_format import counted

@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -145,7 +145,7 @@ def render_item(shown: ShownItem, study: Study, image_name: Callable[[str], str]
             rows=list(zip_longest(*(steps(option.parts) for option in options))),
             verdicts=VERDICTS.get(study.kind, ()),
             names=offered,
-            others=[name for name in study.names if name not in offered],
+            others=[(n, name) for n, name in enumerate(study.names) if name not in offered],
         )
     )
 
@@ -170,6 +170,7 @@ def make_app(live: LiveStudy, hosts: Sequence[str]) -> Starlette:
             HTTPException: _refused,
             DatasetError: _refused,
             WriteError: _refused,
+            ClientDisconnect: _refused,  # nobody reads it; else the organizer would see a traceback
         },
     )
 

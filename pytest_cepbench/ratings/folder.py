@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ def read_ratings(path: Path) -> Ratings:
     study = decoded(read_file(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
     if fault := _version_fault(study.v):
         raise DatasetError(f"{path / STUDY}: {fault}")
+    check_study(study)  # a folder may come from elsewhere, and files have the names of its people
     data = read_file(path / ITEMS, _MOST_ITEMS)
     if study.data and digest_bytes(data) != study.data:
         raise DatasetError(
@@ -94,6 +96,31 @@ def read_ratings(path: Path) -> Ratings:
         )
     items = {item.item: item for item in decoded_lines(data, Item, path / ITEMS)}
     return Ratings(path, study, items)
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_study(study: Study) -> None:
+    """Raise DatasetError for people and shares that no study can have."""
+    names = study.annotators
+    if not names:
+        raise DatasetError("a study has at least one annotator")
+    for name in names:  # of files, and in addresses
+        if not _NAME.fullmatch(name):
+            raise DatasetError(
+                f"annotator {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, "
+                "and a letter or a digit first"
+            )
+    if len({name.casefold() for name in names}) < len(names):
+        raise DatasetError(
+            f"annotators have to differ, also in lower case, got {', '.join(sorted(names))}"
+        )
+    if not 1 <= study.overlap <= len(names):
+        raise DatasetError(
+            f"an overlap of {study.overlap} needs as many annotators, at least 1, and there are "
+            f"{len(names)}"
+        )
 
 
 Counting = tuple[str, str, VoteKind]

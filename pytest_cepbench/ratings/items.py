@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,7 +19,7 @@ from pytest_cepbench.errors import DatasetError, ImageError, WriteError, few_of
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import digest_bytes, digest_text, replace_small
 from pytest_cepbench.metrics.human_ratings import grade_score
-from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES
+from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES, check_study
 from pytest_cepbench.ratings.records import (
     Fields,
     Item,
@@ -177,31 +176,6 @@ def begin_study(
 
 def _json_lines(records: Iterable[Item | Source]) -> bytes:
     return b"".join(escape_json(record_line(record).decode()).encode() for record in records)
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def check_study(study: Study) -> None:
-    """Raise DatasetError for people and shares that no study can have."""
-    names = study.annotators
-    if not names:
-        raise DatasetError("a study has at least one annotator")
-    for name in names:  # of files, and in addresses
-        if not _NAME.fullmatch(name):
-            raise DatasetError(
-                f"annotator {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, "
-                "and a letter or a digit first"
-            )
-    if len({name.casefold() for name in names}) < len(names):
-        raise DatasetError(
-            f"annotators have to differ, also in lower case, got {', '.join(sorted(names))}"
-        )
-    if not 1 <= study.overlap <= len(names):
-        raise DatasetError(
-            f"an overlap of {study.overlap} needs as many annotators, at least 1, and there are "
-            f"{len(names)}"
-        )
 
 
 def _item_faults(item: Item, study: Study, images: Mapping[str, ImageArtifact]) -> Iterator[str]:

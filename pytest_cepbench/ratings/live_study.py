@@ -56,7 +56,7 @@ class SentAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: for which it was shown. browser: width and height of the window in pixels.
     errors: kinds of errors of the answers under A and B.
     grades: of each output. ranks: of each output, 1 the best; equal ranks are ties.
-    ticked: numbers of names. added: names of the closed list.
+    ticked: numbers of names. added: numbers in the closed list of the study.
     """
 
     key: Key
@@ -72,7 +72,7 @@ class SentAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: _Text = ""
     pasted: bool = False
     ticked: tuple[int, ...] = ()
-    added: tuple[str, ...] = ()
+    added: tuple[int, ...] = ()
 
 
 def parse_answer(data: bytes) -> SentAnswer:
@@ -164,7 +164,7 @@ def _own(
             return {
                 "ticked": tuple(name for name in names if name in chosen),
                 "unticked": tuple(name for name in names if name not in chosen),
-                "added": tuple(dict.fromkeys(answer.added)),
+                "added": tuple(study.names[n] for n in dict.fromkeys(answer.added) if n >= 0),
             }
 
 

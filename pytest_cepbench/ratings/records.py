@@ -210,6 +210,8 @@ def fault_of(vote: Vote, study: Study, item: Item) -> str:
         return f"it answers the task {vote.task!r}, and the study asks {study.kind!r}"
     if vote.annotator not in study.annotators:
         return f"{vote.annotator!r} is none of the study's annotators"
+    if vote.kind != item.kind and (vote.kind, item.kind) != ("repeat", "item"):
+        return f"it is of the kind {vote.kind!r}, and its item of the kind {item.kind!r}"
     if vote.undo or vote.skip:
         return ""
     if vote.errors and vote.task != "pair":
@@ -227,9 +229,8 @@ def fault_of(vote: Vote, study: Study, item: Item) -> str:
                 fault = f"each of the {len(numbers)} options needs a grade"
             elif sorted(option for place in vote.places for option in place) != list(numbers):
                 fault = f"each of the {len(numbers)} options needs one place in the ranking"
-        case "describe":
-            if not (vote.text and vote.text.strip()):
-                fault = "a description has at least a word"
+        case "describe" if not (vote.text or "").strip():
+            fault = "a description has at least a word"
         case "verify":
             offered = [option_name(option) for option in item.options]
             if sorted([*(vote.ticked or ()), *(vote.unticked or ())]) != sorted(offered):

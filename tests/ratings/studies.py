@@ -42,7 +42,7 @@ HOSTILE = (
     "\u202e",
 )
 
-NAMES = ("Color", "Count", '<b onclick="window.hacked = 3">Motion</b>', "Natural")
+NAMES = ("Color", "Count", '<b onclick="window.hacked = 3">Motion</b>', "Na\u200ctural")
 
 
 def picture(number: int, channel: int = 0) -> ImageArtifact:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,6 +28,8 @@ from tests.report.pages import read_page
 needs("starlette")
 
 PAGE = {"Content-Type": "application/json", "X-Cepbench": "1"}
+
+OWN = PAGE | {"Sec-Fetch-Site": "same-origin"}
 
 
 class Site:
@@ -153,7 +158,7 @@ def test_images_have_opaque_names(untouched: Site) -> None:
 def test_votes_come_from_the_page(site: Site) -> None:
     """Not from a page elsewhere, whatever it knows, and not by another name of this machine."""
     for headers, status in [
-        (PAGE | {"Sec-Fetch-Site": "same-origin"}, 200),
+        (OWN, 200),
         (PAGE | {"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"}, 403),
         (PAGE | {"Origin": "http://evil.example"}, 403),
         (PAGE | {"Origin": "null"}, 403),
@@ -161,7 +166,7 @@ def test_votes_come_from_the_page(site: Site) -> None:
         (PAGE | {"Origin": "\xff"}, 403),
         (PAGE, 403),
         ({"Content-Type": "text/plain", "Sec-Fetch-Site": "same-origin"}, 403),
-        (PAGE | {"Sec-Fetch-Site": "same-origin", "Host": "evil.example"}, 400),
+        (OWN | {"Host": "evil.example"}, 400),
         (PAGE | {"Origin": "http://rate.example.org", "Host": "rate.example.org"}, 200),
     ]:
         before = len(records(site.folder))
@@ -186,6 +191,23 @@ def test_what_is_no_vote_is_refused(untouched: Site, body: Any, status: int, rea
     assert (reply.status, reply.content["saved"]) == (status, False)
     assert reason in reply.content["reason"]
     assert records(untouched.folder) == []
+
+
+def test_a_page_that_is_closed_amid_an_answer_is_no_error(
+    untouched: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The organizer's terminal has no traceback of it."""
+    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+    place = urlsplit(untouched.a1)
+    head = "\r\n".join(f"{name}: {text}" for name, text in OWN.items())
+    with socket.create_connection(("127.0.0.1", place.port or 0)) as browser:
+        begun = f"POST {place.path}vote HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n"
+        browser.sendall(f"{begun}Content-Length: 9\r\n\r\n{{".encode())
+        browser.shutdown(socket.SHUT_WR)
+        while browser.recv(1000):
+            pass
+    assert request(untouched.a1, "upcoming").status == 200
+    assert caplog.records == []
 
 
 def test_what_is_sent_twice_is_done_once(site: Site) -> None:

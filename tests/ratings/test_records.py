@@ -88,6 +88,7 @@ def test_votes_of_the_pages_have_no_fault(task: Task, tmp_path: Path) -> None:
         ("pair", {"verdict": "C1"}, "contradict"),
         ("pair", {"shown": ("first", "first")}, "shown has to be"),
         ("pair", {"shown": ()}, "shown has to be"),
+        ("pair", {"kind": "attention"}, "of the kind 'attention', and its item of the kind 'item'"),
         ("caption", {"verdict": "A"}, "contradict"),
         ("grades", {"grades": {"0": "good"}}, "each of the 3 options needs a grade"),
         ("grades", {"ranking": (0, 1)}, "needs one place"),

@@ -153,8 +153,9 @@ function adopt(reply) {
     : upcoming;
   for (const name of state.items.slice(1).flatMap((item) => item.images)) new Image().src = `${BASE}image/${name}`;
   if (!state.shown) show();
-  if (done === 0 && state.shown && !sessionStorage.getItem(BASE)) open("help-dialog"); // what to look at
-  sessionStorage.setItem(BASE, "seen");
+  if (history.state) return;
+  if (done === 0 && state.shown) open("help-dialog"); // what to look at
+  history.replaceState("seen", ""); // kept over a reload, also where all storage is switched off
 }
 
 function show() {
@@ -295,7 +296,7 @@ function save(event) {
   const text = stage.querySelector("textarea");
   if (text) return answer({ text: text.value, pasted: state.pasted });
   if (outputs().length) return answer({ grades: outputs().map(gradeOf), ranks: outputs().map(rankOf) });
-  return answer({ ticked: ticked("offered").map(Number), added: ticked("other") });
+  return answer({ ticked: ticked("offered").map(Number), added: ticked("other").map(Number) });
 }
 
 // -- keys and pointers ---------------------------------------------------------------------------
@@ -322,9 +323,11 @@ const KEYS = { u: "undo", s: "skip", n: "note", "?": "help" };
 function press(event) {
   if (event.repeat || event.altKey || event.metaKey) return;
   const dialog = document.querySelector("dialog[open]");
+  if (dialog && event.ctrlKey) return; // a key of the browser, such as of another tab
   if (dialog) return dialog.querySelectorAll("[data-reason]")[DIGITS.indexOf(event.key)]?.click();
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key; // with Caps Lock too
   // At the end there is still something to take back, and to read.
-  if (!state.shown && (event.ctrlKey || !["u", "?"].includes(event.key))) return;
+  if (!state.shown && (event.ctrlKey || !["u", "?"].includes(key))) return;
   const written = event.target.matches("textarea, input[type=text]");
   if (event.key === "Enter" && (event.ctrlKey || !written) && !event.target.matches("button, summary")) {
     event.preventDefault();
@@ -335,7 +338,7 @@ function press(event) {
     event.preventDefault();
     return enlarge();
   }
-  if (act(event.key)) event.preventDefault();
+  if (act(key)) event.preventDefault();
 }
 
 // Does what a key stands for in the task; false where it stands for nothing.
