@@ -144,11 +144,14 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         params["queries"] = stated.queries
     try:
         paths = [Path(os.fspath(path)).absolute() for path in stated.files]
-    except TypeError as error:
+        absent = [path for path in paths if not path.is_file()]
+    except TypeError:
+        absent = [stated.files]
+    if absent:
         raise spec.error(
-            f"{kind}.files must be the paths of the files that its fingerprint covers, got "
-            f"{stated.files!r}"
-        ) from error
+            f"{kind}.files must be the paths of the files that its fingerprint covers, in a list; "
+            f"in {stated.files!r:.200} {str(absent[0])!r:.200} is no file"
+        )
     files = None
     if paths:
         files = CoveredFiles(

@@ -147,7 +147,8 @@ def parse_spec(text: str) -> ModelSpec:
     """Take a spec apart.
 
     Raises SpecError when it is empty, a parameter is malformed or repeated, or holds the value of
-    an environment variable that is named like a key, or that `key_env` names.
+    an environment variable that is named like a key, or that `key_env` names; and for bytes that
+    are no UTF-8, where the model is asked by requests.
     """
     if not text.strip():
         raise SpecError(
@@ -176,6 +177,8 @@ def parse_spec(text: str) -> ModelSpec:
             f"model spec {shown!r}: parameters are written ?name=value&name=value, each of them "
             "once"
         )
+    if SCHEMES[scheme].served and text.encode("utf-8", "ignore").decode() != text:
+        raise SpecError(f"model spec {body!r}: some of its bytes are no UTF-8, as requests are")
     return ModelSpec(text, scheme, rest, dict(pairs))
 
 

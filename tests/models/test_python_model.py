@@ -207,6 +207,8 @@ def test_a_property_that_raises_is_one_line(attribute: str) -> None:
         ),
         ("python:mymodels:Captioner?params={1:{2}}", "built-in types"),
         ("python:mymodels:Captioner?files=5", r"Captioner\.files must be the paths of the files"),
+        ("python:mymodels:Captioner?files='w.pt'", "in a list; in 'w.pt' '.*w' is no file"),
+        ("python:mymodels:Captioner?files=['/']", "in a list; in .* '/' is no file"),
         ("python:mymodels:Captioner?reads='sound'", "got `str` - at `..reads`"),
         ("python:mymodels:Captioner?reads={'smell'}", "Invalid enum value 'smell' - at `..reads"),
         ("python:mymodels:Unified?makes='text'", "Invalid enum value 'text' - at `..makes`"),

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import ApiError
+from pytest_cepbench.errors import ApiError, ModelError, named_error
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.models.api.endpoint import Endpoint
 from pytest_cepbench.models.api.parameters import RequestLimits
@@ -43,6 +43,8 @@ CHAT, IMAGES, _MODELS = "chat/completions", "images/generations", "models"
 """Paths below an address."""
 
 _LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
+
+_MOST_BYTES = 2**28  # of an answer; an image of 4096 x 4096 pixels in base64 has 64 MiB
 
 _FIRST_WAIT = 0.25  # seconds before the first retry, doubled for each further one
 
@@ -88,6 +90,7 @@ class ApiClient:
     endpoint: where the model is served.
     limits: of its requests.
     prices: of a million tokens read, of as many written and of an image, in the user's currency.
+    Raises ModelError for an address, a proxy or certificates that cannot be used.
     """
 
     def __init__(
@@ -103,19 +106,27 @@ class ApiClient:
         headers = {"User-Agent": "pytest-cepbench"}
         if endpoint.key is not None:
             headers["Authorization"] = f"Bearer {endpoint.key}"
-        self._client = client = httpx2.AsyncClient(
-            base_url=endpoint.url,
-            headers=headers,
-            timeout=limits.timeout,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
-            # A redirect would send the image and the prompt wherever the server says.
-            follow_redirects=False,
-            # A proxy does not reach the server that the run has started on this machine.
-            trust_env=endpoint.own is None,
-            # Without a certificate of a server or proxy to check the client is made in no time.
-            verify=endpoint.url.startswith("https:")
-            or (endpoint.own is None and bool(getproxies())),
-        )
+        try:
+            self._client = client = httpx2.AsyncClient(
+                base_url=endpoint.url,
+                headers=headers,
+                timeout=limits.timeout,
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+                # A redirect would send the image and the prompt wherever the server says.
+                follow_redirects=False,
+                # A proxy does not reach the server that the run has started on this machine.
+                trust_env=endpoint.own is None,
+                # Without a certificate of a server or proxy to check the client is made in no time.
+                verify=endpoint.url.startswith("https:")
+                or (endpoint.own is None and bool(getproxies())),
+            )
+        except (ImportError, ValueError, OSError, httpx2.InvalidURL) as error:
+            raise ModelError(
+                f"{endpoint.name}: no client for {endpoint.url} can be made "
+                f"({endpoint.clean(named_error(error))}). Correct the address, or what the "
+                "environment says of proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY; those of SOCKS "
+                "need the package socksio) and certificates (SSL_CERT_FILE)"
+            ) from None
         self._loop = loop = asyncio.new_event_loop()
 
         def run_loop() -> None:
@@ -276,22 +287,26 @@ class ApiClient:
         # The client's own timeout is one of silence: a body that drips would never end.
         limit = self._limits.timeout
         limit = min(limit, _LIST_TIMEOUT) if body is None else limit
+        asked: dict[str, Any] = {"method": "GET", "url": path}
+        if body is not None:
+            asked |= {
+                "method": "POST",
+                "content": msgspec.json.encode({**body, **optional}),
+                "headers": {"Content-Type": "application/json"},
+            }
+        answer = bytearray()
         try:
-            async with asyncio.timeout(limit):
-                if body is None:
-                    response = await self._client.get(path)
-                else:
-                    response = await self._client.post(
-                        path,
-                        content=msgspec.json.encode({**body, **optional}),
-                        headers={"Content-Type": "application/json"},
-                    )
+            async with asyncio.timeout(limit), self._client.stream(**asked) as response:
+                async for piece in response.aiter_bytes():
+                    answer += piece
+                    if len(answer) > _MOST_BYTES:
+                        raise ApiError("fatal", f"{_MOST_BYTES >> 20} MiB", cause="endless")
         except (TimeoutError, httpx2.TimeoutException):
             raise ApiError("again", f"no answer within {limit:g} s") from None
         except (httpx2.RequestError, httpx2.InvalidURL) as error:  # of a redirect, say
             cause = "unreachable" if isinstance(error, httpx2.ConnectError) else ""
             raise ApiError("again", str(error) or type(error).__name__, cause=cause) from None
-        content: bytes = response.content
+        content = bytes(answer)
         if not response.is_success:
             raise classify_response(response.status_code, response.headers, content, optional)
         document = read_json(content)

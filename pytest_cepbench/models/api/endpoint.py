@@ -75,7 +75,7 @@ def public_url(url: str) -> str:
     """A URL without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
+        port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
         return "(a URL that cannot be read)"
     host = parts.hostname or ""

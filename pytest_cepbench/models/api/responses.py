@@ -347,6 +347,7 @@ _MESSAGES: Mapping[str, str] = {
     "interface": "has no such interface ({status}: {words}). {address}",
     "unreachable": "cannot be reached ({words}). Start the server. {address}",
     "web page": "answers with {words}. {address}",
+    "endless": "sends an answer of more than {words}, which is read no further. {address}",
     "pointer": "gives the address of an image instead of the image, and addresses from answers are "
     "not fetched. Let the server answer with data (response_format=b64_json, which is sent)",
     "logprobs": "gives no probabilities of tokens ({words}). Write logprobs=false in its spec, or "

@@ -28,10 +28,16 @@ from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, ServeParams, ServerPlan, find_program
 from pytest_cepbench.models.serving.run_servers import own_servers
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_parts
+from pytest_cepbench.models.text_model.parameters import day_settings
 
 ADAPTER = f"serve/1+{api.ADAPTER}"
 
 _ROLES = SCHEMES["serve"].roles
+
+_DATED = (
+    "its chat template asks for today, and the engine tells: texts of other days answer other "
+    "prompts (a checkpoint that the run loads itself is told one day)"
+)
 
 
 def _engine(spec: ModelSpec) -> str:
@@ -147,6 +153,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         server=engine.title,
         warn=partial(api.provenance_warnings, f"{role} {plan.label}", None),
         files=files,
+        remarks=(_DATED,) if day_settings(checkpoint) else (),
     )
 
 

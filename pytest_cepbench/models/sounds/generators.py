@@ -23,7 +23,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.protocols import SoundLike
-from pytest_cepbench.models.spec import Natural, Positive, given_params
+from pytest_cepbench.models.spec import Finite, Natural, Positive, given_params
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
 _OF_GENERATION = ("do_sample", "guidance_scale", "max_new_tokens")
@@ -43,7 +43,7 @@ class SoundGeneratorParams(TransformersParams):
 
     allow_unused: bool = False
     do_sample: bool | None = None
-    guidance_scale: float | None = None
+    guidance_scale: Finite | None = None
     max_new_tokens: Positive | None = None
     speaker_id: Natural | None = None
 

@@ -38,6 +38,7 @@ from pytest_cepbench.models.text_model.loading import (
 from pytest_cepbench.models.text_model.parameters import (
     ConversationParams,
     LocalJudgeParams,
+    decisive_of_conversation,
     has_chat_template,
 )
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
@@ -268,7 +269,13 @@ def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> N
         )
 
 
-JUDGE = adapter("transformers-judge/1", LocalJudgeParams, TransformersJudge, check=check_chat)
+JUDGE = adapter(
+    "transformers-judge/1",
+    LocalJudgeParams,
+    TransformersJudge,
+    check=check_chat,
+    decisive=decisive_of_conversation,
+)
 
 
 # -- VQA models ------------------------------------------------------------------------------------
@@ -361,4 +368,10 @@ class TransformersVqa(ConversationModel):
         return self.turns([piece, question], self._plan.params.system_prompt or "")
 
 
-VQA = adapter("transformers-vqa/1", ConversationParams, TransformersVqa, check=check_chat)
+VQA = adapter(
+    "transformers-vqa/1",
+    ConversationParams,
+    TransformersVqa,
+    check=check_chat,
+    decisive=decisive_of_conversation,
+)

@@ -7,6 +7,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
@@ -35,7 +36,7 @@ from pytest_cepbench.models.checkpoints.loading import (
     loading,
 )
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave, load_reader
-from pytest_cepbench.models.text_model.parameters import TextModelParams, has_chat_template
+from pytest_cepbench.models.text_model.parameters import DAY, TextModelParams, has_chat_template
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ prompt and one text of each input, or change the prompt, take one input at a tim
 the clock. What serves speed alone goes with them."""
 
 _PROBE = "describe"
+
+_TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+"""How a chat template asks for the day: each one would be another prompt."""
 
 _COUNTING = ("patch_size", "vision_feature_select_strategy", "num_image_tokens")
 """Settings by which processors count the tokens of an image."""
@@ -143,6 +147,10 @@ def conversation(pieces: Sequence[Any], system: str = "") -> Conversation:
     ]
 
 
+def _written_day(asked: re.Match[str]) -> str:
+    return repr(DAY.strftime(asked[2]))
+
+
 def any_of(tokens: Iterable[str]) -> re.Pattern[str]:
     """Matches each of some tokens as it is spelled, and no other text."""
     # The longest first, where one token begins another.
@@ -214,22 +222,37 @@ def load_text_model(plan: LoadPlan[P], settings: Mapping[str, Any]) -> LoadedTex
         processor=processor,
         image_processor=image_processor,
         tokenizer=tokenizer,
-        chat_template=str(template) if chat else None,
+        chat_template=_TODAY.sub(_written_day, str(template)) if chat else None,
         generation_config=config,
         positions=positions,
         sounds=sounds,
     )
-    pieces = [Image.new("RGB", (64, 64)), _PROBE] if "image" in checkpoint.reads else [_PROBE]
-    with explained(checkpoint), quiet():  # a template is a program, which may raise
-        asked = loaded.chat_text(conversation(pieces)) if chat else _PROBE
-    if _PROBE not in asked.casefold():
-        msg = (
-            f"{checkpoint.path}: its chat template leaves out the text of a message, so the model "
-            "does not read what it is asked. A message's content is a list of parts here, as for "
-            "other models of images"
-        )
-        warnings.warn(msg, stacklevel=2)
+    if chat:
+        _check_template(plan, loaded)
     return loaded
+
+
+def _check_template(plan: LoadPlan[P], loaded: LoadedTextModel) -> None:
+    """Warn of a chat template that does not show the model what it is asked.
+
+    Raises CheckpointError for one that fails.
+    """
+    checkpoint = plan.checkpoint
+    pieces = [Image.new("RGB", (64, 64))] if "image" in checkpoint.reads else []
+    texts = {}
+    with explained(checkpoint), quiet():  # a template is a program, which may raise
+        texts["the text of a message"] = loaded.chat_text(conversation([*pieces, _PROBE]))
+    if plan.params.system_prompt or plan.role in ("judge", "writer"):
+        with suppress(Exception), quiet():  # it fails again where there is a system prompt
+            texts["the system prompt"] = loaded.chat_text(conversation([*pieces, "say"], _PROBE))
+    for what, text in texts.items():
+        if _PROBE not in text.casefold() or "'type':" in text:
+            msg = (
+                f"{checkpoint.path}: its chat template leaves out {what}, or writes it as Python "
+                "code, so the model does not read what it is asked. A message's content is a list "
+                "of parts here, as for other models of images"
+            )
+            warnings.warn(msg, stacklevel=3)
 
 
 def _read_processors(

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any
 
 from pytest_cepbench.errors import RoleError
@@ -29,6 +30,11 @@ from pytest_cepbench.models.text_model.judge_prompts import DEFAULT_PROMPT, JUDG
 # Where tokens are sampled and no setting is given: transformers' values, stated so that they enter
 # keys.
 _SAMPLING: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 50}
+
+_TEMPLATES = (
+    "chat_template.jinja", "chat_template.json", "processor_config.json", "tokenizer_config.json",
+)  # fmt: skip
+"""Files in which transformers looks for a chat template."""
 
 _GENERATION = (
     "max_new_tokens", "min_new_tokens", "num_beams", "repetition_penalty", "length_penalty",
@@ -147,6 +153,7 @@ def decisive_settings(plan: LoadPlan[GenerationParams], longest: int) -> dict[st
         "prompt_template": params.prompt_template,
         **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
         **generation_settings(plan.checkpoint, params, longest),
+        **day_settings(plan.checkpoint),
     }
 
 
@@ -181,12 +188,24 @@ def has_chat_template(checkpoint: Checkpoint) -> bool:
     """True for a checkpoint with a chat template, in any of the files that transformers reads."""
     if checkpoint.config.get("model_type") == "vision-encoder-decoder":
         return False  # its decoder is a plain language model that never sees the prompt
-    templates = ("chat_template.jinja", "chat_template.json")
-    if any(checkpoint.preparation_file(name).is_file() for name in templates):
+    files = [checkpoint.preparation_file(name) for name in _TEMPLATES]
+    templates, configs = files[:2], files[2:]
+    if any(path.is_file() for path in templates):
         return True
-    names = ("processor_config.json", "tokenizer_config.json")
-    configs = [checkpoint.preparation_file(name) for name in names]
     return any(path.is_file() and bool(read_json(path).get("chat_template")) for path in configs)
+
+
+DAY = date(2024, 7, 26)
+"""What a chat template writes that asks for today: texts of every day are of one prompt.
+
+That of Llama's templates where there is no clock."""
+
+
+def day_settings(checkpoint: Checkpoint) -> dict[str, str]:
+    """`DAY`, for keys, of a checkpoint whose chat template asks for today; else nothing."""
+    paths = map(checkpoint.preparation_file, _TEMPLATES)
+    asks = any(b"strftime_now" in path.read_bytes() for path in paths if path.is_file())
+    return {"today": str(DAY)} if asks else {}
 
 
 def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -212,6 +231,11 @@ class ConversationParams(TextModelParams):
     def decisive(self) -> dict[str, Any]:
         """With system prompt and pixels, where they are given."""
         return {**super().decisive, **given_params(self, "system_prompt", "max_pixels")}
+
+
+def decisive_of_conversation(plan: LoadPlan[ConversationParams]) -> dict[str, Any]:
+    """What decides a likelihood besides the checkpoint, for keys."""
+    return {"dtype": plan.dtype, **plan.params.decisive, **day_settings(plan.checkpoint)}
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,9 @@ class TextModel:
         else:
             texts = tokenizer.batch_decode(rows, skip_special_tokens=True)
         texts = [before + text.strip() for text in texts]
+        # Where a model ends every text at the limit, the token before tells whether it had ended.
+        forced = config.forced_eos_token_id is not None
+        longest = config.max_new_tokens + (forced and loaded.model.config.is_encoder_decoder)
         stops = config.eos_token_id
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
         strings = config.stop_strings or ()
@@ -276,8 +279,8 @@ class TextModel:
         return [
             text
             # Whisper takes the end of a text off.
-            if len(row) < config.max_new_tokens
-            or int(row[-1]) in ends
+            if len(row) < longest
+            or int(row[-2:][0] if forced else row[-1]) in ends
             or any(string in text for string in strings)
             else Reply(text, provenance=CUT)
             for text, row in zip(texts, rows, strict=True)

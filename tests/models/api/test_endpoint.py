@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError
+from pytest_cepbench.models.api import client
 from pytest_cepbench.models.api.endpoint import find_endpoint, public_url, without_secrets
 from pytest_cepbench.models.api.parameters import ServerParams
 from pytest_cepbench.models.protocols import Battle, Describer, RoleName
@@ -69,6 +71,17 @@ def test_what_the_environment_lacks_or_holds_wrongly(monkeypatch: pytest.MonkeyP
             message = _error("openai:m?revision=1", ask=False)
         assert expected in message
         assert KEY not in message
+    for name, value, expected in (
+        ("HTTP_PROXY", "gopher://proxy:1", "Unknown scheme for proxy"),
+        ("HTTPS_PROXY", f"http://me:{KEY}@proxy:port", "Invalid port"),
+        ("SSL_CERT_FILE", "/nowhere.pem", "No such file"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            message = _error("openai:m?revision=1&base_url=https://host/v1", ask=False)
+        assert re.search(rf"no client for https://host/v1 .*{expected}.*{name}", message)
+        assert KEY not in message
+    assert "Invalid IDNA" in _error("openai:m?revision=1&base_url=http://%E2%80%A8/v1", ask=False)
 
 
 ECHO = f"Incorrect API key provided: {KEY[:6]}***{KEY[-4:]}, sent as Bearer {KEY}"
@@ -112,6 +125,16 @@ def test_what_no_other_try_can_mend_is_said_at_once(
     assert "secret" not in message
     assert KEY[-4:] not in message
     assert len(server.seen) == (answer is not None)
+
+
+def test_an_answer_without_an_end_is_not_read_to_it(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte of nothing can unfold to a gigabyte."""
+    monkeypatch.setattr(client, "_MOST_BYTES", 2**20)
+    packed = {"content-encoding": "gzip"}
+    server.answer = lambda _: Answer(gzip.compress(bytes(2**20 + 1)), headers=packed)
+    assert "an answer of more than 1 MiB" in _error(server.spec())
 
 
 def test_a_list_that_lacks_the_model_stops_nothing(server: FakeServer, load: Load) -> None:
@@ -179,6 +202,7 @@ def test_words_and_addresses_are_shown_without_keys() -> None:
     for url, shown in (
         ("https://me:pass@host:8000/v1/?token=a#b", "https://host:8000/v1"),
         ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://host:0/v1", "http://host:0/v1"),
         ("http://host:port/v1", "(a URL that cannot be read)"),
     ):
         assert public_url(url) == shown

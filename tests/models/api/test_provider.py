@@ -80,6 +80,7 @@ def test_a_wrong_spec_is_refused_in_one_line() -> None:
     cases: tuple[tuple[str, RoleName, str], ...] = (
         ("openai:m", "describer", "give weights=FOLDER .* or revision=NAME"),
         ("openai:?revision=1", "describer", "no model is named"),
+        ("openai:m\udcff?revision=1", "describer", "bytes are no UTF-8"),
         ("openai:m?weights=/nowhere", "describer", "weights=/nowhere: no such folder"),
         ("openai:m?revision=1", "encoder", "has no encoder; it can be the describer or generator"),
     )

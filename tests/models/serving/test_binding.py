@@ -72,7 +72,7 @@ def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) 
     served = bind_text(stand_in.spec(), "describer")
     assert served.fingerprint == here.fingerprint
     assert served.adapter != here.adapter
-    assert served.device == "server"
+    assert (served.device, served.remarks) == ("server", ())
     assert not stand_in.starts
 
     query = "trust_remote_code=true"
@@ -87,6 +87,9 @@ def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) 
         assert fingerprint not in seen
         seen.add(fingerprint)
     assert bind_text(stand_in.spec(), "describer").fingerprint != served.fingerprint
+    (stand_in.checkpoint / "chat_template.jinja").write_text("{{ strftime_now('%Y') }}")
+    (told,) = bind_text(stand_in.spec(), "describer").remarks
+    assert "asks for today" in told
 
     config = json.loads((stand_in.checkpoint / "config.json").read_text())
     config["auto_map"] = {"AutoModel": "other/repository--modeling.Model"}

@@ -16,7 +16,10 @@ import pytest
 from pytest_cepbench.chains.batching import CallCounts
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import Describer
+from pytest_cepbench.models.text_model.loading import conversation
+from pytest_cepbench.models.text_model.text_generation import TextModel
 from pytest_cepbench.models.torch_runtime import has
+from tests.models.binding import bind_text
 from tests.models.text_model.conftest import (
     Build,
     bound,
@@ -130,13 +133,24 @@ def test_a_tensor_that_is_not_used_is_refused(copied: Build) -> None:
 
 
 def test_a_chat_template_that_cannot_ask_is_told(copied: Build) -> None:
-    """Several templates without a default are refused; one that drops the prompt is warned of."""
+    """Several templates without a default are refused; one that drops the prompt, or the system
+    prompt that there is, or takes a message's parts for a text, is warned of.
+    """
     folder = copied("llava")
     template = folder / "chat_template.jinja"
     text = template.read_text(encoding="utf-8")
-    template.write_text(text.replace("{{ part['text'] }}", ""), encoding="utf-8")
-    told = pytest.warns(UserWarning, match="does not read what it is asked")
-    with told, warnings.catch_warnings(action="error"), CallCounts().timed():  # `-W error`, a run
+    users = text.replace("in messages", "in messages if message['role'] == 'user'")
+    llama = "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content']|trim }}{% endif %}"
+    for written, query, what in (
+        (text.replace("{{ part['text'] }}", ""), "", "the text of a message"),
+        (users, "system_prompt=be brief", "the system prompt"),
+        (llama + users, "system_prompt=be brief", "the system prompt"),
+    ):
+        template.write_text(written, encoding="utf-8")
+        told = pytest.warns(UserWarning, match=f"leaves out {what}, .* does not read what it is")
+        with told, warnings.catch_warnings(action="error"), CallCounts().timed():  # `-W error`
+            describer(folder, query)
+    with warnings.catch_warnings(action="error"):
         describer(folder)
     template.write_text("{{ raise_exception('roles must alternate') }}", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"could not be loaded: .*roles must alternate"):
@@ -146,6 +160,23 @@ def test_a_chat_template_that_cannot_ask_is_told(copied: Build) -> None:
     change(folder / "tokenizer_config.json", chat_template=named)
     with pytest.raises(CheckpointError, match=r"\(tool_use\) none is called default"):
         describer(folder)
+
+
+def test_a_chat_template_is_told_one_day(copied: Build) -> None:
+    """Texts of today and of tomorrow are under one key, so their prompts are one."""
+    folder = copied("llava")
+    before = bound(folder).params
+    template = folder / "chat_template.jinja"
+    date = "{{ strftime_now( '%d %b %Y' ) }} {{ strftime_now(\"%Y-%m-%d\") }}"
+    template.write_text(date + template.read_text("utf-8"), "utf-8")
+    loaded = describer(folder)
+    assert isinstance(loaded, TextModel)
+    assert loaded.loaded.chat_text(conversation(["what ?"])).startswith(
+        "26 Jul 2024 2024-07-26<bos>"
+    )
+    for role in ("describer", "writer", "judge", "vqa"):
+        assert bind_text(str(folder), role).params["today"] == "2024-07-26"
+    assert "today" not in before
 
 
 WITHOUT_TORCHVISION = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
-from pytest_cepbench.models.protocols import Question, Reply, Writer
+from pytest_cepbench.models.protocols import Describer, Question, Reply, Writer
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
@@ -61,15 +61,26 @@ def test_a_prompt_template_gives_a_captioner_its_text(tiny: Load) -> None:
     assert texts == [describe(model, [image], "circle on")[0] for image in pictures()]
 
 
-def test_a_text_that_ends_at_its_limit_says_so(tiny: Load) -> None:
-    """And one that ends by itself does not: the reports count the former, by this word."""
+@pytest.mark.parametrize(("name", "limits"), [("llava", (1, 40)), ("vit-gpt2", (2,))])
+def test_a_text_that_ends_at_its_limit_says_so(
+    tiny: Load, copied: Build, name: str, limits: Sequence[int]
+) -> None:
+    """And one that ends by itself does not: the reports count the former, by this word. An end that
+    is forced at the limit, as of Florence-2 and Donut, is none of the text's own.
+    """
     skip_before("a tiny model that ends by itself", "transformers", "5.0")
-    ends = tiny("llava", "max_new_tokens=40").describe(pictures(), "what ?", [0] * 3)
-    whole = [text for text in ends if isinstance(text, str)]
-    cut = tiny("llava", "max_new_tokens=1").describe(pictures(), "what ?", [0] * 3)
+    forced = copied(name)
+    change(forced / "generation_config.json", forced_eos_token_id=2)
 
-    assert whole
-    assert all(isinstance(text, Reply) and text.provenance == {"finish": "length"} for text in cut)
+    def texts(model: Describer) -> list[object]:
+        return list(model.describe(pictures(), "what ?", [0] * 3))
+
+    for most in limits:
+        made = texts(tiny(name, f"max_new_tokens={most}"))
+        cut = [text for text in made if isinstance(text, Reply)]
+        assert len(cut) == 3 if most < 3 else len(cut) < 3
+        assert all(text.provenance == {"finish": "length"} for text in cut)
+        assert texts(describer(forced, f"max_new_tokens={most + 1}")) == made
 
 
 def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(tmp_path: Path) -> None:
