@@ -297,8 +297,8 @@ def _read_answer_folders(
 
 
 LARGE_ORDER_EFFECT = 0.3
-"""Logits from which on a judge should be asked in both orders. Below, one call of balanced order
-sees nearly as much for half the price."""
+"""Logits that have to be excluded, or a judge should be asked in both orders. Below, one call of
+balanced order sees nearly as much for half the price."""
 
 FEW_BATTLES = 100
 """With fewer, the intervals of a card are too wide to choose a judge by."""
@@ -343,7 +343,8 @@ def _findings(measured: MeasuredJudge) -> Iterator[str]:
     yield f"it names the winner where people prefer the first answer: {_share(card.first_right)}"
     yield f"where they prefer the second: {_share(card.second_right)}"
     yield f"order effect: {_order(card.order)}; of people: {_order(card.people_order)}"
-    if card.order is None or abs(card.order.logit) >= LARGE_ORDER_EFFECT:
+    order = card.order
+    if order is None or abs(order.logit) + 1.96 * order.error >= LARGE_ORDER_EFFECT:
         yield "ask it in both orders: its order effect is large, or cannot be told"
     else:
         yield "one call in balanced order sees nearly as much as both orders"

@@ -62,6 +62,7 @@ def test_a_card(verdicts: Home) -> None:
     sentence = "a judge that agrees with people at 0.80 sees 0.60 of a true drop"
     assert sentence in text
     assert "of a true win rate of 0.45 it would show 0.47" in text
+    assert "one call in balanced order sees nearly as much as both orders" in text
     assert "models known while the judge was made: m00, m01" in text
     assert card["sentence"].startswith(sentence)
     assert card["accuracy"] == 0.8
@@ -74,6 +75,7 @@ def test_a_card(verdicts: Home) -> None:
 
     assert ended.code == 0
     assert "fewer than 100 battles" in text
+    assert "ask it in both orders: its order effect is large, or cannot be told" in text
     assert "models that people did not judge: new" in text
     assert "battles of few alone: 1; of people alone: 280" in text
     assert "not said (--seen MODEL)" in text
