@@ -146,9 +146,11 @@ class EmptySuites:
         for item in items:
             if is_case(item) or not _MODELS.isdisjoint(getattr(item, "fixturenames", ())):
                 in_use.add(item.path.parent)
+        gating = []
+        missed = set()  # suites of which some test is said to be missing
         for wanted in self._wanted(session):
             if (wanted.module, wanted.suite) in given:
-                yield from self._lost(session, items, wanted)
+                gating.append(wanted)
                 continue
             if wanted.module not in self._skipped and wanted.suite in suites:
                 continue  # another module gates it, and this one may be of helpers
@@ -159,6 +161,7 @@ class EmptySuites:
             if not self._failed.isdisjoint({wanted.module, *wanted.module.parents}):
                 continue  # an error of collection, which fails the run
             suites.add(wanted.suite)
+            missed.add(wanted.suite)
             places, module = (wanted.module, *wanted.module.parents), self._shown(wanted.module)
             place = next((path for path in places if path in self._skipped), None)
             if place is not None:
@@ -170,6 +173,10 @@ class EmptySuites:
             else:
                 why = f"{module} beside it has no test that takes cep_case"
             yield self._stand_in(session, wanted, f"gave no case: {why}")
+        for wanted in [*gating, *(_Wanted(*each) for each in sorted(given))]:
+            for item in self._lost(session, items, wanted, missed):
+                missed.add(wanted.suite)
+                yield item
 
     def _is_accepted(self, name: str) -> bool:
         # With --lf, pytest leaves tests out of a module and says nothing.
@@ -179,9 +186,16 @@ class EmptySuites:
         return any(folder.name == name and any(folder.glob("*.toml")) for folder in folders)
 
     def _lost(
-        self, session: pytest.Session, items: Sequence[pytest.Item], wanted: _Wanted
+        self,
+        session: pytest.Session,
+        items: Sequence[pytest.Item],
+        wanted: _Wanted,
+        missed: Collection[Path],
     ) -> Iterator[EmptySuite]:
-        """A test for accepted cases without one, where functions that take cases are no tests."""
+        """A test for accepted cases without one: its function is no test any more, or not there.
+
+        missed: suites of which some test is said to be missing.
+        """
         own = {getattr(i, "originalname", None) for i in items if i.path == wanted.module}
         gone = {
             name: marks
@@ -189,7 +203,7 @@ class EmptySuites:
             if name not in own and name not in wanted.helpers
         }
         # With --lf, pytest leaves tests out of a module and says nothing.
-        if not gone or self.config.getoption("lf", default=False):
+        if self.config.getoption("lf", default=False) or not (gone or wanted.suite not in missed):
             return
         from pytest_cepbench.errors import CepError
         from pytest_cepbench.gate.baseline import baseline_path
@@ -207,12 +221,14 @@ class EmptySuites:
             for case in cases
             if str(case.key) not in gated and baseline_path(root, case.key).exists()
         ]
-        if lost:
-            why = (
-                f"lost {len(lost)} accepted cases ({few_of(lost, 3)}): pytest does not collect "
-                f"{few_of(gone, 3)} of {self._shown(wanted.module)} as a test. Name it so, or "
-                "delete the function"
-            )
+        if lost and (gone or not self._is_gated_elsewhere(session, wanted.suite)):
+            why = "no test gates them: restore it, or delete their baselines"
+            if gone:
+                why = (
+                    f"pytest does not collect {few_of(gone, 3)} of {self._shown(wanted.module)} as "
+                    "a test. Name it so, or delete the function"
+                )
+            why = f"lost {len(lost)} accepted cases ({few_of(lost, 3)}): {why}"
             yield self._stand_in(session, wanted._replace(tests=gone), why, lost)
 
     def _stand_in(
@@ -246,6 +262,33 @@ class EmptySuites:
         item.add_marker(pytest.mark.skip(reason=visible(reason)))
         return item
 
+    def _is_gated_elsewhere(self, session: pytest.Session, suite: Path) -> bool:
+        """Whether tests that the engineer left out, or that failed to import, may gate a suite."""
+        from pytest_cepbench.files import MOST_TEXT, read_regular
+
+        if self._failed or self.config.getoption("ignore") or self.config.getoption("ignore_glob"):
+            return True
+        whole = session._initialpaths - self._narrowed  # noqa: SLF001
+        for folder, names in walk(self.config, self.config.rootpath):
+            for module in (folder / name for name in names if name.endswith(".py")):
+                if module not in self._narrowed and not whole.isdisjoint({module, *module.parents}):
+                    continue
+                with suppress(OSError):
+                    source = read_regular(module, MOST_TEXT)
+                    named = folder == suite.parent or suite.name.encode() in source
+                    if named and any(name.encode() in source for name in _FIXTURES):
+                        return True
+        return False
+
+    @property
+    def _narrowed(self) -> set[Path]:
+        """Modules of which arguments choose tests."""
+        return {
+            self.config.invocation_params.dir / argument.partition("::")[0]
+            for argument in self.config.args
+            if "::" in argument
+        }
+
     def _shown(self, path: Path) -> str:
         root = self.config.rootpath
         return str(path.relative_to(root) if path.is_relative_to(root) else path)
@@ -254,11 +297,7 @@ class EmptySuites:
 
     def _wanted(self, session: pytest.Session) -> Iterator[_Wanted]:
         """What test modules below the arguments would gate, whether they were collected or not."""
-        narrowed = {
-            self.config.invocation_params.dir / argument.partition("::")[0]
-            for argument in self.config.args
-            if "::" in argument
-        }
+        narrowed = self._narrowed
         patterns = self.config.getini("python_files")
         # The arguments as pytest resolved them; no public call lists these.
         for path in sorted(session._initialpaths):  # noqa: SLF001

@@ -188,6 +188,28 @@ def test_cases_of_a_renamed_test_are_missed(accepted: Project, arguments: tuple[
     assert accepted.run_here("-k", "crowded or failures").ret == pytest.ExitCode.OK
 
 
+def test_cases_of_a_deleted_test_are_missed(accepted: Project) -> None:
+    """While their baselines are there, unless a module that the engineer left out may have them."""
+    mark = "import pytest\n\n@pytest.mark.cep({})\n"
+    accepted.write("test_toy.py", mark.format("metrics=['failures']") + TEST_MODULE)
+    for out in (("-k", "failures"), ("test_toy.py::test_drift",), ("--lf",), ("--ignore=more",)):
+        assert accepted.run_here(*out).ret == pytest.ExitCode.OK
+    for arguments in (("-k", "crowded or failures"), ("test_toy.py",)):
+        assert accepted.run_here(*arguments).ret == INCOMPLETE
+        lost = "suite suite.toml lost 9 accepted cases (color-gc, count-gc, crowded-gc and 6 more)"
+        assert problems(accepted).startswith(f"{lost}: no test gates them: restore it, or delete ")
+
+    accepted.write(
+        "more/test_more.py", mark.format("suite='../suite.toml', metrics=['gc']") + TEST_MODULE
+    )
+    for arguments in (("-k", "crowded or failures"), ("test_toy.py",), ("more",)):
+        assert accepted.run_here(*arguments).ret == pytest.ExitCode.OK
+    (accepted.path / "more" / "test_more.py").unlink()
+    for path in (accepted.baselines / "toy").glob("*-gc-*"):
+        path.unlink()
+    assert accepted.run_here().ret == pytest.ExitCode.OK
+
+
 SELECTED_OUT = [
     ("-k", "crowded and not other"),
     ("-k", "toy and crowded"),
