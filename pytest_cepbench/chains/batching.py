@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
@@ -49,6 +49,9 @@ MOST_CRASHES = 2
 """Processes of a run that may die over the same work, a shard or a batch, before it is given up."""
 
 _SAVE_SECONDS = 20.0  # between notes of a role's throughput
+
+_UNORDERED = (str, bytes, Mapping, set)  # letters of one text, or in an order of their own
+_AS_IT_IS = (np.ndarray, *_UNORDERED)
 
 _WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
@@ -198,7 +201,7 @@ class BatchCaller:
         try:
             with self.tally.timed():
                 returned = call()
-                if isinstance(returned, Iterable) and not isinstance(returned, np.ndarray):
+                if isinstance(returned, Iterable) and not isinstance(returned, _AS_IT_IS):
                     returned = list(returned)  # a generator is the model's own code as well
         except CepError:
             raise
@@ -209,7 +212,7 @@ class BatchCaller:
             # The exception itself is dropped: its traceback holds the tensors that did not fit.
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
-            if not isinstance(returned, Iterable):
+            if isinstance(returned, _UNORDERED) or not isinstance(returned, Iterable):
                 raise ModelError(
                     f"{self.bound.spec} returned a {type(returned).__name__} for {len(inputs)} "
                     "inputs: a sequence with a result for each is expected"

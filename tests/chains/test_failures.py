@@ -237,6 +237,9 @@ def test_so_have_all_cases(project: Project, monkeypatch: pytest.MonkeyPatch) ->
         (["a"] * 3, "returned 3 results for 2 inputs"),
         (None, "returned a NoneType for 2 inputs"),
         ([3, 3], "returns str"),
+        ("ab", "returned a str for 2 inputs"),
+        ({"a", "b"}, "returned a set for 2 inputs"),
+        ({0: "a", 1: "b"}, "returned a dict for 2 inputs"),
     ],
 )
 def test_what_is_no_answer_for_each_input_is_an_error(store: Store, texts: Any, words: str) -> None:
