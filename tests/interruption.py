@@ -27,14 +27,17 @@ def in_child(act: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def at_change(number: int, act: Callable[[], None]) -> None:
-    """Act before the process changes anything in the file system for the so many-th time."""
+def at_change(number: int, act: Callable[[], None], *others: str) -> None:
+    """Act before the process changes anything in the file system for the so many-th time.
+
+    others: events that count as well.
+    """
     seen = 0
 
     def watch(event: str, args: tuple[object, ...]) -> None:
         nonlocal seen
         writes = event == "open" and isinstance(args[2], int) and args[2] & os.O_CREAT
-        if event in CHANGES or writes:
+        if event in (*CHANGES, *others) or writes:
             seen += 1
             if seen == number:
                 act()

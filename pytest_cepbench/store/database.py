@@ -26,6 +26,9 @@ from pytest_cepbench.store.rows import Read, Row, is_sealed, packed, provenance_
 INDEX = "index.sqlite"
 """Name of the database in a store's folder."""
 
+_REBUILDING = "index.rebuilding"
+"""Holds the name of the damaged database while that is written anew."""
+
 FORMAT = 2
 """Version of the layout on disk; any change that an older version would misread raises it."""
 
@@ -240,6 +243,20 @@ def _parts(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
 
+def _put_back(path: Path) -> None:
+    """Undo a rebuild that did not end: the damaged file lies in its place again."""
+    begun = path.with_name(_REBUILDING)
+    with suppress(FileNotFoundError):
+        aside = path.with_name(begun.read_text() or "none")
+        if aside.exists():  # moved last: the other parts are there too, and here lie new ones
+            for part in _parts(path):
+                part.unlink(missing_ok=True)
+        for part, new in zip(_parts(path), _parts(aside), strict=True):
+            with suppress(FileNotFoundError):
+                new.rename(part)
+        begun.unlink()
+
+
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
     """Copy every sealed row that can be read, by ascending rowid, past the pages that cannot."""
     saved, low, empty = 0, 0, 0
@@ -390,6 +407,7 @@ class Index:
     def _connect(self) -> sqlite3.Connection:
         with store_errors(self.path), replacement_lock(self.path):
             try:
+                _put_back(self.path)
                 return open_database(self.path)
             finally:
                 self._inode = inode(self.path)
@@ -399,19 +417,18 @@ class Index:
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
         with store_errors(path), replacement_lock(path):
             if inode(path) == self._inode:
-                moves = list(zip(_parts(path), _parts(aside), strict=True))
-                for part, new in moves:
-                    with suppress(FileNotFoundError):
-                        part.rename(new)
+                begun = path.with_name(_REBUILDING)
                 try:
+                    begun.write_text(aside.name)
+                    for part, new in reversed(list(zip(_parts(path), _parts(aside), strict=True))):
+                        with suppress(FileNotFoundError):
+                            part.rename(new)
                     with closing(open_database(path)) as sound:
                         saved = _copy_rows(aside, sound)
                 except BaseException:
-                    for part, new in moves:
-                        part.unlink(missing_ok=True)
-                        with suppress(FileNotFoundError):
-                            new.rename(part)
+                    _put_back(path)
                     raise
+                begun.unlink()
                 kept = f"from the damaged file, which is kept as {aside.name}"
                 self._note(f"index: {saved} results saved {kept}")
         return self._connect()

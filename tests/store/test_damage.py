@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +26,7 @@ from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import Index, inode
 from pytest_cepbench.store.rows import packed
 from tests.artifacts.files import noise
+from tests.interruption import at_change, in_child
 from tests.store.filling import PAGE, destroy, fill
 from tests.store.strategies import same
 
@@ -262,6 +265,33 @@ def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
     assert re.fullmatch(rf"index: [1-9]\d* results saved from .* kept as {aside.name}", note)
     with Store(root) as store:
         assert store.get(["kept"]) == {"kept": "a text"}
+
+
+def test_a_process_that_is_killed_while_it_mends_the_index_loses_no_row(
+    root: Path, index: Path
+) -> None:
+    """The next one finds the damaged file in its place, also where it is killed as well."""
+    destroy(index, b"text number 0")
+    with Store(shutil.copytree(root, root.with_name("whole"))) as store:
+        saved = store.get(RESULTS).keys()
+
+    def killed(folder: Path, number: int) -> bool:
+        def die() -> None:
+            kill = partial(os.kill, os.getpid(), signal.SIGKILL)
+            at_change(number, kill, "sqlite3.connect")
+            with Store(folder) as store:
+                store.get(RESULTS)
+
+        return in_child(die) == -signal.SIGKILL
+
+    for number in range(1, 30):
+        folder = shutil.copytree(root, root.with_name(f"killed {number}"))
+        if not killed(folder, number):
+            break
+        killed(folder, 4)
+        with Store(folder) as store:
+            assert store.get(RESULTS).keys() == saved, number
+    assert number > 8
 
 
 def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, index: Path) -> None:
