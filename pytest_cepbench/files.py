@@ -130,9 +130,11 @@ def parse_toml(data: bytes | str) -> dict[str, Any]:
     """The tables of a TOML text. Raises ValueError, in one line, where it is not valid."""
     import tomllib  # here, since the plugin imports this module in every run of pytest
 
-    text = data.decode("utf-8") if isinstance(data, bytes) else data
     try:
+        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data  # as Notepad saves it
         return tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(_why(error)) from error
 

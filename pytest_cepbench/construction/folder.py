@@ -258,7 +258,8 @@ def find_images(
     whole = folder.resolve()
     own = None if without is None or without.resolve() == whole else without.resolve()
     for path in sorted(seed_files(folder)):
-        name = relative_name(folder, path)
+        relative_name(folder, path)  # refuses one that is not UTF-8
+        name = path.relative_to(folder).as_posix()  # as it is written on disk, to be read again
         if own is not None and (whole / name).is_relative_to(own):
             continue
         try:

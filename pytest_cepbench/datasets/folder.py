@@ -10,6 +10,7 @@ from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound, Sample
 from pytest_cepbench.datasets.sources.files import (
     FILES,
+    SHARDS,
     require_folder,
     sample_name,
     seed_files,
@@ -30,7 +31,7 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
 
     captions: read `photo.txt` beside `photo.jpg` as the sample's text (for text-first chains).
     Hidden files, folders of thumbnails and deleted files as storage makes them, and files of other
-    kinds are passed over; pictures of kinds that are not read, and sounds, are counted in the
+    kinds are passed over; pictures of kinds that are not read, sounds and tables are counted in the
     notes. Symbolic links are followed.
     Raises DatasetError when the folder is missing, cannot be read or holds no image, when a name is
     not UTF-8, when two names are the same after Unicode normalization (NFC, so that ids agree over
@@ -80,6 +81,8 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
     if note:
         others = " and ".join(other for other, _ in FILES.values() if other != loader)
         note += f" passed over: {loader} reads {suffixes}, the loader {others} others"
+        if kind == "image" and unread.keys() & {*SHARDS}:
+            note += ", and tables are read from a folder without images"
     if not samples:
         raise DatasetError(
             f"no {kind}s in {str(path)!r} (looked for {suffixes}, also below)"

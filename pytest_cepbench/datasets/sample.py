@@ -16,6 +16,7 @@ from pytest_cepbench.artifacts import (
     Modality,
     Sound,
     decode_image,
+    digest_json,
     digest_text,
     read_image,
 )
@@ -167,7 +168,8 @@ class Dataset:
     whole: the data set that this is a part of, where samples were limited; None where a part alone
     was ever held.
     notes: sentences for the reader of results, such as the commit that a branch stood for.
-    Raises DatasetError when it is empty or an id is there twice.
+    Raises DatasetError when it is empty or an id is there twice, and where a loader of one's own
+    gave something else than samples, ids, categories and an identity that baselines can hold.
     """
 
     name: str
@@ -177,9 +179,19 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.samples:
+        samples = tuple(self.samples)
+        if not samples:
             raise DatasetError(f"data set {self.name!r} has no samples")
-        ordered = tuple(sorted(self.samples, key=lambda sample: sample.id))
+        if problem := next(filter(None, map(_problem, samples)), ""):
+            raise DatasetError(f"data set {self.name!r}: {problem}")
+        try:
+            digest_json(dict(self.identity))
+        except (TypeError, ValueError) as error:
+            raise DatasetError(
+                f"data set {self.name!r}: identity is {self.identity!r:.200}, a dict of built-in "
+                f"types is expected: {error}"
+            ) from error
+        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
         for before, after in pairwise(ordered):
             if before.id == after.id:
                 raise DatasetError(f"data set {self.name!r}: sample id {after.id!r} is there twice")
@@ -236,6 +248,33 @@ class Dataset:
         return {sample.id: sample for sample in self.samples}
 
 
+def _are_names(value: Any) -> bool:
+    """Whether a value is a tuple of names, at least one; a text alone is none."""
+    names = value if isinstance(value, tuple | list) else ()
+    return bool(names) and all(isinstance(name, str) and name.strip() for name in names)
+
+
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "id": (lambda value: isinstance(value, str) and value != "", "a text"),
+    "categories": (_are_names, 'a tuple of names, such as ("fog",),'),
+    "text": (lambda value: value is None or isinstance(value, str), "a text"),
+    "cluster": (lambda value: value is None or isinstance(value, str), "a text"),
+    "image": (lambda value: isinstance(value, SeedImage | None), "FileImage(path)"),
+    "sound": (lambda value: isinstance(value, FileSound | DrawnSound | None), "FileSound(path)"),
+}
+"""Field of a sample -> whether a value fits it, and what is expected: loaders may be a user's."""
+
+
+def _problem(sample: Any) -> str:
+    """What is wrong with a sample; empty for nothing."""
+    if not isinstance(sample, Sample):
+        return f"{sample!r:.80} is no Sample"
+    for name, (fits, what) in _FIELDS.items():
+        if not fits(value := getattr(sample, name)):
+            return f"sample {sample.id!r:.80}: {name} is {value!r:.80}, {what} is expected"
+    return ""
+
+
 T = TypeVar("T")
 
 
@@ -290,9 +329,13 @@ def load_seed(sample: Sample, modality: Modality) -> Artifact:
         chain = f"{'an' if modality == 'image' else 'a'} {modality}-first chain"
         raise DatasetError(f"sample {sample.id!r} has no {modality}: {chain} cannot start from it")
     try:
-        return seed.load()
+        loaded: Any = seed.load()
     except ArtifactError as error:
         raise DatasetError(f"{sample.id}: {error}") from error
+    if not isinstance(loaded, ImageArtifact | Sound):
+        what = "ImageArtifact.from_pil(image)" if modality == "image" else "a Sound"
+        raise DatasetError(f"{sample.id}: draw gave {type(loaded).__name__}, {what} is expected")
+    return loaded
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:

@@ -83,6 +83,8 @@ class TableReader:
             return None
         names = [chosen] if chosen else names
         column = next((name for name in names if name in known), None)
+        if known.count(column) > 1:
+            raise DatasetError(f"{self.table.name} has more than one column {column!r}")
         kinds, expected = _KINDS[key]
         listing = f"its columns: {', '.join(known)}"
         if column is None:
@@ -216,7 +218,7 @@ class TableReader:
             own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
             for own in (label if isinstance(label, list) else [label])
         ]
-        if any(not isinstance(own, str) or not own.strip() for own in names):
+        if not names or any(not isinstance(own, str) or not own.strip() for own in names):
             self._refuse(row, column, f"{label!r:.80} is no category: a name is expected")
         return tuple(dict.fromkeys(names))
 

@@ -17,7 +17,7 @@ from unittest import SkipTest
 
 from pytest_cepbench.datasets.questions import METADATA, with_questions
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.files import unsafe
+from pytest_cepbench.datasets.sources.files import SHARDS, unsafe
 from pytest_cepbench.datasets.sources.hub import (
     DataPlace,
     Repository,
@@ -29,7 +29,7 @@ from pytest_cepbench.datasets.sources.open_table import (
     open_hub_table,
     open_local_table,
 )
-from pytest_cepbench.datasets.sources.table import SHARDS, SourceTable
+from pytest_cepbench.datasets.sources.table import SourceTable
 from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
@@ -286,7 +286,7 @@ def _loader(suite: Suite) -> Loader:
         return named_loader(name)
     scheme, _, target = name.partition(":")
     module, _, function = target.partition(":")
-    if scheme != "python" or not function:
+    if scheme != "python" or not function or module[:1] in ("", "."):
         known = [*LOADERS, "python:package.module:function"]
         raise SuiteError(f"suite {suite.name!r}: {unknown_name('loader', name, known)}")
     try:

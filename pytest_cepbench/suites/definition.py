@@ -36,6 +36,9 @@ FILE_NAME = "suite.toml"
 
 _ITERATIONS = 3
 
+_MOST = 10_000
+"""Iterations, generations or seeds: more are a slip, which would end in no time or memory."""
+
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 """Of suites, metrics and encoders."""
 
@@ -362,22 +365,23 @@ def _problems(table: SuiteTable) -> Iterator[str]:
         if name in ROLE_NAMES or not NAME.fullmatch(name):
             yield f"encoder {name!r} is the name of a role, or not lower-case letters and digits"
     for group, members in table.groups.items():
-        if group == OVERALL or not members:
+        if group == OVERALL or not group.strip() or not members:
             yield f"group {group!r} is reserved or empty"
+        if twice := [name for name in members if members.count(name) > 1]:
+            yield f"group {group!r} names {twice[0]!r} twice"
 
 
 def _chain_problems(table: SuiteTable) -> Iterator[str]:
     chain, prompts = table.chain, table.prompts
     if chain.iterations is not None and chain.generations is not None:
         yield "chain.iterations and chain.generations are two names of one length: give one"
-    if chain.length < 1:
-        key = "iterations" if chain.generations is None else "generations"
-        yield f"chain.{key} = {getattr(chain, key)}: at least 1 is expected"
+    for key in ("iterations", "generations", "seeds"):
+        number = getattr(chain, key)
+        if number is not None and not 1 <= number <= _MOST:
+            yield f"chain.{key} = {number}: 1 to {_MOST:,} are expected"
     if chain.start not in ("text", "both", chain.made):
         start = chain.start
         yield f"chain.makes = {chain.makes!r}: chains that start with {start}s make {start}s"
-    if chain.seeds < 1:
-        yield f"chain.seeds = {chain.seeds}: at least 1 is expected"
     if PLACEHOLDER not in prompts.generate:
         yield f"prompts.generate = {prompts.generate!r} does not hold {PLACEHOLDER}"
     describes = chain.start != "text" or chain.length > 1
@@ -392,8 +396,8 @@ def _answer_problems(table: SuiteTable) -> Iterator[str]:
     assert answer is not None
     if not 1 <= answer.most <= MOST_STEPS:
         yield f"answer.most = {answer.most}: 1 to {MOST_STEPS} steps are expected"
-    if answer.seeds < 1:
-        yield f"answer.seeds = {answer.seeds}: at least 1 is expected"
+    if not 1 <= answer.seeds <= _MOST:
+        yield f"answer.seeds = {answer.seeds}: 1 to {_MOST:,} are expected"
     for key in ("image", "edit"):
         prompt = getattr(prompts, key)
         if STEP_PLACEHOLDER not in prompt:

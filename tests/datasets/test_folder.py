@@ -157,11 +157,16 @@ def test_sounds_are_found_as_images_are(tmp_path: Path) -> None:
     assert dataset.samples[0].sound == FileSound(sounds / "loose.wav")
     assert dataset.samples[0].image is None
     assert (dataset.identity["loader"], dataset.notes) == ("sounds", ())
-    put(mixed, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic")
+    put(mixed, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic", "f.parquet")
     for load, names, note in (
-        (load_folder, ["a.png"], "1 .heic, 1 .mp3, 2 .wav passed over: folder reads"),
-        (load_sounds, ["b.wav", "c.wav"], "1 .heic, 1 .mp3, 1 .png passed over: sounds reads"),
+        (load_folder, ["a.png"], "1 .heic, 1 .mp3, 1 .parquet, 2 .wav passed over: folder reads"),
+        (
+            load_sounds,
+            ["b.wav", "c.wav"],
+            "1 .heic, 1 .mp3, 1 .parquet, 1 .png passed over: sounds reads",
+        ),
     ):
         dataset = load(mixed)
         assert [own.id for own in dataset.samples] == names
         assert note in dataset.notes[0]
+    assert ", and tables are read from a folder without images" in load_folder(mixed).notes[0]

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample, load_seed_image
+from pytest_cepbench.datasets.sample import Dataset, DrawnImage, FileImage, Sample, load_seed_image
 from pytest_cepbench.errors import DatasetError
 
 
@@ -19,7 +20,7 @@ def dataset(*ids: str) -> Dataset:
     return Dataset("d", {}, tuple(Sample(name, ("c",)) for name in ids))
 
 
-@given(st.lists(st.text(max_size=3), min_size=1, max_size=6))
+@given(st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=6))
 def test_ids_are_sorted_and_unique(names: list[str]) -> None:
     """Whatever order a loader gives them in; one that is there twice is refused, and so is a data
     set without any: a gate over nothing must not pass.
@@ -122,10 +123,12 @@ def test_a_seed_that_cannot_be_used_names_its_sample(tmp_path: Path) -> None:
     """No image at all, a missing file, a file that is none: the sample is in the message."""
     text = tmp_path / "text.jpg"
     text.write_text("no image")
+    drawn = DrawnImage(lambda: Image.new("RGB", (4, 4)))  # type: ignore[arg-type, return-value]
     for image, words in [
         (None, "sample 's/1' has no image: an image-first chain cannot start from it"),
         (FileImage(tmp_path / "gone.png"), "s/1: cannot be read: No such file"),
         (FileImage(text), "s/1: not an image of a known format"),
+        (drawn, "s/1: draw gave Image, ImageArtifact.from_pil"),
     ]:
         with pytest.raises(DatasetError, match=words):
             load_seed_image(Sample("s/1", ("c",), image=image))

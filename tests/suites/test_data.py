@@ -28,6 +28,10 @@ def two(brightness=100):
 
 def nothing():
     return None
+
+def one(id="a", categories=("x",), image=None, cluster=None, identity={}):
+    sample = Sample(id, categories, image, cluster=cluster)
+    return Dataset("mine", identity, (sample if id else id,))
 """
 
 
@@ -54,6 +58,21 @@ def test_options_reach_the_loader(tmp_path: Path) -> None:
         ("python:my_loader:f", "", SuiteError, "cannot be imported: .* no attribute 'f'"),
         ("python:my_loader:number", "", SuiteError, "'python:my_loader:number' is not a function"),
         ("python:my_loader:nothing", "", SuiteError, "returned NoneType, a Dataset is expected"),
+        ("python::f", "", SuiteError, "unknown loader 'python::f'"),
+        ("python:.x:f", "", SuiteError, "unknown loader 'python:.x:f'"),
+        ("python:my_loader:one", "id = 1", DatasetError, "'mine': sample 1: id is 1, a text is"),
+        ("python:my_loader:one", "id = ''", DatasetError, "'mine': '' is no Sample"),
+        ("python:my_loader:one", "categories = 'fog'", DatasetError, r"'fog', .*such as \(\"fog"),
+        ("python:my_loader:one", "categories = []", DatasetError, r"categories is \[\], a tuple"),
+        ("python:my_loader:one", "categories = ['']", DatasetError, r"categories is \[''\], a tup"),
+        (
+            "python:my_loader:one",
+            "image = 'a.png'",
+            DatasetError,
+            "image is 'a.png', FileImage",
+        ),
+        ("python:my_loader:one", "cluster = 1", DatasetError, "'a': cluster is 1, a text is expec"),
+        ("python:my_loader:one", "identity = { s = nan }", DatasetError, "'s': nan}, a dict of"),
         ("shapes", "samples = 3", SuiteError, "unknown option of shapes 'samples'"),
         ("shapes", "path = 'x'", SuiteError, "unknown option of shapes 'path'"),
         ("shapes", "samples_per_category = 'two'", SuiteError, "loader shapes refuses its options"),

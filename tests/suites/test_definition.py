@@ -156,19 +156,22 @@ def test_a_number_out_of_its_range_is_named(
         ("[metrics.gc]", "[cases.'color/gc']\nwieght = 2\n[metrics.gc]", "Did you mean 'weight'"),
         ("version = 1\n", "", "missing required field `version`"),
         ('name = "toy"', 'name = "My Suite"', "name = 'My Suite': lower-case letters, digits"),
-        ("iterations = 2", "iterations = 0", "chain.iterations = 0: at least 1"),
+        ("iterations = 2", "iterations = 0", "chain.iterations = 0: 1 to 10,000 are expected"),
+        ("iterations = 2", "iterations = 30000", "chain.iterations = 30000: 1 to 10,000 are"),
         ("iterations = 2", 'start = "smell"', r"Invalid enum value 'smell' - at `\$.chain.start`"),
         ('describe = "describe"', 'describe = ""\ngenerate = "draw"', "'draw' does not hold {desc"),
         ("[metrics.gc]", "[metrics.gcc]", "unknown metric 'gcc'. Did you mean 'gc'?"),
         ("[metrics.gc]\n[metrics.failures]\ntolerance = 0.0", "[metrics]", "no metric under"),
         ("[chain]", "[groups]\noverall = ['color']\n[chain]", "group 'overall' is reserved or"),
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
+        ("[chain]", "[groups]\n' ' = ['color']\n[chain]", "group ' ' is reserved or empty"),
+        ("[chain]", "[groups]\na = ['x', 'y', 'x']\n[chain]", "group 'a' names 'x' twice"),
         ("[metrics.gc]", "[metrics.gc]\nalpha = 0.1", "metric 'gc': .* unknown field `alpha`"),
         ("[metrics.gc]", "[metrics.verdict]\nkind = 'gc'", "metric 'verdict': the name belongs to"),
-        ("iterations = 2", "seeds = 0", "chain.seeds = 0: at least 1 is expected"),
+        ("iterations = 2", "seeds = 0", "chain.seeds = 0: 1 to 10,000 are expected"),
         ("[chain]", "[chain", "suite.toml"),
         ("iterations = 2", "iterations = 2\ngenerations = 4", "two names of one length: give one"),
-        ("iterations = 2", "generations = 0", "chain.generations = 0: at least 1 is expected"),
+        ("iterations = 2", "generations = 0", "chain.generations = 0: 1 to 10,000"),
         (
             '"describe"',
             '"describe"\nmax_words = 0',
@@ -200,9 +203,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load_suite(tmp_path / "suite.toml")
     with pytest.raises(SuiteError, match="cannot be read: Is a directory"):
         load_suite(tmp_path)
-    (tmp_path / "suite.toml").write_bytes(SHAPES.encode() + b'description = "\xff"\n')
-    with pytest.raises(SuiteError, match=r"suite\.toml"):
+    (tmp_path / "suite.toml").write_text(SHAPES, encoding="utf-16")
+    with pytest.raises(SuiteError, match=r"suite\.toml': not UTF-8 at byte 0: save it as UTF-8"):
         load_suite(tmp_path / "suite.toml")
+    (tmp_path / "suite.toml").write_text(SHAPES, encoding="utf-8-sig")  # as Windows' editor does
+    assert load_suite(tmp_path / "suite.toml").name == "toy"
 
 
 @given(st.binary(max_size=200))

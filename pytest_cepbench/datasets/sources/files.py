@@ -31,6 +31,8 @@ SOUND_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga"})
 
 _UNREAD_SOUNDS = frozenset({".mp3", ".m4a", ".aac", ".opus", ".wma", ".aif", ".aiff", ".au"})
 
+SHARDS = (".parquet", ".arrow", ".tar")
+"""Suffixes of tables that are read, in the order in which they are preferred."""
 
 FILES: Mapping[Modality, tuple[str, frozenset[str]]] = {
     "image": ("folder", SUFFIXES),
@@ -153,9 +155,9 @@ def seed_files(
 ) -> Iterator[Path]:
     """Files of images or sounds among those that `walk_files` finds, by suffix.
 
-    unread: counts the pictures and sounds that are not yielded, by suffix.
+    unread: counts the pictures, sounds and tables that are not yielded, by suffix.
     """
-    counted = _UNREAD | _UNREAD_SOUNDS | SUFFIXES | SOUND_SUFFIXES
+    counted = {*_UNREAD, *_UNREAD_SOUNDS, *SUFFIXES, *SOUND_SUFFIXES, *SHARDS}
     for path in walk_files(root):
         suffix = path.suffix.lower()
         if suffix in FILES[kind][1]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from pytest_cepbench.datasets.sources.files import SUFFIXES, DataFile, walk_files
+from pytest_cepbench.datasets.sources.files import SHARDS, SUFFIXES, DataFile, walk_files
 from pytest_cepbench.datasets.sources.hub import Repository, require_library
-from pytest_cepbench.datasets.sources.table import SHARDS, SourceTable
+from pytest_cepbench.datasets.sources.table import SourceTable
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
 from pytest_cepbench.errors import DatasetError, did_you_mean
 from pytest_cepbench.files import MOST_TEXT, read_text

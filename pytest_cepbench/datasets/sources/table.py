@@ -30,9 +30,6 @@ from pytest_cepbench.files import tells_of_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHARDS = (".parquet", ".arrow", ".tar")
-"""Suffixes of the files that are read, in the order in which they are preferred."""
-
 _SCANNED, _PICKED = 8192, 16
 """Rows that are decoded at a time: of a scan, and where single rows are wanted, as of images."""
 
@@ -308,7 +305,7 @@ class _CellCache:
         self._lock = threading.Lock()
         self._cells: OrderedDict[tuple[DataFile, str, int, int], Any] = OrderedDict()
         self._bytes = 0
-        self._shard = lru_cache(8)(lambda file: Shard.open(file.path))
+        self._shard = lru_cache(64)(lambda file: Shard.open(file.path))
 
     def value(self, image: CellImage) -> Any:
         """The value of a cell. Raises DatasetError where it cannot be read.

@@ -152,6 +152,7 @@ WRONG_TABLES: list[tuple[dict[str, Any], str, str]] = [
     ({**PLAIN, "a": [{"x": 1}, {"x": 2}]}, 'text = "a"', "column 'a' is struct<.*>; a text, or"),
     ({**PLAIN, "t": ["x", " "]}, 'text = "t"', "row 1, column 't': null or empty: a chain cannot"),
     ({**PLAIN, "c": [1, 2]}, 'category = "c"', "column 'c' is int64; a text, a label"),
+    ({**PLAIN, "c": [["x"], []]}, 'category = "c"', r"row 1, column 'c': \[\] is no category"),
     ({**PLAIN, "c": ["x", None]}, 'category = "c"', "row 1, column 'c': None is no category"),
     ({"id": pa.array([], pa.string()), "image": pa.array([], pa.binary())}, "", "has no rows"),
 ]
@@ -192,7 +193,9 @@ def test_what_is_chosen_while_a_table_is_read_is_what_is_chosen_of_all_of_it(
 
 
 def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
-    """A shard without a column, or with another type of it, is not read as nulls."""
+    """A shard without a column, or with another type of it, is not read as nulls; nor is one with
+    two columns of a name.
+    """
     write_parquet(tmp_path / "data" / "a.parquet", image_table(2))
     other = write_parquet(tmp_path / "data" / "b.parquet", image_table(2, 5).drop_columns(["id"]))
     with pytest.raises(DatasetError, match=r"b\.parquet has no column 'id', which"):
@@ -200,6 +203,9 @@ def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "image": [png(1)]}), other)
     with pytest.raises(DatasetError, match="column 'id' is int64, in other shards it is string"):
         load(tmp_path, tmp_path / "data")
+    twice = write_parquet(tmp_path / "t.parquet", image_table(2).rename_columns(["image"] * 2))
+    with pytest.raises(DatasetError, match="has more than one column 'image'"):
+        load(tmp_path, twice)
 
 
 def test_settings_of_tables_need_tables(tmp_path: Path) -> None:
