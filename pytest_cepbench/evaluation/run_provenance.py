@@ -97,13 +97,15 @@ def _suite_provenance(
     own = suite_provenance(suite, (result for result in results if result.suite == suite))
     accepted = commit = ""
     if own.baselines and baselines.is_dir():
-        last = _git(baselines, "log", "-1", "--format=%cI %H", "--", ".") or ""
-        accepted, _, commit = last.partition(" ")
-        if not commit or _modified(baselines, "--", ".") is not False:
+        last = (_git(baselines, "log", "-1", "--format=%ct %H %P", "--", ".") or "").split()
+        if not last or _modified(baselines, "--", ".") is not False:
             changes: list[float] = []  # what lies there is in no commit
             with suppress(OSError):
                 changes = [path.stat().st_mtime for path in baselines.iterdir()]
-            accepted, commit = _iso(max(changes)) if changes else "", ""
+            accepted = _iso(max(changes)) if changes else ""
+        elif len(last) > 2 or _git(baselines, "rev-parse", "--is-shallow-repository") != "true":
+            accepted, commit = _iso(float(last[0])), last[1]
+        # Else the first commit of a shallow clone, as CI makes it, in which all files are new.
     return replace(
         own, accepted=accepted, accepted_commit=commit, uncommitted=bool(accepted and not commit)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from pytest_cepbench.evaluation.run_provenance import (
 from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.report.result import BaselineModel, CaseResult, ModelShown
+from pytest_cepbench.report.writers import Provenance
 from tests.report.results import case_of, replace
 
 
@@ -131,6 +133,16 @@ def _case(spec: str) -> CaseResult:
     )  # fmt: skip
 
 
+def _gathered(project: Path) -> Provenance:
+    return gather_provenance(
+        [_case("model?dtype=float32")],
+        started=0.0,
+        command=["pytest", "x"],
+        baselines=project / "baselines",
+        environment={},
+    )
+
+
 def test_a_suite_says_what_was_compared_on_what(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,13 +152,7 @@ def test_a_suite_says_what_was_compared_on_what(
     """
     monkeypatch.chdir(repository)
     monkeypatch.setenv("GIT_DIR", str(repository / "elsewhere"))
-    provenance = gather_provenance(
-        [_case("model?dtype=float32")],
-        started=0.0,
-        command=["pytest", "x"],
-        baselines=repository / "baselines",
-        environment={},
-    )
+    provenance = _gathered(repository)
     monkeypatch.delenv("GIT_DIR")
     commit = _git(repository, "rev-parse", "HEAD")
     assert (provenance.started, provenance.command) == ("1970-01-01T00:00:00+00:00", "pytest x")
@@ -157,9 +163,15 @@ def test_a_suite_says_what_was_compared_on_what(
     assert suite.baselines[0].reason == "it was better"
     assert (suite.prompts, suite.data) == ({"describe prompt": "tell"}, "loader=folder")
     assert suite.samples == "3 abc"
-    assert suite.accepted == _git(repository, "log", "-1", "--format=%cI")
+    seconds = float(_git(repository, "log", "-1", "--format=%ct"))
+    assert suite.accepted == datetime.fromtimestamp(seconds, UTC).isoformat()
     assert suite.accepted_commit == commit
     assert not suite.uncommitted
+    # A clone of the last commit alone, as CI makes it, does not know which one it was.
+    _git(repository, "commit", "-q", "--allow-empty", "-m", "second")
+    _git(repository, "clone", "-q", "--depth=1", repository.as_uri(), f"{repository}-clone")
+    (suite,) = _gathered(Path(f"{repository}-clone")).suites
+    assert (suite.accepted, suite.accepted_commit, suite.uncommitted) == ("", "", False)
 
 
 def test_changes_that_are_not_committed_are_said(
@@ -168,13 +180,7 @@ def test_changes_that_are_not_committed_are_said(
     """A commit does not describe changed files, nor does its time say when they were accepted."""
     monkeypatch.chdir(repository)
     (repository / "baselines/toy/overall.toml").write_text("changed")
-    provenance = gather_provenance(
-        [_case("model")],
-        started=0.0,
-        command=[],
-        baselines=repository / "baselines",
-        environment={},
-    )
+    provenance = _gathered(repository)
     assert provenance.modified is True
     assert provenance.suites[0].uncommitted
     assert provenance.suites[0].accepted_commit == ""
