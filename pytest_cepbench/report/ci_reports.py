@@ -145,6 +145,7 @@ _LONGEST_TEXT = 300
 _LONGEST_HEADLINE = 1000
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", '"': "&quot;"}
 _MARKUP = re.compile(r"[\\`*_{}\[\]#!~$]|:(?=\S)")
+_ITEM = re.compile(r"^\d*(?=[-+.)][ -])")  # of a list, or a rule, within one of ours
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
@@ -213,7 +214,7 @@ def escaped(text: str, most: int = 200) -> str:
     No markup, table cells, HTML or links with a hidden address; no user is mentioned by an `@`.
     """
     line = " ".join(printable(text, most).split())  # four spaces at its start would make it code
-    marked = _MARKUP.sub(r"\\\g<0>", line)
+    marked = _ITEM.sub(r"\g<0>\\", _MARKUP.sub(r"\\\g<0>", line))
     shown = "".join(_ENTITIES.get(char, char) for char in marked)
     return _MENTION.sub("@\u200b", shown)
 

@@ -147,14 +147,12 @@ def render(
     """
     digest = base64.b64encode(sha256(script.encode()).digest()).decode()
     policy = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
-    style = resources.files("pytest_cepbench").joinpath("page.css").read_text(encoding="utf-8")
     return (
         _environment()
         .get_template(template)
         .render(
             images=images or PageImages(),
             policy=policy + (f"; script-src 'sha256-{digest}'" if script else ""),
-            stylesheet=Markup(style),  # noqa: S704 - ours
             script=Markup(script),  # noqa: S704 - ours
             version=__version__,
             **values,
@@ -172,6 +170,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_displayed,
     )
+    style = resources.files("pytest_cepbench").joinpath("page.css").read_text(encoding="utf-8")
+    environment.globals["stylesheet"] = Markup(style)  # noqa: S704 - ours
     environment.filters |= {
         "bounds": bounds_of,
         # A name goes on in the next line behind a slash instead of in a word.

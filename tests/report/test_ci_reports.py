@@ -181,4 +181,8 @@ def test_markup_in_names_is_text() -> None:
     page = _read(markdown_summary(facts))
     assert page.tags <= OURS
     assert sum(bad in text for text in page.texts) == 2
+    items = ["1. a", "- b", "+ c", "---", "2) e"]  # of lists of their own
+    page = _read(markdown_summary(RunOutcome("failed", "1", items)))
+    assert page.tags <= OURS
+    assert [text for text in page.texts if text in items] == items
     assert escaped("ask @team, a@b: http://x") == "ask @\u200bteam, a@b: http\\://x"

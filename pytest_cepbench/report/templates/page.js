@@ -31,8 +31,7 @@ const make = (name, properties, ...children) => {
   };
 
   const reveal = () => {
-    const id = decodeURIComponent(location.hash.slice(1));
-    const target = id && document.getElementById(id);
+    const target = document.getElementById(location.hash.slice(1));
     if (!target) return;
     if (controls && target.closest("[hidden]")) {
       search.value = "";
