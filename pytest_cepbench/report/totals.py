@@ -111,10 +111,11 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     A run with cases that were not measured has no promise. Cases without a baseline, or with one of
     something else, fail without a comparison: nothing is promised of them.
     """
-    unmeasured = sum(result.gates and result.verdict in UNMEASURED for result in results)
+    cases = [result for result in without_pooled(results) if result.gates]
+    unmeasured = sum(result.verdict in UNMEASURED for result in cases)
     if unmeasured:
         return [f"{counted(unmeasured, 'case')} not measured: no promise on error"]
-    compared = [result for result in results if result.gates and result.verdict in _COMPARED]
+    compared = [result for result in cases if result.verdict in _COMPARED]
     # A promise for each gate; of a series one for each of its checkpoints that cases belong to.
     groups: dict[tuple[str, str, int], list[CaseResult]] = {}
     for result in compared:

@@ -69,8 +69,14 @@ def test_the_error_of_a_run_is_the_sum_over_what_could_fail_it() -> None:
     ],
 )
 def test_each_gate_promises_something_else(fields: dict[str, object], line: str) -> None:
-    """A false failure and a false pass are different errors, and a threshold knows neither."""
-    assert error_lines([replace(FULL, **fields)] * 2) == [line]
+    """A false failure and a false pass are different errors, and a threshold knows neither. A
+    suite's own verdict is no case.
+    """
+    case = replace(FULL, **fields)
+    pooled = replace(case, part=_PART, metric=_METRIC)
+    assert error_lines([case, case, pooled]) == [line]
+    broken = [replace(own, verdict="error") for own in (case, pooled)]
+    assert error_lines([case, *broken]) == ["1 case not measured: no promise on error"]
 
 
 @pytest.mark.parametrize("gate", ["regression", "noninferiority", "threshold"])
