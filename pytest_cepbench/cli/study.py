@@ -19,7 +19,14 @@ from pytest_cepbench.cli.output import (
 from pytest_cepbench.cli.session import fixed_roles, measuring, spent_line
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.option_values import split_name
-from pytest_cepbench.studies.study import FinishedStudy, Grid, Named, StudySpec, run_study
+from pytest_cepbench.studies.study import (
+    FinishedStudy,
+    Grid,
+    Named,
+    StudySpec,
+    prepare_study,
+    run_study,
+)
 
 _SEEDS = 5
 
@@ -31,7 +38,9 @@ def run(arguments: Namespace) -> int:
     """Run a study; exit codes as in `main`."""
     question = _read_question(arguments)
     with measuring(arguments.store, question.suite) as (pool, begin):
-        study = run_study(question, pool, tell, begin)
+        prepared = prepare_study(question, pool)
+        begin()
+        study = run_study(prepared, pool, tell)
     write_and_show(arguments, study, study_page(study), f"{study.study}-{study.suite}")
     return NOT_DONE if study.errors else 0
 

@@ -5,7 +5,7 @@ A column of a study is the suite as it stands with one thing changed; a row is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -57,7 +57,7 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.chain_run import refuse_answers
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.role_assignment import Part, check_data_names, check_encoders
+from pytest_cepbench.suites.role_assignment import Part, check_data_names
 
 StudyName = Literal["seeds", "generators", "encoders"]
 
@@ -323,19 +323,34 @@ _Place = tuple[Named, Named]
 """A model under test and a variant: a row and a column."""
 
 
-def run_study(
-    spec: StudySpec, model_pool: ModelPool, announce: Announce, begin: Callable[[], object]
-) -> FinishedStudy:
-    """Read the suite and its data, bind every model, measure every cell and sum up.
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A study that can begin.
 
-    announce: is given one line for each model under a variant. The cells of a model hold its
-        errors.
-    begin: is called before the first model is asked.
-    Raises before that what `load_suite`, `load_data` and `prepare_suite` raise, what binding
-    raises, SuiteError where the suite has nothing that the study could vary, and SpecError for
-    names that the suite does not have, for models under test of different roles, and for chains
-    that were made elsewhere where the study or the suite needs several of a sample; after it
-    StoreError, which concerns all cells.
+    suite, dataset: with the metrics and the samples that it needs.
+    seated: the suite with one thing changed, for each model under each variant.
+    cases: those of them that are shown.
+    under_test, players, variants, notes: as of `FinishedStudy`.
+    """
+
+    spec: StudySpec
+    suite: Suite
+    dataset: Dataset
+    seated: Mapping[_Place, PreparedSuite]
+    cases: Mapping[_Place, tuple[Case, ...]]
+    under_test: str
+    players: tuple[StudiedModel, ...]
+    variants: Mapping[Named, Named]
+    notes: tuple[str, ...]
+
+
+def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
+    """Read the suite and its data, and bind every model.
+
+    Raises what `load_suite`, `load_data`, `prepare_suite` and binding raise, SuiteError where the
+    suite has nothing that the study could vary, and SpecError for names that the suite does not
+    have, for models under test of different roles, and for chains that were made elsewhere where
+    the study or the suite needs several of a sample.
     """
     loaded = load_suite(spec.suite)
     if spec.study == "encoders":
@@ -346,30 +361,48 @@ def run_study(
                 f"suite {loaded.name!r}: {unknown_name('encoder', spec.encoder_name, known)}"
             )
     check_data_names(spec.data, [loaded], "--data")
-    check_encoders(spec.encoders, [loaded], "--encoder")
     suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.seeds)
     places: list[_Place] = list(product(spec.models, spec.variants))
     if spec.study != "seeds":  # few models are loaded twice in this order
         places.sort(key=lambda place: spec.variants.index(place[1]))
-    prepared = {place: _prepare(spec, *place, suite, dataset) for place in places}
-    roles = {model.name: own.assignments.under_test for (model, _), own in prepared.items()}
+    seated = {place: _seat(spec, *place, suite, dataset) for place in places}
+    roles = {model.name: own.assignments.under_test for (model, _), own in seated.items()}
     if len(set(roles.values())) > 1:
         listed = ", ".join(f"{model} the {role}" for model, role in roles.items())
         raise SpecError(
             f"the models under test have different roles ({listed}): name one with --role"
         )
-    cases = {place: _shown_cases(spec, own, metrics) for place, own in prepared.items()}
-    players = {m for own in prepared.values() for m in studied_models(own.assignments, model_pool)}
-    changed = f"{spec.encoder_name} " if spec.study == "encoders" else f"{spec.study[:-1]} "
-    variants = {own: Named(own.name, changed + own.spec) for own in spec.variants}
+    cases = {place: _shown_cases(spec, own, metrics) for place, own in seated.items()}
+    players = {m for own in seated.values() for m in studied_models(own.assignments, model_pool)}
+    changed = spec.encoder_name if spec.study == "encoders" else spec.study[:-1]
     left = _of_accepted(loaded) if spec.metrics is None else []
-    begin()
+    return PreparedStudy(
+        spec=spec,
+        suite=suite,
+        dataset=dataset,
+        seated=seated,
+        cases=cases,
+        under_test=next(iter(roles.values())),
+        players=tuple(sorted(players, key=lambda model: (model.seat, model.spec))),
+        variants={own: Named(own.name, f"{changed} {own.spec}") for own in spec.variants},
+        notes=(f"{', '.join(left)} left out: {_NEED_ACCEPTED}",) if left else (),
+    )
+
+
+def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> FinishedStudy:
+    """Measure every cell and sum up.
+
+    announce: is given one line for each model under a variant. The cells of a model hold its
+        errors.
+    Raises StoreError, which concerns all cells.
+    """
+    spec, variants = prepared.spec, prepared.variants
     cells: dict[_Place, dict[str, StudyCell]] = {}
     tallies: list[CallCounts] = []
-    for number, (place, own) in enumerate(prepared.items(), 1):
+    for number, (place, own) in enumerate(prepared.seated.items(), 1):
         model, variant = place
-        announce(f"{number} of {len(places)}: {model.name}, {variants[variant].spec}")
+        announce(f"{number} of {len(prepared.seated)}: {model.name}, {variants[variant].spec}")
         # A study names more models than the gate does, and they need not fit into memory together.
         needed = {(each.role, each.spec) for each in own.assignments.roles.values()}
         loaded_before = [key for key, runner in model_pool.runners.items() if runner.tally.loads]
@@ -377,22 +410,22 @@ def run_study(
         tallies += unloaded
         if unloaded:
             release_memory()
-        cells[place] = _measure_cells(place, own.run(model_pool), cases[place])
+        cells[place] = _measure_cells(place, own.run(model_pool), prepared.cases[place])
     tallies += [runner.tally for runner in model_pool.runners.values()]
     return FinishedStudy(
         study=spec.study,
-        suite=suite.name,
-        version=suite.table.version,
+        suite=prepared.suite.name,
+        version=prepared.suite.table.version,
         file=str(spec.suite),
-        data={name: str(value) for name, value in dataset.identity.items()},
-        samples=len(dataset.samples),
+        data={name: str(value) for name, value in prepared.dataset.identity.items()},
+        samples=len(prepared.dataset.samples),
         confidence=CONFIDENCE,
-        under_test=next(iter(roles.values())),
+        under_test=prepared.under_test,
         models=spec.models,
         variants=tuple(variants.values()),
-        players=tuple(sorted(players, key=lambda model: (model.seat, model.spec))),
-        grids=tuple(_make_grids(spec, prepared, cases[places[0]], cells)),
-        notes=(f"{', '.join(left)} left out: {_NEED_ACCEPTED}",) if left else (),
+        players=prepared.players,
+        grids=tuple(_make_grids(prepared, cells)),
+        notes=prepared.notes,
         damage=tuple(model_pool.store.damage),
         effort=StudyUsage.of(tallies),
     )
@@ -438,7 +471,7 @@ def _of_accepted(suite: Suite) -> list[str]:
     return [name for name, kind in kinds.items() if kind in needing]
 
 
-def _prepare(
+def _seat(
     spec: StudySpec, model: Named, variant: Named, suite: Suite, dataset: Dataset
 ) -> PreparedSuite:
     """The suite with one thing changed, and one model under test."""
@@ -542,17 +575,15 @@ def _measure_cells(place: _Place, run: SuiteRun, cases: Iterable[Case]) -> dict[
 
 
 def _make_grids(
-    spec: StudySpec,
-    prepared: Mapping[_Place, PreparedSuite],
-    cases: Iterable[Case],
-    measured: Mapping[_Place, Mapping[str, StudyCell]],
+    prepared: PreparedStudy, measured: Mapping[_Place, Mapping[str, StudyCell]]
 ) -> Iterator[Grid]:
     """A table with statistics for every case.
 
     A variant under which nothing could be measured is left out of the statistics.
     """
-    first = next(iter(prepared.values()))
-    for case in cases:
+    spec, seated = prepared.spec, prepared.seated.values()
+    first = next(iter(seated))
+    for case in next(iter(prepared.cases.values())):
         metric = case.key.metric
         rows = {
             model.name: [measured[model, variant][case.key.within] for variant in spec.variants]
@@ -572,7 +603,7 @@ def _make_grids(
         spreads = {name: spread_over(row, sampled=sampled) for name, row in rows.items()}
         # Means over the models, as in MMGenBench, Table 15.
         known = [own for name in whole if (own := spreads[name].spread) is not None]
-        labels = {own.measures[metric].label for own in prepared.values()}
+        labels = {own.measures[metric].label for own in seated}
         defined = len(whole) >= FEWEST_CORRELATED and len(left) > 1
         undefined = (
             f"correlation between {spec.study} is not defined: it needs {FEWEST_CORRELATED} models "

@@ -17,6 +17,7 @@ from pytest_cepbench.studies.study import (
     Named,
     StudyCell,
     StudySpec,
+    prepare_study,
     run_study,
     spread_over,
 )
@@ -153,7 +154,7 @@ def test_models_make_room_for_each_other(tmp_path: Path) -> None:
             runners = pool.runners.items()
             loaded.append([role for (role, _), runner in runners if runner.tally.loads])
 
-        result = run_study(spec, pool, look, lambda: None)
+        result = run_study(prepare_study(spec, pool), pool, look)
         look("")
     assert max(roles.count("generator") for roles in loaded) == 1
     assert max(roles.count("describer") for roles in loaded) == 1

@@ -17,6 +17,7 @@ from pytest_cepbench.studies.study import (
     Named,
     StudyName,
     StudySpec,
+    prepare_study,
     run_study,
 )
 from pytest_cepbench.suites import ModelPool
@@ -79,7 +80,7 @@ def study(
     spec = StudySpec(name, suite, tuple(models), tuple(variants), **settings)
     with Store(folder / "store") as store:
         pool = ModelPool(store)
-        return run_study(spec, pool, lambda _: None, lambda: None)
+        return run_study(prepare_study(spec, pool), pool, lambda _: None)
 
 
 def seeds(*numbers: int) -> list[Named]:
