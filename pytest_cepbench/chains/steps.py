@@ -98,6 +98,7 @@ def recall(text: str) -> tuple[BoundRole, ...]:
         plain = parse_json(text)  # keeps numbers as they are: they enter keys
         objects = plain if isinstance(plain, list) else [plain]
         records = [msgspec.convert(fields, _ModelRecord) for fields in objects]
+        canonical_json(plain)  # NaN and infinities enter no key
     except (ValueError, msgspec.ValidationError) as error:
         raise BaselineError(
             f"the baseline's model.step cannot be read: {error}. Restore the baseline file, or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,6 +77,7 @@ def test_a_remembered_model_cannot_be_loaded() -> None:
         (json.dumps(STEP | {"more": 1}), "unknown field `more`"),
         (json.dumps({k: v for k, v in STEP.items() if k != "adapter"}), "`adapter`"),
         (json.dumps(STEP | {"seeded": "yes"}), "Expected `bool`"),
+        (json.dumps(STEP | {"params": {"top_p": math.inf}}), "Out of range float values"),
     ],
 )
 def test_what_was_not_remembered_is_refused(text: str, says: str) -> None:
