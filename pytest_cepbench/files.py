@@ -323,9 +323,11 @@ class FileStamp:
 
         A file that was written within the clock's tick of its stamp can be written once more in the
         same tick, and keep size and stamp: its content has to be read again. Git treats the entries
-        of its index so, and calls them racily clean.
+        of its index so, and calls them racily clean. Of a file from the future, as archives of
+        another time zone hold them, that is seen by its ctime.
         """
-        return self.taken_ns - self.modified_ns > RACY_NS
+        future = self.modified_ns > self.taken_ns
+        return self.taken_ns - (self.changed_ns if future else self.modified_ns) > RACY_NS
 
     def __str__(self) -> str:
         return f"{self.size} {self.modified_ns} {self.changed_ns} {self.inode}"
