@@ -238,7 +238,9 @@ class ChainActor:
         outputs = getattr(self._model, method)(*args)
         if asked is not None:
             outputs = asked.convert(outputs)
-        if not isinstance(outputs, Sequence | np.ndarray):
+        if not isinstance(
+            outputs, Sequence | np.ndarray | Mapping | set
+        ):  # the driver refuses those
             outputs = list(outputs)
         if asked is not None and asked.draws:
             outputs = [check_drawn(image) for image in outputs]

@@ -42,6 +42,8 @@ class AllRoles:
 
     def encode_texts(self, texts: Sequence[str]) -> Any:
         """Two numbers for each text, a row too few for "short"."""
+        if "by name" in texts:
+            return {text: [1.0, 1.0] for text in texts}
         return np.ones((len(texts) - ("short" in texts), 2))
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[Any, int]:

@@ -384,6 +384,12 @@ def test_results_and_failures_are_those_of_one_process(role: RoleName, tmp_path:
     assert bool(failures) == (role in ("describer", "generator", "interleaver", "vqa"))
 
 
+def test_what_is_no_sequence_arrives_as_it_is() -> None:
+    """The driver refuses it then, as in one process; of a mapping its keys were taken."""
+    model: Any = _in_actor("encoder", f"{MODELS}:model")
+    assert model.encode_texts(["by name"]) == {"by name": [1.0, 1.0]}
+
+
 def test_a_judge_s_scores_are_those_of_one_process(tmp_path: Path) -> None:
     """An ability beyond the role: a number out of range fails its criterion alone."""
     answers = [AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])]
