@@ -262,14 +262,14 @@ def weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
 # model.
 
 
-_FACTOR = re.compile(r"(.*[._])(lora_(embedding_)?[AB]|lora_down|lora_up|down|up)(\.weight)?")
+_FACTOR = re.compile(r"(.*?[._])(lora_(embedding_)?[AB]|lora_down|lora_up|down|up)(\.weight)?")
 """Names of the matrices whose product a layer adds: where one is zero, it adds nothing."""
 
 
 def idle_parts(checkpoint: Checkpoint) -> IdleParts:
     """Which LoRA and components of a checkpoint change nothing.
 
-    LoRA is idle where one matrix of each of its layers is zero and it holds nothing else, a
+    LoRA is idle where a matrix or the alpha of each of its layers is zero and it holds no more, a
     component where its tensors are those that it replaces, in its own precision. Other kinds are
     taken to change something.
 
@@ -303,6 +303,8 @@ def _adds_nothing(lora: CheckpointPart) -> bool:
             layers[match[1]] &= bool(tensor.any())
         elif not name.endswith(".alpha"):
             return False
+        elif not tensor.any():  # what the product of both is multiplied by
+            layers[name.removesuffix("alpha")] = False
     return bool(layers) and not any(layers.values())
 
 

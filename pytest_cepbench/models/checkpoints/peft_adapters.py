@@ -43,8 +43,8 @@ _NOT_APPLIED = (
 def read_adapter(folder: Path) -> dict[str, Any]:
     """The configuration of an adapter, its peft_type in capitals as PEFT has it.
 
-    Raises CheckpointError for one that is no adapter's, that of a type which changes no weights,
-    and one that would have code of its own imported.
+    Raises CheckpointError for one that is no adapter's, that of a type which changes no weights or
+    begins at random, and one that would have code of its own imported.
     """
     if not holds_adapter(folder):
         whole = " It holds a whole model" if (folder / "config.json").is_file() else ""
@@ -60,6 +60,12 @@ def read_adapter(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder}: a PEFT adapter of type {kind}, which is not applied: it puts prompts "
             "before a text or chooses among modules, and cannot be merged into weights"
+        )
+    if "_niter_" in (start := str(config.get("init_lora_weights"))):
+        raise CheckpointError(
+            f"{folder}: it began as {start}, a random approximation of its base, which PEFT takes "
+            "out of the base when it loads it: another one each time. Save it as plain LoRA "
+            "(path_initial_model_for_weight_conversion), or merge it where it was trained"
         )
     if config.get("megatron_config"):
         raise CheckpointError(

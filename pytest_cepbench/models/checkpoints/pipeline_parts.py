@@ -210,6 +210,13 @@ def pipeline_parts(
             f"hub write PIPELINE?lora={target}"
         )
     known, parts = component_names(index), []
+    trained = expand_user(spec.target)
+    for name in known if target != spec.target else ():
+        if name not in COMPONENTS and (trained / name / "config.json").is_file():
+            raise CheckpointError(
+                f"{trained / name}: the {name} of a pipeline, which no parameter replaces: put it "
+                f"into a copy of {target} and give that"
+            )
     for name, place in places:
         if name == LORA:
             parts.append(_lora_part(place, fetch))

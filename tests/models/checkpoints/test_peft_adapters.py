@@ -208,6 +208,7 @@ def change_config(folder: Path, **values: Any) -> None:
         ({"peft_type": "TOMORROW"}, "knows no adapters of type 'TOMORROW'"),
         ({"peft_type": "prefix_tuning"}, "puts prompts before a text"),
         ({"megatron_config": {"a": 1}}, "has a module imported by its name"),
+        ({"init_lora_weights": "pissa_niter_16"}, "another one each time"),
     ],
 )
 def test_a_configuration_of_another_adapter_is_explained(
@@ -331,21 +332,23 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_stable_diffusion(tmp_path_factory.mktemp("bases") / "sd")
 
 
-@pytest.mark.parametrize("form", ["diffusers", "kohya", "peft"])
+@pytest.mark.parametrize("form", ["diffusers", "kohya", "kohya's alpha", "peft"])
 def test_lora_of_a_pipeline_is_idle_until_it_is_trained(
     form: str, pipeline: Path, tmp_path: Path
 ) -> None:
-    """By the names that each script gives to the second matrix of a layer."""
+    """By the names that each script gives to the second matrix of a layer, or to its factor."""
     from tests.tiny import loras
 
     lora = loras.build_lora(pipeline, tmp_path / "lora")
     file = lora / loras.LORA_FILE
-    if form in ("kohya", "peft"):
-        file = getattr(loras, f"to_{form}")(lora, tmp_path / "file.safetensors")
+    if form != "diffusers":
+        convert = loras.to_peft if form == "peft" else loras.to_kohya
+        file = convert(lora, tmp_path / "file.safetensors")
     spec = f"{pipeline}?lora={file}"
     assert not bind_text(spec, "generator").idle().whole
     seconds = ("lora_B.weight", "lora.up.weight", "lora_up.weight")
-    edit_tensors(file, lambda t: [t[name].zero_() for name in t if name.endswith(seconds)])
+    emptied = ".alpha" if "alpha" in form else seconds
+    edit_tensors(file, lambda t: [t[name].zero_() for name in t if name.endswith(emptied)])
     assert bind_text(spec, "generator").idle().remarks == (
         f"{file} changes nothing: it is as a training begins",
     )

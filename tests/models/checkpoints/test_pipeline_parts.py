@@ -13,6 +13,7 @@ from pytest_cepbench.errors import CepError, CheckpointError
 from pytest_cepbench.models.checkpoints.pipeline_parts import find_lora_file, is_lora
 from tests.models.files import (
     LLAVA,
+    STABLE_DIFFUSION,
     fingerprint_of,
     inspect,
     safetensors_bytes,
@@ -121,6 +122,7 @@ def test_lora_weights_are_part_of_the_fingerprint(base: Path, lora: Path, tmp_pa
         ("{base}?lora={base}/nothing", "no LoRA weights: there is no such folder or file"),
         ("{base}?lora={base}/lora.bin", "read from safetensors"),
         ("{vae}?base={base}", r'single component.*"PIPELINE\?vae={vae}"'),
+        ("{other}?base={own}", "image_encoder of a pipeline, which no parameter replaces"),
         ("{lora}?base={llava}", r"belongs to a pipeline .* is a LlavaForConditionalGeneration"),
     ],
 )
@@ -136,7 +138,13 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_type(
         "empty": write_checkpoint(tmp_path / "empty", UNET, None),
         "llava": write_checkpoint(tmp_path / "llava", LLAVA),
         "vae": write_checkpoint(tmp_path / "vae", {"_class_name": "AutoencoderKL"}),
+        "other": write_unet(tmp_path / "other" / "unet").parent,
+        "own": write_pipeline(
+            tmp_path / "own",
+            STABLE_DIFFUSION | {"image_encoder": ["transformers", "CLIPVisionModel"]},
+        ),
     }
+    write_checkpoint(tmp_path / "other" / "image_encoder", {})
     (base / "lora.bin").write_bytes(b"pickle")
     with pytest.raises(CepError, match=words.format(**places)) as caught:
         inspect(text.format(**places))
