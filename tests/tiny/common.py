@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import pytest
 from PIL import Image, ImageDraw
@@ -63,26 +63,33 @@ _BUILT = Path(mkdtemp(prefix="tiny-"))
 atexit.register(shutil.rmtree, _BUILT, ignore_errors=True)
 
 
-def built_once(*, seed: int = 0) -> Callable[[Callable[..., None]], Callable[..., Path]]:
+P = ParamSpec("P")
+
+
+def built_once(
+    *, seed: int = 0
+) -> Callable[[Callable[Concatenate[Path, P], None]], Callable[Concatenate[Path, P], Path]]:
     """Have a builder write each folder once in a process, and give copies of it afterwards.
 
     The builder is called with a folder and with options, which are plain values; what is decorated
     returns the folder.
-    seed: of torch's generators, where the caller gives no other (`seed=5`).
+    seed: of torch's generators, where the builder has no option `seed`, or the caller gives none.
     """
 
-    def decorate(build: Callable[..., None]) -> Callable[..., Path]:
+    def decorate(
+        build: Callable[Concatenate[Path, P], None],
+    ) -> Callable[Concatenate[Path, P], Path]:
         made: dict[str, Path] = {}
 
         @wraps(build)
-        def copied(folder: Path, /, *, seed: int = seed, **options: Any) -> Path:
+        def copied(folder: Path, /, *args: P.args, **options: P.kwargs) -> Path:
             import torch
 
-            asked = repr((seed, sorted(options.items())))
+            asked = repr((args, sorted(options.items())))
             if asked not in made:
-                torch.manual_seed(seed)
+                torch.manual_seed(options.get("seed", seed))
                 place = _BUILT / build.__name__ / str(len(made))
-                build(place, **options)
+                build(place, *args, **options)
                 made[asked] = place
             # Not with the times of the first: these files are new.
             shutil.copytree(made[asked], folder, copy_function=shutil.copy, dirs_exist_ok=True)

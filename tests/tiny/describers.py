@@ -49,10 +49,11 @@ def build_llava(
     chat: bool = True,
     words: Sequence[str] = WORDS,
     width: int = 32,
+    seed: int = 0,
 ) -> None:
     """LlavaForConditionalGeneration: CLIP tower, Llama, chat template unless told otherwise.
 
-    width: of all layers.
+    width: of all layers. seed: of `built_once`.
     """
     import transformers
 

@@ -83,8 +83,11 @@ def _save_stable_diffusion(
 
 
 @built_once(seed=21)
-def build_stable_diffusion(folder: Path, *, safety_checker: bool = False) -> None:
-    """A StableDiffusionPipeline with DDIM; `safety_checker` adds one that flags next to nothing."""
+def build_stable_diffusion(folder: Path, *, safety_checker: bool = False, seed: int = 21) -> None:
+    """A StableDiffusionPipeline with DDIM; `safety_checker` adds one that flags next to nothing.
+
+    seed: of `built_once`.
+    """
     from diffusers import DDIMScheduler
 
     kind, scheduler = "StableDiffusionPipeline", DDIMScheduler(**_DDIM)
