@@ -34,6 +34,7 @@ from pytest_cepbench.gate.baseline import (
     record_of,
     usable_baseline,
 )
+from pytest_cepbench.gate.measurement import differing_fields
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.report.result import CaseResult
@@ -144,7 +145,7 @@ def _row(change: BaselineChange, result: CaseResult, root: Path) -> tuple[str, .
     n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
     there = baseline_path(root, change.key).exists()
     difference = None  # of two that mean different things there is none
-    if before is not None and before.identity == after.identity:
+    if before is not None and not differing_fields(before, after):
         sign = 1 if after.higher_is_better else -1
         difference = sign * (after.value - before.value) + 0.0  # the sum turns -0.0 into 0.0
     values = number(after.value), number(difference, signed=True)
@@ -170,9 +171,7 @@ def _remarks(changes: Sequence[BaselineChange], root: Path) -> Iterator[str]:
                 read_baseline(baseline_path(root, change.key), change.key)
             except BaselineError as error:
                 yield f"replaced, since it cannot be used: {error}"
-        elif before.identity != after.identity:
-            names = before.identity.keys() | after.identity.keys()
-            differ = sorted(n for n in names if before.identity.get(n) != after.identity.get(n))
+        elif differ := differing_fields(before, after):
             others.setdefault(", ".join(differ), []).append(change.key)
     for fields, keys in others.items():
         yield f"not comparable with what was accepted before ({fields}): {few_of(map(str, keys))}"

@@ -22,7 +22,14 @@ from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import BaselineError, WriteError
 from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
-from pytest_cepbench.gate.measurement import DECIMALS, FORMAT, CaseKey, Measurement, rounded
+from pytest_cepbench.gate.measurement import (
+    DECIMALS,
+    FORMAT,
+    CaseKey,
+    Measurement,
+    differing_fields,
+    rounded,
+)
 from pytest_cepbench.replacement import replace_files
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
@@ -256,13 +263,13 @@ def propose(
     """
     before = usable_baseline(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
-    comparable = before is not None and before.identity == after.identity
+    comparable = before is not None and not differing_fields(before, after)
     # A floor that only now is kept is no step away from what was accepted.
     stays = before is not None and _same(msgspec.structs.replace(before, floor=after.floor), after)
     path = anchor_path(root, key)
     known = usable_baseline(path, key)
     anchor: AnchorStep
-    if known is not None and known.identity == after.identity and not move_anchor:
+    if known is not None and not differing_fields(known, after) and not move_anchor:
         anchor = "kept"
     elif comparable and not stays and not move_anchor:  # what was there before can be the anchor
         anchor = "frozen"

@@ -191,6 +191,17 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return FreshMeasurement.of(key=self.key, label=self.metric, **fields)
 
 
+_ADDED = ("references",)
+"""Fields that a baseline of an earlier version lacks; they are not compared with one without."""
+
+
+def differing_fields(before: Measurement, after: Measurement) -> list[str]:
+    """The fields of the identities in which two measurements differ, sorted."""
+    old, new = before.identity, after.identity
+    names = sorted(old.keys() | {*new}.difference(_ADDED))
+    return [name for name in names if old.get(name) != new.get(name)]
+
+
 class FreshMeasurement(Measurement, frozen=True):
     """A measurement with what the process that made it knows beside, for its comparison.
 

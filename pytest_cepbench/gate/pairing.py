@@ -12,13 +12,14 @@ from pytest_cepbench.gate.measurement import (
     FreshMeasurement,
     Measurement,
     Scores,
+    differing_fields,
     mean_of_scores,
 )
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.gate.statistics.differences import Differences
 
-SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
+SAMPLE_FIELDS = ("samples", "references", "data", "clauses", "facts")
 """Fields of an identity that differ where there are other samples, and only there."""
 
 _NAMED = 3
@@ -217,11 +218,10 @@ def _differing(
 ) -> Iterator[tuple[str, str]]:
     """The name and a sentence for each field of the identity that differs, and the direction."""
     left_out = SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
-    for name in sorted(baseline.identity.keys() | measurement.identity.keys()):
-        before = baseline.identity.get(name, "(none)")
-        now = measurement.identity.get(name, "(none)")
-        if before != now and name not in left_out:
-            reason = f"{name}: baseline {before}, now {now}"
+    for name in differing_fields(baseline, measurement):
+        if name not in left_out:
+            before = baseline.identity.get(name, "(none)")
+            reason = f"{name}: baseline {before}, now {measurement.identity.get(name, '(none)')}"
             yield name, f"{reason}{_REJUDGE}" if name == "judge" and baseline.answers else reason
     if bool(baseline.answers) != bool(measurement.answers):
         yield "answers", "answers: one of the two has no answers to battle against"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.answers.answer_plan import refer_to_gold
 from pytest_cepbench.chains.answers.answering import AnswerModels, foresee_answers
 from pytest_cepbench.chains.answers.battles import verdict_keys
 from pytest_cepbench.chains.steps import Step
@@ -27,7 +28,7 @@ from pytest_cepbench.measures.answer_data import (
     excerpt_gold,
     excerpt_question,
 )
-from pytest_cepbench.measures.answer_measures import AnswerMeasure, CriteriaMeasure
+from pytest_cepbench.measures.answer_measures import AnswerMeasure, CriteriaMeasure, StepGapMeasure
 from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
@@ -35,7 +36,7 @@ from pytest_cepbench.store import Result
 from pytest_cepbench.store.answers import BUNDLE, import_bundle
 from pytest_cepbench.suites.definition import ANSWERING
 from pytest_cepbench.suites.judge_cards import remark_on_judge
-from pytest_cepbench.suites.suite_run import ModelSteps, SuiteRun, short_prompt
+from pytest_cepbench.suites.suite_run import ModelSteps, SuiteRun, sample_digest, short_prompt
 
 _JUDGES_ITSELF = (
     "the judge has the weights of the model under test: judges prefer answers of their own kind"
@@ -317,4 +318,24 @@ class AnswerRun(SuiteRun):
             identity["battles"] = str(self.data.rules)
         if measure.scored:
             identity["scores"] = f"{SCORE_PROMPT}, seed {self.data.rules.seed}"
+        if references := self._references(measure, samples):
+            identity["references"] = sample_digest(samples, [references])
         return identity | self._fixed_roles((JUDGE,) if measure.judged or measure.scored else ())
+
+    def _references(self, measure: AnswerMeasure, samples: Sequence[Sample]) -> dict[str, str]:
+        """What a case reads of each reference answer, by id: all of it, how many steps, or nothing.
+
+        Where that is battled, also the answer of the data set's own that battles it.
+        """
+        store = self.data.store
+
+        def digest(sample: Sample) -> str:
+            own = refer_to_gold(replace(sample, gold=sample.answer), store)
+            refs = [refer_to_gold(sample, store), own]
+            return digest_json([None if pieces is None else pieces.digest for pieces in refs])
+
+        if measure.judged and self.suite.table.arena.against == "gold":
+            return {s.id: self.data.cached("references", s.id, partial(digest, s)) for s in samples}
+        if self.data.plan.steps == "gold" or isinstance(measure, StepGapMeasure):
+            return {sample.id: str(len(sample.gold)) for sample in samples}
+        return {}

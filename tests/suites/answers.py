@@ -16,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.outcome import CRITERIA
-from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sample import Dataset, GoldStep, Sample
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.arena.truth import AnswerDegradation
 from pytest_cepbench.gate import Judgement, dump_baseline, judge, record_of
@@ -150,11 +150,21 @@ class BusyGenerator:
         return [Reply(Failure("unanswered", "after 9 requests: 503"), passing=True) for _ in texts]
 
 
-def without_gold() -> Dataset:
-    """The arena's questions, of which no reference answer is known."""
+def other_gold(steps: str = "") -> Dataset:
+    """The arena's questions with other reference answers, or none, under the same identity.
+
+    steps: of each answer: "" for none, "same" for its own, "more" for one that is there twice, and
+    any other text for those with this text in place of theirs.
+    """
+
+    def gold_of(sample: Sample) -> tuple[GoldStep, ...]:
+        own = sample.gold
+        known = {"": (), "same": own, "more": (*own, own[0])}
+        return known.get(steps, tuple(GoldStep(steps, step.image) for step in own))
+
     whole = load_shapes_arena(samples_per_category=1)
-    samples = tuple(replace(sample, gold=()) for sample in whole.samples)
-    return Dataset("without gold", {"loader": "without gold"}, samples)
+    samples = tuple(replace(sample, gold=gold_of(sample)) for sample in whole.samples)
+    return Dataset("other gold", {"loader": "other gold"}, samples)
 
 
 class RedrawnInterleaver(ShapesInterleaver):

@@ -224,12 +224,40 @@ def test_reference_answers_that_are_not_there_are_missed(
     tmp_path: Path, store: Store, text: str, case_id: str, message: str
 ) -> None:
     """Never a won battle, a gap of zero steps or a number of zero."""
-    head = HEAD.replace("shapes-arena", "python:tests.suites.answers:without_gold")
+    head = HEAD.replace("shapes-arena", "python:tests.suites.answers:other_gold")
     head = head.replace("options = { samples_per_category = 2 }\n", "")
     roles = '[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n'
     suite = prepare(tmp_path, store, head + text + roles)
     with pytest.raises(DatasetError, match=f"has no reference answer.*{message}"):
         suite.measure(case_id)
+
+
+def test_other_reference_answers_are_incomparable(tmp_path: Path, store: Store) -> None:
+    """Where they are battled, all of them; else their number of steps, where that counts."""
+    head = HEAD.replace("shapes-arena", "python:tests.suites.answers:other_gold")
+    roles = '[roles]\ninterleaver = "shapes:?miss=0.3"\njudge = "shapes:"\n'
+    metrics = "[metrics.win_rate]\n[metrics.step_gap]\n[metrics.failures]\n"
+    for number, (answers, steps, reads) in enumerate((
+        ('[answer]\n[arena]\nagainst = "gold"\n', "other", {"win_rate"}),
+        ('[answer]\n[arena]\nagainst = "gold"\n', "more", {"win_rate", "step_gap"}),
+        ('[answer]\nsteps = "gold"\n', "other", set()),
+        ('[answer]\nsteps = "gold"\n', "more", {"win_rate", "step_gap", "failures"}),
+    )):  # fmt: skip
+
+        def asked(
+            gold: str, text: str = answers, at: Path = tmp_path / str(number)
+        ) -> MeasuredSuite:
+            options = head.replace("samples_per_category = 2", f'steps = "{gold}"')
+            return prepare(at, store, options + text + metrics + roles)
+
+        asked("same").accept()
+        changed = asked(steps)
+        incomparable = {
+            case.key.metric
+            for case in changed.cases.values()
+            if case.key.part == "overall" and changed.judge(case.id).verdict is Verdict.INCOMPARABLE
+        }
+        assert incomparable == reads
 
 
 def test_nothing_answered_is_no_measurement(tmp_path: Path, store: Store) -> None:

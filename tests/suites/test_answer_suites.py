@@ -53,7 +53,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ('[answer]\nsteps = "golden"\n' + METRICS, "golden.* Did you mean .*gold"),
         ("[answer]\nmost = 0\n" + METRICS, "answer.most = 0: 1 to 10 steps are expected"),
         ("[answer]\nmost = 11\n" + METRICS, "answer.most = 11: 1 to 10 steps are expected"),
-        ("[answer]\nseeds = 0\n" + METRICS, "answer.seeds = 0: at least 1 is expected"),
+        ("[answer]\nseeds = 0\n" + METRICS, "answer.seeds = 0: 1 to 10,000 are"),
         ('image = "draw"\n[answer]\n' + METRICS, "prompts.image = 'draw' does not hold {step}"),
         ('edit = "{question}"\n[answer]\n' + METRICS, "prompts.edit = .* does not hold {step}"),
         ('[answer]\n[arena]\norder = "random"\n' + METRICS, "random"),

@@ -14,6 +14,7 @@ from pytest_cepbench.escapes import visible, width_of
 from pytest_cepbench.evaluation.run_result import nothing_compared, unmeasured_lines
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import shown_path
+from pytest_cepbench.gate.measurement import differing_fields
 from pytest_cepbench.plugin.ledger import NO_CHANGE
 from pytest_cepbench.plugin.records import GATED, SUITES
 from pytest_cepbench.report import text, totals
@@ -246,7 +247,7 @@ def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Itera
     for change in outcome.changes:
         before, after = change.before, change.after
         if before is not None:
-            other = "" if before.identity == after.identity else ", measured under other conditions"
+            other = ", measured under other conditions" if differing_fields(before, after) else ""
             if change.replaced_answers is not None:  # against themselves all score one half
                 what = f"{change.replaced_answers} of {len(after.answers)} answers replaced"
             else:
