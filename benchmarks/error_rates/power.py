@@ -123,6 +123,10 @@ TOLD_HEAD = (
 )  # fmt: skip
 
 _TOLD_AT = (12, 24, 48, 96, 192)
+
+_ONE_LOUD = at(
+    "4, one 4 times louder", categories([6] * 4), scaled(normal, (0.2, 0.05, 0.05, 0.05))
+)
 _WITHIN = 0.05
 
 
@@ -133,6 +137,7 @@ def told(runs: int, promises: Promises) -> Iterator[list[str]]:
         layouts = [(NORMAL, at, f"{count} equal") for count, at in even if units >= 3 * count]
         if units >= 24:
             layouts.append((CLIP, CLIP.layout(units), CLIP.name))
+            layouts.append((_ONE_LOUD, categories([units // 4] * 4), _ONE_LOUD.name))
         for world, layout, name in layouts:
             for level in LEVELS:
                 yield _told(world, layout, name, level, runs, promises)

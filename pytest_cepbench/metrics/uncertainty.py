@@ -127,14 +127,16 @@ DRAWS = 1000
 _ENOUGH = 0.9
 """Share of draws in which the statistic must be defined; with fewer there is no interval."""
 
+_ROUNDING = 1e-12  # nearer draws are the same
+
 
 @dataclass(frozen=True)
 class Estimate:
     """A statistic with its interval.
 
     value: None where it is not defined.
-    low, high: ends of the 95 % interval; None of fewer than two items, and where too many draws
-        leave the statistic undefined.
+    low, high: ends of the 95 % interval, which holds the value; None of fewer than two items, where
+        too many draws leave the statistic undefined, and where all give the same number.
     items: that it is of.
     """
 
@@ -150,6 +152,9 @@ def estimate_by_items(statistic: Callable[[Array], float | None], items: int) ->
     statistic: gives the value for (items,) weights, how often each item counts; None where it is
         not defined.
     items: how many there are; all votes on one are drawn together, since they are not independent.
+    Percentiles of few items can lie beside the value: then it is the end. Where every draw gives
+    the same number, as where a few items are all in the same order, it would look certain: there is
+    no interval, as `correlation` has none.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
     """
     value = statistic(np.ones(items)) if items else None
@@ -158,7 +163,7 @@ def estimate_by_items(statistic: Callable[[Array], float | None], items: int) ->
     source = np.random.Generator(np.random.PCG64(0))
     weights = source.multinomial(items, np.full(items, 1 / items), size=DRAWS).astype(float)
     drawn = [result for row in weights if (result := statistic(row)) is not None]
-    if len(drawn) < _ENOUGH * DRAWS:
+    if len(drawn) < _ENOUGH * DRAWS or np.ptp(drawn) < _ROUNDING:
         return Estimate(value, None, None, items)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Estimate(value, float(low), float(high), items)
+    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    return Estimate(value, min(low, value), max(high, value), items)

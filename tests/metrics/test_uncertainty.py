@@ -99,5 +99,14 @@ def test_what_is_no_error_and_no_spread_is_refused() -> None:
     for whole, without in ((1.0, []), (1.0, [1.0]), (nan, [1.0, 1.0]), (1.0, [1.0, inf])):
         with pytest.raises(ValueError, match="at least 2 blocks"):
             pseudo_values(whole, without)
-    # Defined in too few draws: no interval.
+
+
+def test_an_interval_holds_its_value_and_is_never_certain() -> None:
+    """Also where nearly all draws lie above it; none of a statistic that is defined in few draws,
+    or the same in all.
+    """
+    for statistic in (lambda w: float(w.max()), lambda w: -float(w.max())):
+        skewed = estimate_by_items(statistic, 9)
+        assert skewed.value in (skewed.low, skewed.high)
     assert estimate_by_items(lambda w: 1.0 if w.all() else None, 9).low is None
+    assert estimate_by_items(lambda w: float(w.sum() / 9), 9).low is None

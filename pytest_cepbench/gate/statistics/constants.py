@@ -64,6 +64,10 @@ FEWEST_IN_STRATUM, MOST_SCATTER = 2.5, 1.6
 """Units of a stratum that show skewness, and how far theirs scatters: without the cap, power
 foretold of few samples in a category is off by more than 5 points."""
 
+UNEVEN = 0.75
+"""Of the units: with fewer effective ones the spread is that of a few, and with as many units as
+24 samples in six such categories called needed for 80 %, 64 % were held."""
+
 # -- what a case can see: benchmarks/regressions.py ------------------------------------------------
 
 SAME_SCORE = 0.1

@@ -15,7 +15,12 @@ from statistics import NormalDist
 import numpy as np
 
 from pytest_cepbench.gate.statistics.bounds import hall_step
-from pytest_cepbench.gate.statistics.constants import FEWEST_IN_STRATUM, FLIP_ROUNDS, MOST_SCATTER
+from pytest_cepbench.gate.statistics.constants import (
+    FEWEST_IN_STRATUM,
+    FLIP_ROUNDS,
+    MOST_SCATTER,
+    UNEVEN,
+)
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
@@ -171,12 +176,22 @@ def units_needed(design: Design, tolerance: float, alpha: float) -> int | None:
     tolerance: above 0.
     The same number finds a drop of twice the tolerance about as often: both ask for a bound that
     is no farther than the tolerance. None where more than 10 million would be needed.
+    Where few units have most of the spread, more often than not they lie closer together than is
+    usual: the effective units that are found, and the degrees that more units would add, are too
+    many, though the degrees there are now are not. So more are planned for as if one stratum with
+    these degrees had all of the spread.
     Raises ValueError for other numbers.
     """
     _check(alpha, tolerance)
     if tolerance == 0:
         raise ValueError("a tolerance above 0 is needed: no number of units holds a drop of 0")
-    return _enough(design, lambda many: chance_to_hold(many, alpha, tolerance) >= POWER)
+
+    def hold(many: Design) -> bool:
+        return chance_to_hold(many, alpha, tolerance) >= POWER
+
+    if design.effective < UNEVEN * design.units and not hold(design):
+        design = replace(design, effective=min(design.effective, design.degrees + 1))
+    return _enough(design, hold)
 
 
 def units_to_fail(design: Design, drop: float, alpha: float, tolerance: float) -> int | None:
