@@ -338,11 +338,14 @@ _LOADER = "judged-battles"
 def run_training(arguments: Namespace) -> int:
     """Write the files and say what they hold; exit codes as in `main`."""
     sources: list[str] = arguments.sources
+    titles = file_titles([*map(Path, sources)])
     with open_store(arguments.store) as store, run_servers() as servers:
         pool = ModelPool(store, servers=lambda: servers)
         battles = (
             # Ids are marked with the name of their source where there are several.
-            replace(battle, id=f"{Path(source).stem}/{battle.id}") if len(sources) > 1 else battle
+            replace(battle, id=f"{titles[Path(source)]}/{battle.id}")
+            if len(sources) > 1
+            else battle
             for source in sources
             for battle in _battles(source, pool)
         )

@@ -241,6 +241,10 @@ def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
             assert shown == [
                 (s.text, None if s.image is None else s.image.load().digest) for s in same
             ]
+    two = [f"{name}/battles.jsonl" for name in ("judge", "table")]
+    ended = suite.command("arena", "training", *two, "--format=battles", "--out=both")
+    assert ended.code == 0, ended.err
+    assert len(load_judged_battles(suite.path / "both").samples) == 2 * len(before)
     written = contents(suite.path / "table")
     ended = suite.command("arena", "training", "judge", "--out=table")
     ended.refused("is there already", code=1)
