@@ -116,7 +116,9 @@ def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: A
 def test_an_answer_whose_reply_was_lost_is_kept_once(
     pair: tuple[Path, Server], open_page: Any
 ) -> None:
-    """The server has it, the page does not know: sent again, it is not written again."""
+    """The server has it, the page does not know: sent again, it is not written again. Nor is more
+    taken back where the reply to that was lost.
+    """
     folder, server = pair
     page = open_page(server.addresses["a1"])
     lost: list[Any] = []
@@ -136,6 +138,14 @@ def test_an_answer_whose_reply_was_lost_is_kept_once(
     page.get_by_text("saved", exact=True).wait_for()
     assert len(records(folder)) == 1
     assert page.evaluate("localStorage.length") == 0
+    page.unroute("**/vote")
+    lost.clear()
+    press(page, "4")
+    page.route("**/undo", lose)
+    for said in ("No connection: try again to take it back.", "taken back"):
+        page.keyboard.press("u")
+        page.get_by_text(said).wait_for()
+    assert [vote.get("undo", False) for vote in records(folder)] == [False, False, True]
 
 
 def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> None:

@@ -19,6 +19,7 @@ const state = {
   offline: false,
   refusal: "", // what the server said of an answer that is wrong in itself
   refusedAt: 0,
+  undoing: "", // key of what is taken back, until the server says that it is
   shown: null,
   since: 0, // when it was shown
   hidden: 0, // milliseconds for which the page was hidden since then
@@ -207,6 +208,7 @@ function answer(fields) {
   const item = state.items.shift();
   const seconds = (performance.now() - state.since - state.hidden) / 1000;
   if (performance.now() - state.refusedAt > NOTICED) state.refusal = "";
+  state.undoing = "";
   const key = newKey();
   const name = `${KEPT}${String(Date.now()).padStart(15, "0")} ${key}`;
   const content = {
@@ -226,12 +228,13 @@ function answer(fields) {
 
 async function undo() {
   if (!(await send())) return;
-  const key = newKey();
-  const response = await post("undo", { key }).catch(() => null);
-  if (!response) return say("No connection: nothing was undone.", true);
+  state.undoing ||= newKey(); // the same again where a reply was lost: what was done is not done twice
+  const response = await post("undo", { key: state.undoing }).catch(() => null);
+  if (!response) return say("No connection: try again to take it back.", true);
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) return warn(`Nothing was undone: ${reply.reason ?? response.status}`);
   const back = reply.answer;
+  state.undoing = "";
   state.shown = null;
   adopt(reply);
   if (!back) return say("nothing to take back", true);
