@@ -86,7 +86,7 @@ _DECODING_BYTES = 24  # for a pixel; libwebp 1.6 and Pillow 13 take 21 together
 class ImageArtifact:
     """One immutable image.
 
-    pixels: (height, width, 3) uint8, read-only.
+    pixels: (height, width, 3) uint8, read-only, at most `MAX_PIXELS`.
     Raises ImageError when constructed from anything else.
     """
 
@@ -98,6 +98,8 @@ class ImageArtifact:
             raise ImageError(
                 f"an image is (height, width, 3) uint8 with no empty side, got {shape} {dtype}"
             )
+        if shape[0] * shape[1] > MAX_PIXELS:  # no store could read it again
+            raise ImageError(f"{shape[1]} x {shape[0]} pixels; the limit is {MAX_PIXELS:,} pixels")
         pixels = np.ascontiguousarray(self.pixels)
         if pixels.flags.writeable:
             pixels = pixels.copy()

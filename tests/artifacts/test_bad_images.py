@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
-from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image, read_image
+from pytest_cepbench.artifacts import Failure, ImageArtifact, decode_image, encode_image, read_image
 from pytest_cepbench.artifacts import image as image_module
 from pytest_cepbench.artifacts.image import MAX_PIXELS
+from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.errors import ImageError, UnreadError
 from tests.artifacts.files import encoded, noise, png_chunk, png_header
@@ -151,6 +152,9 @@ def test_the_limit_counts_pixels_and_is_itself_allowed(monkeypatch: pytest.Monke
     monkeypatch.setattr(image_module, "MAX_PIXELS", 24 * 32 - 1)
     with pytest.raises(ImageError, match="32 x 24; the limit is 767 pixels"):
         decode_image(SOUND["PNG"])
+    assert check_image(PICTURE) == Failure(
+        "bad-image", "32 x 24 pixels; the limit is 767 pixels"
+    )  # drawn: once stored it would seem damaged whenever it is read
 
 
 @pytest.mark.slow
