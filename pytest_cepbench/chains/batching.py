@@ -41,6 +41,7 @@ from pytest_cepbench.models.torch_runtime import (
     release_memory,
 )
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.rows import batches
 
 LARGEST = 32
 """Most inputs of a batch where the user gave no size."""
@@ -289,6 +290,8 @@ def _note_name(bound: BoundRole) -> str:
     return f"habit {digest_json(about)}"  # as stores hold it
 
 
+_PARTS = 64
+
 _READERS = min(4, os.cpu_count() or 1)
 
 S = TypeVar("S")
@@ -360,5 +363,8 @@ def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
         except Exception as error:  # noqa: BLE001 - the caller knows which it expects
             return error
 
+    # In parts, since handing over a text or a known digest takes longer than reading it.
+    parts = batches(items, max(1, len(items) // _PARTS))
     with ThreadPoolExecutor(_READERS) as readers:
-        return list(readers.map(attempt, items))
+        read_parts = readers.map(lambda part: list(map(attempt, part)), parts)
+        return [result for part in read_parts for result in part]
