@@ -35,6 +35,7 @@ FORMAT = 2
 SUFFIX = ".jsonl"
 
 _MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 250 MB
+_NAMED = 3  # lines of a file that are left out
 _BARS = "▁▂▃▄▅▆▇█"
 _NO_VALUE, _BREAK = ".", "|"
 
@@ -121,7 +122,7 @@ class History:
 
     folder: of the history.
     runs: each once, the earliest first.
-    remarks: sentences on lines that were left out.
+    remarks: sentences on lines that were left out, a few of each file.
     """
 
     folder: Path
@@ -243,18 +244,22 @@ def read_history(folder: Path) -> History:
     at = folder
     try:
         for at in sorted(path for path in folder.iterdir() if path.suffix == SUFFIX):
+            left: list[str] = []
             for number, line in enumerate(read_regular(at, _MOST_BYTES).split(b"\n"), start=1):
                 if not line.strip():
                     continue
                 try:
                     run = decoder.decode(line)
                 except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-                    remarks.append(f"{at}: line {number} was left out: {error}")
+                    left.append(f"{at}: line {number} was left out: {error}")
                     continue
                 if run.format != FORMAT or not 0 <= run.started < 1e11:
-                    remarks.append(f"{at}: line {number} was left out: of another version, or odd")
+                    left.append(f"{at}: line {number} was left out: of another version, or odd")
                 else:
                     known.setdefault(run.run, run)
+            remarks += left[:_NAMED]
+            if len(left) > _NAMED:
+                remarks.append(f"{at}: {len(left) - _NAMED} more lines were left out")
     except OSError as error:
         raise HistoryError(
             f"history {str(at)!r} cannot be read: {error.strerror or error}; every run of "

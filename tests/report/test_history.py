@@ -91,6 +91,9 @@ def test_lines_that_are_left_out(tmp_path: Path) -> None:
     cut, *others = history.remarks
     assert "line 2 was left out" in cut
     assert [" left out: of another version" in remark for remark in others] == [True] * 2
+    with path.open("ab") as stream:
+        stream.write(b"{}\n" * 9)
+    assert read_history(tmp_path).remarks[3:] == (f"{path}: 9 more lines were left out",)
 
 
 def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
