@@ -239,11 +239,11 @@ class LiveStudy:
         digest = self._images.get(name)
         if digest is None:
             return None
-        path = self.ratings.image_path(digest)
         try:
-            return path.read_bytes()
-        except OSError as error:
-            raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
+            return self.ratings.image_path(digest).read_bytes()
+        except OSError as error:  # its path may name what is compared, and people are told this
+            why = error.strerror or type(error).__name__
+            raise DatasetError(f"an image cannot be read: {why}; tell the organizer") from error
 
     def upcoming(self, annotator: str) -> list[ShownItem]:
         """What a person is shown now, and next."""

@@ -153,6 +153,12 @@ def test_images_have_opaque_names(untouched: Site) -> None:
     reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
     assert (reply.status, reply.headers["content-type"]) == (200, "image/webp")
     assert digest not in str(reply.headers)
+    images, gone = untouched.folder / "images", untouched.folder / "gone"
+    images.rename(gone)
+    reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
+    gone.rename(images)
+    lost = "an image cannot be read: No such file or directory; tell the organizer"
+    assert (reply.status, reply.content["reason"]) == (400, lost)
 
 
 def test_votes_come_from_the_page(site: Site) -> None:
