@@ -226,9 +226,10 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
     def refuse(place: Path, fault: str, remedy: str) -> None:
         raise CheckpointError(f"{place}: {fault}, which no fingerprint covers. {remedy}")
 
-    vision = (checkpoint.config.get("model_cfg") or {}).get("vision_cfg") or {}
+    towers = checkpoint.config.get("model_cfg") if checkpoint.kind == "open_clip" else None
+    vision = (towers or {}).get("vision_cfg") or {}
     # timm takes SOURCE:NAME for the configuration of a folder or of the hub.
-    if checkpoint.kind == "open_clip" and ":" in str(tower := vision.get("timm_model_name")):
+    if ":" in str(tower := vision.get("timm_model_name")):
         fault = (
             f"its image tower would be built by the configuration of {tower!r} (timm_model_name)"
         )

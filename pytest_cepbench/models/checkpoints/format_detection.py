@@ -319,6 +319,31 @@ _MODULES = Annotated[list[_Module], msgspec.Meta(min_length=1)]
 """The modules in a sentence-transformers modules.json, in order."""
 
 
+class _Towers(msgspec.Struct):
+    vision_cfg: dict[str, Any] | None = None
+    text_cfg: dict[str, Any] | None = None
+
+
+class _OpenClip(msgspec.Struct):
+    model_cfg: _Towers | None = None
+
+
+class _Transformers(msgspec.Struct):
+    model_type: str | None = None
+    architectures: list[str] | None = None
+
+
+class _Timm(msgspec.Struct):
+    pretrained_cfg: dict[str, Any]
+    model_args: dict[str, Any] | None = None
+
+
+_READ: Mapping[CheckpointKind, type[msgspec.Struct]] = {
+    "open_clip": _OpenClip, "transformers": _Transformers, "timm": _Timm,
+}  # fmt: skip
+"""What is read of a configuration here and by its adapter."""
+
+
 def _parse(path: Path) -> Any:
     try:
         return parse_json(read_text(path, _MOST_CONFIG))
@@ -367,6 +392,10 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
                 f"{few_of(config, 8) or 'nothing'}). If this is one component of a pipeline, give "
                 "the pipeline's folder"
             )
+        try:
+            msgspec.convert(config, _READ.get(kind, msgspec.Struct))
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"{folder / index}: not as {kind} writes it ({error})") from error
         # Dual encoders that also carry modules.json read images only the other way.
         if not listed or detect_model(kind, config).roles:
             return kind, config

@@ -245,8 +245,8 @@ def _text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]
     The weights are the checkpoint's, but activations and epsilons are said elsewhere: in a folder,
     or on the hub. No fingerprint would cover a change there.
     """
-    text = (checkpoint.config.get("model_cfg") or {}).get("text_cfg") or {}
-    if checkpoint.kind != "open_clip" or not (name := text.get("hf_model_name")):
+    towers = checkpoint.config.get("model_cfg") if checkpoint.kind == "open_clip" else None
+    if not (name := ((towers or {}).get("text_cfg") or {}).get("hf_model_name")):
         return []
     folder, commit = locate(spec, str(name), None, ("config.json",))
     if not (folder / "config.json").is_file():
@@ -280,7 +280,7 @@ def _base_of(
             "and nothing says which is meant: give each a folder of its own"
         )
     config = read_adapter(folder)
-    revision = config.get("revision") and str(config["revision"])
+    revision = str(config["revision"]) if config.get("revision") else None
     trained_on = str(config.get("base_model_name_or_path") or "")
     name, remarks = options.base or trained_on, []
     if not name or "\0" in name:

@@ -135,6 +135,21 @@ class TimmEncoderParams(EncoderParams):
         return given_params(self, "crop_pct", "interpolation")
 
 
+def _check_timm(plan: LoadPlan[TimmEncoderParams]) -> None:
+    """Raise CheckpointError where timm would fill in tensors that lack, and as `_find_weights`."""
+    config = plan.checkpoint.config
+    arguments = config.get("model_args") or {}
+    stored = config.get("num_classes", config["pretrained_cfg"].get("num_classes"))
+    strict = arguments.get("pretrained_strict", True)
+    if arguments.get("num_classes", stored) != stored or not strict:
+        raise CheckpointError(
+            f"{plan.checkpoint.path / 'config.json'}: by num_classes or pretrained_strict in its "
+            "model_args, timm would fill in tensors that the weights lack with random numbers. "
+            "Remove them"
+        )
+    _find_weights(plan)
+
+
 def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
     """The one file of weights: safetensors, or where allowed a pickle if none is there.
 
@@ -179,7 +194,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-TIMM = adapter("timm-encoder/1", TimmEncoderParams, _load_timm, check=_find_weights)
+TIMM = adapter("timm-encoder/1", TimmEncoderParams, _load_timm, check=_check_timm)
 
 
 _OPTIONS = (
@@ -209,7 +224,8 @@ def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
                 "the tokenizer. Save the tokenizer in the checkpoint and remove the entry"
             )
         for key in _OPTIONS:
-            for name, value in dict(stated.get(key) or {}).items():
+            options = stated.get(key) or {}
+            for name, value in options.items() if isinstance(options, dict) else [("", options)]:
                 harmless = name in _SETTINGS and "/" not in str(value)
                 if not harmless and isinstance(value, str | list | dict):
                     raise CheckpointError(

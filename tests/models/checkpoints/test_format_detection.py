@@ -251,6 +251,25 @@ def test_open_clip_config_wins_over_transformers(tmp_path: Path) -> None:
     assert (detection.kind, detection.roles) == ("open_clip", ("encoder",))
 
 
+@pytest.mark.parametrize(
+    ("index", "config", "where"),
+    [
+        ("config.json", {"model_type": ["clip"]}, "model_type"),
+        ("config.json", {"model_type": "clip", "architectures": "CLIPModel"}, "architectures"),
+        ("config.json", {"architecture": "vit", "pretrained_cfg": 3}, "pretrained_cfg"),
+        ("open_clip_config.json", {"model_cfg": {"text_cfg": "bert"}}, r"model_cfg\.text_cfg"),
+    ],
+)
+def test_a_configuration_of_other_types_is_named(
+    tmp_path: Path, index: str, config: dict[str, Any], where: str
+) -> None:
+    """By the entry; of a checkpoint's own code it may be anything else."""
+    folder = write_checkpoint(tmp_path / "m", config, index=index)
+    with pytest.raises(CheckpointError, match=rf"{index}: not as .*\$\.{where}"):
+        inspect(folder)
+    inspect(write_checkpoint(tmp_path / "own", LLAVA | {"model_cfg": "large", "model_args": 3}))
+
+
 MPNET = {"architectures": ["MPNetModel"], "model_type": "mpnet", "vocab_size": 9}
 CLIP = {"architectures": ["CLIPModel"], "model_type": "clip", "vision_config": {}}
 

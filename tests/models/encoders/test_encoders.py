@@ -181,6 +181,13 @@ def test_one_file_of_weights_is_timms(folders: Folders, tmp_path: Path) -> None:
             bind_encoder(f"{folder}{query}")
         shutil.copy(weights, folder / "model.safetensors")
         assert bind_encoder(f"{folder}{query}").adapter == "timm-encoder/1"
+        # Else timm makes up what the weights lack.
+        config = json.loads((folder / "config.json").read_text())
+        for loose in ({"num_classes": 7}, {"pretrained_strict": False}):
+            arguments = {"model_args": config["model_args"] | loose}
+            (folder / "config.json").write_text(json.dumps(config | arguments))
+            with pytest.raises(CheckpointError, match="fill in tensors"):
+                bind_encoder(f"{folder}{query}")
 
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
