@@ -24,6 +24,9 @@ _MOST_CHANGES = 20
 def run(arguments: Namespace) -> int:
     """Show the history or a series, or write the page of it; exit codes as in `main`."""
     if arguments.series is not None:
+        for name in ("html", "suite", "case", "model", "last"):
+            if getattr(arguments, name):
+                raise SpecError(f"--{name} is of the history: drop it, or --series")
         root: Path = arguments.baselines
         record = SeriesFile(root, arguments.series).read()
         if record is None:

@@ -62,6 +62,7 @@ def run_judges(arguments: Namespace) -> int:
     verdicts: list[Path] = arguments.verdicts
     if len(verdicts) == 2 and arguments.judge is None and arguments.people is None:
         return _compare_judges(arguments)
+    _refuse(arguments, ["unseen"], "is of two judges: a card has --seen MODEL")
     if arguments.judge is not None:
         return _ask_judge(arguments)
     if len(verdicts) != 1 or arguments.people is None:
@@ -69,8 +70,6 @@ def run_judges(arguments: Namespace) -> int:
             "give a file of the judge's verdicts with --people FILE, the judge itself with "
             "--judge=SPEC --on FILE, or two files of verdicts"
         )
-    if arguments.unseen:
-        raise SpecError("--unseen is of two judges: a card has --seen MODEL")
     _refuse(arguments, _OF_ASKED, "is of a judge that is asked: add --judge=SPEC")
     names = ModelNames()
     judge = read_verdicts(verdicts[0], names)

@@ -40,11 +40,6 @@ def noise_in(root: Path, measurement: FreshMeasurement) -> Noise | None:
     return Noise(**table["noise"]) if "noise" in table else None
 
 
-def without_noise(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Files without their section [noise]."""
-    return {name: re.sub(rb"\n\[noise\]\n(.+\n)+", b"", data) for name, data in files.items()}
-
-
 @pytest.fixture(scope="session")
 def computed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of what the model does under five seeds, and one that seeds do not change."""
@@ -75,7 +70,8 @@ def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured) -> None
     assert contents(root) == before
     ended = calibrate(home, "--seeds=3")
     assert ended.code == 0
-    assert without_noise(contents(root)) == before
+    section = re.compile(rb"\n\[noise\]\n(.+\n)+")
+    assert {name: section.sub(b"", data) for name, data in contents(root).items()} == before
     texts = [GATED.replace("iterations = 2", f"iterations = 2\nseed = {s}") for s in range(3)]
     seeded = [list(measure_toy(home.path / ".cepbench", MODEL, text)) for text in texts]
     # Of the seed 0, that of the suite, in a store that no calibration has written as well.

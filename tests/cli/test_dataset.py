@@ -264,18 +264,9 @@ def test_a_study_goes_on_as_it_was_written(photos: Home) -> None:
 
 
 def test_what_is_frozen_stays(photos: Home) -> None:
-    """And an image has to have the pixels that were labelled: else nothing is left behind."""
-    construct(photos)
-    assert freeze(photos, "--unverified", "--to=sent").code == 0
-    freeze(photos, "--unverified", "--to=sent").refused("what is frozen stays; name another")
-    (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")
-    Image.new("RGB", (64, 64), "red").save(photos.path / "photos" / first["path"])
-    freeze(photos, "--unverified").refused("has changed since it was read first", lines=1)
-    assert {path.name for path in photos.path.glob("bench/*frozen*")} == set()
-
-
-def test_files_of_other_labels_are_not_frozen(photos: Home) -> None:
-    """As where one of them is from another state of the folder."""
+    """And an image has to have the pixels that were labelled: else nothing is left behind. Files of
+    other labels, as where one of them is from another state of the folder, are not frozen.
+    """
     construct(photos)
     for file, before, after, words in (
         ("annotate.jsonl", '"fingerprint":"', '"fingerprint":"x', "of another model or prompt"),
@@ -288,6 +279,12 @@ def test_files_of_other_labels_are_not_frozen(photos: Home) -> None:
         assert path.read_text("utf-8") != text
         freeze(photos, "--unverified").refused(words, lines=1)
         path.write_text(text, "utf-8")
+    assert freeze(photos, "--unverified", "--to=sent").code == 0
+    freeze(photos, "--unverified", "--to=sent").refused("what is frozen stays; name another")
+    (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")
+    Image.new("RGB", (64, 64), "red").save(photos.path / "photos" / first["path"])
+    freeze(photos, "--unverified").refused("has changed since it was read first", lines=1)
+    assert {path.name for path in photos.path.glob("bench/*frozen*")} == set()
 
 
 def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
@@ -414,13 +411,8 @@ class Mortal:
         if str(Mortal.calls) == os.environ.get(KILL):
             os.kill(os.getpid(), signal.SIGKILL)
         with Path(LOG).open("a", encoding="utf-8") as log:
-            log.writelines(f"{hash_of(image)} {len(prompt)}\n" for image in images)
+            log.writelines(f"{zlib.crc32(image.tobytes())} {len(prompt)}\n" for image in images)
         return [json.dumps({"image_pattern": ["Count"]}) for _ in images]
-
-
-def hash_of(image: Any) -> int:
-    """Of the pixels."""
-    return zlib.crc32(image.tobytes())
 
 
 def run(

@@ -68,17 +68,14 @@ def test_refused(history: Home, argv: list[str], code: int, message: str) -> Non
     assert message in ended.err
 
 
-def _look(root: Path, step: str) -> None:
-    """One checkpoint of one case."""
-    file = SeriesFile(root, "run-1")
-    file.enter(Entry(look=0, run=step, case="toy/overall/gc", model=step, spec=step, alpha=0.05))
-
-
-def test_the_looks(home: Home) -> None:
-    """What was spent on which checkpoint."""
+def test_the_looks_of_a_series(home: Home) -> None:
+    """What was spent on which checkpoint. Of another name one line has the nearest one, or what a
+    name is; of a damaged record where, and what to do; options of a history are none of a series.
+    """
     root = home.path / "baselines"
     for step in ("step-100", "step-200"):
-        _look(root, step)
+        case = Entry(look=0, run=step, case="toy/overall/gc", model=step, spec=step, alpha=0.05)
+        SeriesFile(root, "run-1").enter(case)
     ended = home.command("history", "--series=run-1")
     assert ended.code == 0
     rows = [line.split() for line in ended.out.splitlines()]
@@ -86,22 +83,17 @@ def test_the_looks(home: Home) -> None:
     assert ["2", "step-200", "2.32%", "1"] in rows
     assert "the next is number 3 and has 2.21%" in ended.out
 
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("run-2", "unknown series 'run-2'. Did you mean 'run-1'?"), ("../run", "letters, digits")],
-)
-def test_another_name_is_one_line(home: Home, name: str, message: str) -> None:
-    """The nearest one, or what a name is; of a damaged record where, and what to do."""
-    root = home.path / "baselines"
-    _look(root, "step-100")
-    home.command("history", f"--series={name}").refused(message, lines=1)
     path = root / "series" / "run-1.jsonl"
     path.write_text(path.read_text().replace('"look":1', '"look":5', 1))
     damaged = "run-1.jsonl: line 2: its digest is another one"
-    home.command("history", "--series=run-1").refused(
-        damaged, "A series goes on only with its whole record", lines=1
-    )
+    for argv, message in (
+        (["--series=run-2"], "unknown series 'run-2'. Did you mean 'run-1'?"),
+        (["--series=../run"], "letters, digits"),
+        (["--series=run-1"], damaged),
+        (["--series=run-1"], "A series goes on only with its whole record"),
+        (["--series=run-1", "--html=h.html"], "--html is of the history: drop it, or --series"),
+    ):
+        home.command("history", *argv).refused(message, lines=1)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

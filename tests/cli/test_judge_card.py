@@ -102,6 +102,7 @@ def test_a_card(verdicts: Home) -> None:
             "no battle has the model 'm09': m00, m01, m02 do",
         ),
         (["--on=people.json"], "the judge itself with --judge=SPEC --on FILE"),
+        (["--judge=shapes:", "--on=shapes-arena", "--unseen=m"], "--unseen is of two judges"),
     ],
 )
 def test_refused(verdicts: Home, argv: list[str], message: str) -> None:

@@ -54,9 +54,15 @@ def prune(
     return home.command("prune", "r.json", *argv)
 
 
-def test_a_listing_deletes_nothing(full: Home, measured: Measured) -> None:
-    """Baseline and anchor of the case that is gone, with its name; how to go on."""
-    before = contents(full.path / "baselines")
+def test_listed_and_deleted(full: Home, measured: Measured) -> None:
+    """A listing names baseline and anchor of the case that is gone, and deletes nothing; nor does a
+    mistake, which is one line. Asked to delete, those two files go, every other stays as it is,
+    cards of judges too, which are of no suite; then there is nothing left to find.
+    """
+    root = full.path / "baselines"
+    (root / "judges").mkdir()
+    (root / "judges/judge-0a1b2c3d4e.json").write_text("{}")
+    before = contents(root)
     ended = prune(full, measured)
     stem = gone(measured).key.file_stem
     assert ended.code == 0
@@ -64,19 +70,13 @@ def test_a_listing_deletes_nothing(full: Home, measured: Measured) -> None:
     assert f"\nbaselines/toy/{ANCHORS}/{stem}.toml: toy/old/weather/gc\n" in ended.out
     assert ended.out.count(": toy/") == 2
     assert ended.out.endswith("\nnothing deleted: say --delete\n")
-    assert contents(full.path / "baselines") == before
+    for name in ("nowhere", "suite.toml"):
+        ended = prune(full, measured, "--delete", f"--baselines={name}")
+        ended.refused(f"no folder of baselines at '{name}'", lines=1)
+        assert ended.out == ""
+    assert contents(root) == before
 
-
-def test_delete(full: Home, measured: Measured) -> None:
-    """Those two files go, every other stays as it is, cards of judges too, which are of no suite;
-    then there is nothing left to find.
-    """
-    root = full.path / "baselines"
-    (root / "judges").mkdir()
-    (root / "judges/judge-0a1b2c3d4e.json").write_text("{}")
-    before = contents(root)
     ended = prune(full, measured, "--delete")
-    stem = gone(measured).key.file_stem
     assert (ended.code, ended.err, "judges" in ended.out) == (0, "", False)
     assert "2 of 2 deleted: commit that\n" in ended.out
     assert before.keys() - contents(root).keys() == {
@@ -86,16 +86,6 @@ def test_delete(full: Home, measured: Measured) -> None:
     assert "left: baselines/other: the results have no case of this suite" in ended.out
     again = prune(full, measured, "--delete")
     assert "every baseline has its case\n" in again.out
-
-
-def test_a_mistake_is_one_line_and_exit_code_2(full: Home, measured: Measured) -> None:
-    """Nothing is deleted."""
-    before = contents(full.path / "baselines")
-    for name in ("nowhere", "suite.toml"):
-        ended = prune(full, measured, "--delete", f"--baselines={name}")
-        ended.refused(f"no folder of baselines at '{name}'", lines=1)
-        assert ended.out == ""
-    assert contents(full.path / "baselines") == before
 
 
 def test_runs_that_do_not_know_all_cases(full: Home, measured: Measured) -> None:

@@ -106,12 +106,6 @@ def test_schemes_of_specs_are_documented() -> None:
     assert [name for name in SCHEMES if f"`{name}:" not in page and name] == []
 
 
-def _of_commands() -> set[str]:
-    """The options of `cepbench`."""
-    page = (DOCS / "commands.md").read_text(encoding="utf-8")
-    return set(re.findall(r"`(--[a-z][a-z-]*)", page))
-
-
 @pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
 def test_every_name_exists(page: Path) -> None:
     """Options, their ini keys and variables, commands, parameters of specs; and every relative link

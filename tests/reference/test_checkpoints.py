@@ -70,13 +70,7 @@ def _scenes() -> tuple[Scene, ...]:
 
 
 def _images() -> list[Image.Image]:
-    return [render_of(sample).to_pil() for sample in _samples()]
-
-
-def render_of(sample: Sample) -> ImageArtifact:
-    """The picture of a sample, which in this world each has."""
-    assert sample.image is not None
-    return sample.image.load()
+    return [sample.image.load().to_pil() for sample in _samples() if sample.image]
 
 
 def _captions() -> list[str]:
@@ -188,7 +182,8 @@ def test_generators_draw_better_with_every_checkpoint() -> None:
         model = role.load()
         assert isinstance(model, Generator)
         drawn = model.generate(_captions(), list(range(len(_captions()))))
-        shares.append(_exact([parse_image(_artifact(image)) for image in drawn]))
+        pixels = [np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8) for image in drawn]
+        shares.append(_exact([parse_image(ImageArtifact(each)) for each in pixels]))
         assert shares[-1] == pytest.approx(logged[folder.name], abs=0.25), folder.name
     assert all(later > earlier for earlier, later in itertools.pairwise(shares))
     assert shares[-1] >= 0.8
@@ -205,7 +200,10 @@ def test_planners_answer_better_with_training_but_for_what_was_held_out() -> Non
     for step, folder in PLANNERS.items():
         model = bind_text(str(folder), "writer").load()
         assert isinstance(model, Writer)
-        asked = [[_piece(piece) for piece in question] for question in questions]
+        asked = [
+            [piece if isinstance(piece, str) else piece.to_pil() for piece in question]
+            for question in questions
+        ]
         answers = model.write(asked, "", [0] * len(asked))
         right: dict[str, list[float]] = {"taught": [], HELD_OUT: []}
         for pieces, words in zip(questions, answers, strict=True):
@@ -219,10 +217,6 @@ def test_planners_answer_better_with_training_but_for_what_was_held_out() -> Non
     assert final["taught"] > early["taught"] + 0.2
     assert final["taught"] >= 0.8
     assert final[HELD_OUT] < 0.5
-
-
-def _piece(piece: str | ImageArtifact) -> str | Image.Image:
-    return piece if isinstance(piece, str) else piece.to_pil()
 
 
 def test_the_encoder_tells_scenes_apart_across_modalities() -> None:
@@ -242,7 +236,3 @@ def test_the_encoder_tells_scenes_apart_across_modalities() -> None:
 def _unit(vectors: Any) -> Any:
     vectors = np.asarray(vectors, dtype=np.float64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def _artifact(image: Any) -> ImageArtifact:
-    return ImageArtifact(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
