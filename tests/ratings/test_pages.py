@@ -336,6 +336,11 @@ def test_every_task_has_keys(asked: tuple[Task, Path, Ratings, Server], open_pag
     if task == "verify":
         page.locator("summary").click()
         page.locator("input.other").check()
+    if task == "grades":
+        rank = page.locator("select").first
+        for key, chosen in (("ArrowDown", "1"), ("ArrowUp", "")):
+            rank.press(key)
+            assert rank.input_value() == chosen
     press(page, *ANSWERS[task])
     if task != "describe":
         page.keyboard.press("n")

@@ -341,6 +341,7 @@ function press(event) {
     event.preventDefault();
     return enlarge();
   }
+  if (key.startsWith("Arrow") && event.target.matches("select")) return; // they choose a rank there
   if (act(key)) event.preventDefault();
 }
 
