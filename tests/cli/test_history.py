@@ -12,8 +12,7 @@ from pytest_cepbench.report.history import append_run, run_record
 from tests.cli.conftest import Home
 from tests.cli.reports import Measured, edit_report, result_of, results_of, write_report
 from tests.docs.markdown import DOCS, column, tables
-from tests.report.results import replace
-from tests.report.runs import judged, origin
+from tests.report.results import judged, origin, replace
 
 
 @pytest.fixture

@@ -35,8 +35,7 @@ from pytest_cepbench.report.writers import (
     properties_of,
 )
 from tests.report.pages import assert_self_contained, read_page
-from tests.report.results import FACTS, RESULTS, replace
-from tests.report.runs import origin
+from tests.report.results import FACTS, RESULTS, origin, replace
 from tests.report.test_ci_reports import OURS, ROOT, html_of, parse_command
 from tests.test_escapes import hides_nothing
 

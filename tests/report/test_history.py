@@ -26,8 +26,7 @@ from pytest_cepbench.report.history import (
 from pytest_cepbench.report.history_page import MOST_MARKS, history_page
 from pytest_cepbench.report.result import SeriesShown
 from tests.report.pages import read_page
-from tests.report.results import replace
-from tests.report.runs import judged, origin, recorded
+from tests.report.results import judged, origin, recorded, replace
 
 PROCESSES, RUNS = 3, 12
 
