@@ -61,7 +61,7 @@ IMAGE = coded(1)
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (f"index\tpicture\n0\t{IMAGE}\n", r"no column 'image'; it has \['index', 'picture'\]"),
+        (f"index\tpicture\n0\t{IMAGE}\n", r"no column 'image'; it has 'index', 'picture'"),
         (f"index\timage\n1\t{IMAGE}\n01\t{IMAGE}\n",
          r"row 2 \(line 3\).*'index': 1 is there twice"),
         (f"index\timage\nfirst\t{IMAGE}\n", "'index': a whole number is expected, got 'first'"),

@@ -68,10 +68,11 @@ def unsafe(name: str) -> str | None:
     if not name.strip() or "\0" in name:
         return f"{name!r} is no file name"
     try:
-        name.encode()
+        parts = name.encode().split(b"/")
     except UnicodeEncodeError:
         return f"{name!r} is no file name: it is not UTF-8"
-    return None
+    long = len(max(parts, key=len)) > 255  # bytes, on all usual file systems
+    return f"{name!r:.80} is no file name: it is too long" if long else None
 
 
 def some_of(names: Iterable[str]) -> str:

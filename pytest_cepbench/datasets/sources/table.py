@@ -68,6 +68,11 @@ class Shard:
     groups: Sequence[int]
     batches: Callable[[int, list[str], int], Iterable[pa.RecordBatch]]
 
+    def __post_init__(self) -> None:
+        with _reading(self.path):
+            for column in self.schema:  # Arrow decodes names when they are asked for
+                [item.name for item in column.flatten()]
+
     @classmethod
     def open(cls, path: Path) -> Shard:
         """The shard in a file, by its suffix. Raises DatasetError where it is damaged."""
@@ -106,6 +111,7 @@ class Shard:
 
         def batches(group: int, columns: list[str], most: int) -> Iterator[pa.RecordBatch]:
             whole = held[group].select(columns)
+            whole.validate(full=True)  # Arrow follows damaged offsets to the end of the process
             return (whole.slice(first, most) for first in range(0, len(whole), most))
 
         return cls(path, reader.schema, list(map(len, held)), batches)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, few_of
 from pytest_cepbench.files import open_regular, parse_json, parse_toml, read_regular
 
 MOST_BYTES = 2**30
@@ -198,7 +198,9 @@ def _column_names(path: Path, cells: Sequence[bytes], needed: Sequence[str]) -> 
         raise DatasetError(f"{path}, header: not UTF-8: save the file as UTF-8") from error
     missing = [name for name in needed if name not in names]
     if missing:
-        raise DatasetError(f"{path} has no column {', '.join(map(repr, missing))}; it has {names}")
+        known = few_of(f"{name!r:.60}" for name in names)  # an image, where the header is missing
+        missed = ", ".join(map(repr, missing))
+        raise DatasetError(f"{path} has no column {missed}; it has {known}")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DatasetError(f"{path} has more than one column {', '.join(map(repr, twice))}")
     return names

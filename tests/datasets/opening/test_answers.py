@@ -143,6 +143,11 @@ def test_fewer_answers_than_questions(tmp_path: Path) -> None:
         ([{"text": "", "image": "x/"}], {}, "image '' is no file name"),
         ([{"text": "", "image": "a\0.jpg"}], {}, r"image 'a\\x00\.jpg' is no file name"),
         ([{"text": "", "image": "\ud800"}], {}, "it is not UTF-8"),
+        (
+            [{"text": "", "image": "\xe9" * 200}],
+            {},
+            "is no file name: it is too long",
+        ),
     ],
 )
 def test_refused_answers(
