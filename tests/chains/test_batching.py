@@ -168,6 +168,9 @@ def test_the_batch_grows_while_that_pays(clock: list[float]) -> None:
     """
     assert grown(clock, lambda _: 0.1, Room(20), 8) == [4, 4, 8, 8, 16, 16, 16, 16]
     assert grown(clock, lambda n: 0.001 * n * n, Room(1000), 7) == [4, 4, 8, 8, 4, 4, 4]
+    for part, size in ((0.94, 8), (0.96, 4)):  # of the time that an input takes in the smaller one
+        cost = {4: 4.0, 8: 8.0 * part}
+        assert grown(clock, cost.__getitem__, Room(15), 5) == [4, 4, 8, 8, size]
 
 
 def test_a_size_that_was_asked_for_does_not_grow(tmp_path: Path) -> None:

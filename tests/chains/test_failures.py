@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -288,6 +289,18 @@ def test_a_role_that_the_model_lacks_is_no_failure_of_the_model(store: Store) ->
     runners = make_runners(store, SmallGenerator())  # type: ignore[arg-type] # that is the bug
     with pytest.raises(RoleError, match=r"it lacks describe\(images, prompt, seeds\)"):
         grow_and_trace(PLAN, samples(2), runners)
+
+
+def test_a_generator_s_exception_is_the_model_s(store: Store) -> None:
+    """It is raised as the results are taken."""
+
+    class Lazy(SmallDescriber):
+        def describe(self, images: Sequence[Any], *_: Any) -> Any:
+            for image in images:
+                yield "a text" if len(images) == 1 else explode(image)
+
+    traces = grow_and_trace(replace(PLAN, generations=2), samples(2), make_runners(store, Lazy()))
+    assert [trace.failure for trace in traces] == [None, None]
 
 
 @pytest.mark.parametrize("stage", ["inputs", "outputs"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, CriteriaScores
 from pytest_cepbench.chains.answers.answer_plan import BattleRules, OrderName, refer_to_question
 from pytest_cepbench.chains.answers.battles import (
@@ -129,6 +129,8 @@ def test_balanced_shows_each_answer_first_about_equally_often(store: Store) -> N
     scores, judge = _judge(store, always_first, pairs, order="balanced")
     assert len(judge.asked) == 40
     assert 14 <= sum(scores) <= 26
+    digests = [digest_text(f"0 {pair.sample}") for pair in pairs]
+    assert scores == [float(int(digest[:8], 16) % 2 == 0) for digest in digests]
     assert _judge(store, always_first, others, order="balanced")[0] == scores
     reseeded, _ = _judge(store, always_first, pairs, order="balanced", seed=1)
     assert reseeded != scores

@@ -143,6 +143,16 @@ def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
     )
 
 
+def test_what_a_model_raises_is_raised_at_once(local: LocalCluster) -> None:
+    """Its batch is halved where it was sent from; no actor is lost."""
+    local.begin = [{"answers": lambda _: ValueError("cannot take this")}]
+    pool = _pool(local)
+    with pytest.raises(ValueError, match="cannot take this"):
+        pool.ask(*FIRST, _never)
+    assert len(local.actors[0].requests) == 1
+    assert pool.messages() == []
+
+
 def test_actors_beside_a_lost_one_are_looked_at_first(local: LocalCluster) -> None:
     """Where a node dies its other actors are gone too: a batch would be lost to each of them."""
     far = replace(READY, node_id="id2", node="node2")
