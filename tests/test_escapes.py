@@ -73,9 +73,11 @@ def test_letters_of_any_script_stay(text: str) -> None:
 
 
 def test_spaces_of_any_width_are_spaces() -> None:
-    """A no-break space before a colon, as French has it, is no secret."""
+    """A no-break space before a colon, as French has it, is no secret; a long line ends in dots."""
     assert visible("Un chat\u00a0: l\u2009à\u3000") == "Un chat : l à "
     assert one_line("  two\r\n\tlines\x0b \u00a0 ") == "two lines"
+    assert one_line("x" * 200) == "x" * 200
+    assert one_line("x" * 201) == "x" * 197 + "..."
     assert all(
         visible(chr(i)) == " " for i in range(0x110000) if unicodedata.category(chr(i)) == "Zs"
     )
@@ -97,12 +99,6 @@ def test_programs_read_the_same_from_toml(text: str) -> None:
     shown = quote_toml(text)
     assert hides_nothing(shown)
     assert tomllib.loads(f"name = {shown}") == {"name": text}
-
-
-def test_a_line_has_200_characters_at_the_most() -> None:
-    """By default; a longer text ends with dots."""
-    assert one_line("x" * 200) == "x" * 200
-    assert one_line("x" * 201) == "x" * 197 + "..."
 
 
 def test_names_of_keys() -> None:

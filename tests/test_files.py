@@ -63,9 +63,13 @@ def test_only_regular_files_of_a_size_are_read(
     assert refused.value.strerror == str(refused.value)
 
 
-def test_a_file_may_be_as_large_as_is_said(tmp_path: Path) -> None:
-    """And not one byte larger; without a limit any size can be opened."""
-    path = tmp_path / "x"
+def test_links_are_followed_where_they_may_be(tmp_path: Path) -> None:
+    """A link to a regular file is one, unless the reader wants none; a circle is an error.
+
+    A file of the kernel says that it is empty, and has more; no file has a NUL byte in its name. A
+    file may be as large as is said, and not one byte larger; without a limit it may have any size.
+    """
+    path = tmp_path / "large"
     path.write_bytes(bytes(MOST))
     assert read_regular(path, MOST) == bytes(MOST)
     path.write_bytes(bytes(MOST + 1))
@@ -73,13 +77,6 @@ def test_a_file_may_be_as_large_as_is_said(tmp_path: Path) -> None:
         read_regular(path, MOST)
     with open_regular(path) as stream:
         assert len(stream.read()) == MOST + 1
-
-
-def test_links_are_followed_where_they_may_be(tmp_path: Path) -> None:
-    """A link to a regular file is one, unless the reader wants none; a circle is an error.
-
-    A file of the kernel says that it is empty, and has more; no file has a NUL byte in its name.
-    """
     (tmp_path / "x").write_bytes(b"text")
     link, circle = tmp_path / "link", tmp_path / "circle"
     link.symlink_to("x")

@@ -40,12 +40,9 @@ def test_an_existing_path_has_no_name(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "lr=3").mkdir()
     assert split_name("lr=3") == (None, "lr=3")
     assert split_name("lr=4") == ("lr", "4")
-
-
-def test_the_last_spec_of_a_name_counts() -> None:
-    """As with other options that are given twice."""
-    assert named_specs(["a", "x=b", "c", "x=d", "y=e"]) == ("c", {"x": "d", "y": "e"})
     assert named_specs([]) == (None, {})
+    # The last spec of a name counts, as with other options that are given twice.
+    assert named_specs(["a", "x=b", "c", "x=d", "y=e"]) == ("c", {"x": "d", "y": "e"})
 
 
 def test_half_a_pair_and_a_count_below_one_are_refused() -> None:

@@ -78,7 +78,7 @@ def check_sound(value: object) -> Sound | Failure:
             return Failure("nan-sound", "samples are NaN or infinite")
         try:
             value = Sound(samples, rate)
-        except (SoundError, TypeError, ValueError) as error:
+        except (SoundError, TypeError, ValueError, OverflowError) as error:
             return Failure("bad-sound", str(error))
     return value if value.samples.any() else Failure("silent-sound", "every sample is zero")
 

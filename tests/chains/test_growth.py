@@ -9,6 +9,7 @@ import os
 import shutil
 from base64 import b64encode
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from pytest_cepbench.datasets.sample import (
 )
 from pytest_cepbench.errors import DamagedChainsError, DatasetError, NotInStoreError, StoreError
 from pytest_cepbench.metrics.gc import cosine_to_start
-from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (
@@ -127,7 +127,9 @@ def test_the_describer_sees_upright_rgb(store: Store, tmp_path: Path) -> None:
 def test_unusable_seeds_are_all_named_before_any_model_is_asked(
     store: Store, tmp_path: Path
 ) -> None:
-    """One error lists every bad sample, so that a folder is cleaned in one go."""
+    """One error lists every bad sample, so that a folder is cleaned in one go. In a text-first
+    suite these are samples without a text.
+    """
     (tmp_path / "text.jpg").write_text("no image")
     bad = [
         Sample("bad/text.jpg", ("c",), image=FileImage(tmp_path / "text.jpg")),
@@ -138,11 +140,6 @@ def test_unusable_seeds_are_all_named_before_any_model_is_asked(
     with pytest.raises(DatasetError, match="3 of 5 samples cannot be used") as caught:
         grow_and_trace(PLAN, [*samples(2), *bad], runners)
     assert all(sample.id in str(caught.value) for sample in bad)
-    assert runners.asked == [0, 0, 0]
-
-
-def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
-    """No text and a blank text, in a text-first suite."""
     bad = [
         Sample("none", ("c",), image=DrawnImage(lambda: ImageArtifact(noise()))),
         Sample("blank", ("c",), text=" \n"),
@@ -150,7 +147,8 @@ def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
     with pytest.raises(
         DatasetError, match=r"(?s)2 of 3 samples.*none: has no text.*blank: has no text"
     ):
-        grow_and_trace(TEXT_PLAN, [*samples(1), *bad], make_runners(store))
+        grow_and_trace(TEXT_PLAN, [*samples(1), *bad], runners)
+    assert runners.asked == [0, 0, 0]
 
 
 def test_images_inside_a_file_have_digests_of_their_own(store: Store, tmp_path: Path) -> None:
@@ -285,10 +283,6 @@ def test_a_lost_image_of_a_remembered_model_is_missed(store: Store) -> None:
     assert (inputs_of(generator), inputs_of(fresh)) == (2 * COUNT, 0)
 
 
-def _refuse() -> Model:
-    pytest.fail("a model is loaded")
-
-
 def _models(store: Store, **changes: Any) -> ChainModels:
     return ChainModels(
         RoleRunner(bound("describer", SmallDescriber(seeded=True), **changes), store),
@@ -304,7 +298,7 @@ def test_steps_in_the_store_are_found_to_the_last_generation(
 ) -> None:
     """Neither more nor fewer, wherever the run before stopped; their runners are their roles'."""
     ChainGroup(plan, samples(COUNT), _models(store)).read(len, grown)
-    models = _models(store, load=_refuse)
+    models = _models(store, load=partial(pytest.fail, "a model is loaded"))
 
     pending = look_ahead(plan, samples(COUNT), models, None)
 
@@ -374,15 +368,13 @@ def test_words_are_counted_between_spaces(words: list[str], most: int) -> None:
         assert CaptionRules(max_words=most).apply(text) == text
 
 
-def test_it_says_what_it_does() -> None:
-    """In baselines, where another treatment makes numbers incomparable."""
+def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
+    """What is compared and shown is what the describer said; the generator gets less. Baselines say
+    so, since another treatment makes numbers incomparable.
+    """
     assert str(CaptionRules()) == "as they are"
     rules = CaptionRules(clean=True, max_words=70)
     assert str(rules) == "cleaned as by MMGenBench's code, at most 70 words"
-
-
-def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> None:
-    """What is compared and shown is what the describer said; the generator gets less."""
     plan = replace(PLAN, generations=2, caption_rules=CaptionRules(clean=True, max_words=2))
     generator = SmallGenerator()
     runners = make_runners(store, SmallDescriber(lambda *_: '"one two three"'), generator)
