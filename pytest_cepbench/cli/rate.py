@@ -114,7 +114,8 @@ def _write_new(arguments: Namespace) -> None:
             study, suite=suite.name, probability=rated.probability, population=rated.population
         )
     short = begin_study(arguments.out, study, items, images, sources)
-    tell(f"{arguments.out}: {counted(len(items), 'item')} for {counted(len(people), 'annotator')}")
+    asked = len({item.item for item in items})  # of lines that are the same one is asked
+    tell(f"{arguments.out}: {counted(asked, 'item')} for {counted(len(people), 'annotator')}")
     if short:
         tell(short)
     # Said before people begin: it cannot be gated with what they write.

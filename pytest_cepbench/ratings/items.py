@@ -322,10 +322,15 @@ def read_items(path: Path, task: Task) -> tuple[list[Item], dict[str, ImageArtif
         line = convert_record(where, content, _ItemLine)
         if line.models and len(line.models) != len(line.options):
             raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
+        compared = task in ("pair", "caption")
+        if compared and line.models and len(set(line.models)) == 1:
+            raise DatasetError(
+                f"{where}: both options are of {line.models[0]!r}: votes on them would say nothing"
+            )
         question = _parts(line.question, path.parent, where, images)
         options = [_parts(option, path.parent, where, images) for option in line.options]
         item = make_item(task, question, options)
-        if task in ("pair", "caption") and len({option.option for option in item.options}) == 1:
+        if compared and len({option.option for option in item.options}) == 1:
             equal.append(where.rpartition(" ")[2])
         items.append(item)
         models = line.models or ("",) * len(options)

@@ -28,8 +28,8 @@ LINES = [
 @pytest.fixture
 def items(home: Home) -> str:
     """A file of items of one's own."""
-    text = "".join(f"{json.dumps(line)}\n" for line in LINES)
-    (home.path / "items.jsonl").write_text(text)
+    lines = [*LINES, LINES[0]]  # which is one item
+    (home.path / "items.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return "items.jsonl"
 
 

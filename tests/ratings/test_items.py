@@ -155,6 +155,10 @@ def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> N
     with pytest.raises(DatasetError, match="both sides are equal in lines 1, 3, which"):
         read_items(path, "pair")
     assert len(read_items(path, "grades")[0]) == 3
+    path.write_text((line % '"c"').replace('"y"', '"x"'))  # of one model, as votes would be too
+    with pytest.raises(DatasetError, match="line 1: both options are of 'x'"):
+        read_items(path, "pair")
+    assert len(read_items(path, "grades")[0]) == 1
     path.write_text("\n")
     with pytest.raises(DatasetError, match="holds no item"):
         read_items(tmp_path / "items.jsonl", "pair")
