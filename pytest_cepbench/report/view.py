@@ -37,6 +37,9 @@ from pytest_cepbench.report.writers import RunOutcome, SuiteProvenance
 _MOST_CARDS = 3
 """Samples that are shown before everything else; more are named."""
 
+_MOST_ROWS = 200
+"""Samples of a case that the page lists; of 10,000 in forty cases all would be megabytes."""
+
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 _MOST_WORDS = 2000
@@ -212,7 +215,8 @@ def _badge(result: CaseResult) -> str:
 
 
 def _differences(result: CaseResult, drawn: Collection[str]) -> dict[str, Any] | None:
-    """The paired differences: counts in words, the samples with addresses of those that are drawn.
+    """The paired differences: counts in words, the samples that lost most, with addresses of those
+    that are drawn, and how many are left.
 
     None where fewer than two samples were compared.
     """
@@ -225,9 +229,9 @@ def _differences(result: CaseResult, drawn: Collection[str]) -> dict[str, Any] |
         "counts": f"{len(differences)} samples: {worse} worse, {same} equal, {better} better",
         "rows": [
             (value, f"#{sample_anchor(result, value.sample)}" if value.sample in drawn else "")
-            for value in sample_values(result)
-            if value.difference is not None
+            for value in sample_values(result)[: min(_MOST_ROWS, len(differences))]
         ],
+        "left": max(0, len(differences) - _MOST_ROWS),
     }
 
 

@@ -207,6 +207,15 @@ def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
         assert shown in page.text
 
 
+def test_of_many_samples_those_that_lost_most_are_listed() -> None:
+    """All are counted, and the command that writes them is named."""
+    drops = {f"s{number}": -number / 1000 for number in range(300)}
+    page, _ = _page(replace(FULL, differences=drops))
+    assert "300 samples: 299 worse, 1 equal, 0 better" in page.text
+    assert [text for text in page.texts if text in drops] == [f"s{299 - n}" for n in range(200)]
+    assert "and 100 more, which cepbench export --rows samples writes" in _words(page)
+
+
 @given(st.text(), st.text())
 def test_parts_make_up_the_texts(before: str, now: str) -> None:
     """No character is lost, and what is not marked as changed is the same in both."""
