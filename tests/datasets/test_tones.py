@@ -151,5 +151,8 @@ def test_the_data_set() -> None:
         else:
             assert len(tune) == (1 if category == "single" else MOST_BEEPS)
     assert len({text for name, text in texts.items() if name.startswith("single")}) == 9
+    # All that differ in length alone: of 9 pitches and timbres, as 2, 3 or 4 beeps.
+    every = [sample.text for sample in load_tones(199).in_category("length")]
+    assert len({*every}) == len({*every[:198]}) == 9 * (2 + 6 + 14)
     with pytest.raises(DatasetError, match="seed of the tones data set must not be negative"):
         load_tones(1, -1)

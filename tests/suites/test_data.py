@@ -56,6 +56,12 @@ def test_options_reach_the_loader(tmp_path: Path) -> None:
         ("python:x", "", SuiteError, "unknown loader 'python:x'"),
         ("python:nowhere:f", "", SuiteError, "'python:nowhere:f' cannot be imported: No module"),
         ("python:my_loader:f", "", SuiteError, "cannot be imported: .* no attribute 'f'"),
+        (
+            "python:my_broken:f",
+            "",
+            SuiteError,
+            "cannot be imported: module 'os' has no attribute 'x'",
+        ),
         ("python:my_loader:number", "", SuiteError, "'python:my_loader:number' is not a function"),
         ("python:my_loader:nothing", "", SuiteError, "returned NoneType, a Dataset is expected"),
         ("python::f", "", SuiteError, "unknown loader 'python::f'"),
@@ -89,6 +95,7 @@ def test_a_mistake_is_named(
 ) -> None:
     """Loaders and options that do not exist, and what loaders refuse, are errors by name."""
     (tmp_path / "my_loader.py").write_text(LOADER)
+    (tmp_path / "my_broken.py").write_text("import os\nos.x")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(error, match=message):
         load_data(read_suite(tmp_path, _with_loader(loader, options)), {})

@@ -266,7 +266,8 @@ def test_knobs_act_at_their_rate(name: str, value: float) -> None:
 
 
 def test_what_is_no_probability_is_refused_by_name() -> None:
-    """The message names the knob, the range and the value."""
+    """The message names the knob, the range and the value. What one decides stays what it was."""
+    assert [s for s in range(12) if is_blank(knobs("blank", 0.5), s)] == [2, 3, 4, 5, 7]
     for name, value in product(KNOB_NAMES, (-0.01, 1.01, math.nan, math.inf)):
         with pytest.raises(ValueError, match=rf"{name} is a probability in \[0, 1\], got {value}"):
             knobs(name, value)
