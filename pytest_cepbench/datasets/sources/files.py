@@ -192,8 +192,13 @@ def refuse_outside(root: Path, path: Path, place: str = "") -> None:
 
     place: who names it, for the message.
     """
-    inside = f"{os.path.realpath(root).rstrip('/')}/"
-    if not f"{os.path.realpath(path)}/".startswith(inside):
+    inside = [os.path.realpath(root).rstrip("/")]
+    # In huggingface_hub's cache every file is a link to one among the blobs beside the snapshots.
+    home, snapshots, _ = inside[0].partition("/snapshots/")
+    if snapshots and "/datasets--" in home:
+        inside.append(f"{home}/blobs")
+    real = f"{os.path.realpath(path)}/"
+    if not any(real.startswith(f"{folder}/") for folder in inside):
         what = f"{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
         raise DatasetError(f"{place}: {what}" if place else what)
 

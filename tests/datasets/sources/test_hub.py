@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
+from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.datasets.sources.hub import HubLocation, parse_hub_location
 from pytest_cepbench.datasets.sources.open_table import find_shards, read_configs
 from pytest_cepbench.errors import DatasetError, SpecError
 from tests.datasets.sources.hub_stub import COMMIT, MOVED, REPO, HubServer, write_cache
-from tests.datasets.sources.tables import contents, image_table, load, write_parquet
+from tests.datasets.sources.tables import contents, image_table, load, png, write_parquet
 
 CARD_OF_TWO: dict[str, Any] = {
     "configs": read_configs(
@@ -227,6 +228,26 @@ def test_the_commit_is_what_the_identity_holds(
     assert contents(moved) == contents(dataset)
     assert moved.identity != dataset.identity
     assert load(tmp_path, LOCATION, run=tmp_path / "run").identity == dataset.identity
+
+
+def test_other_formats_are_read_from_the_cache(tmp_path: Path, cache: Path) -> None:
+    """All of its files are links to blobs; one to another place leads out, as ever."""
+    line = (
+        b'{"id": "a", "category": "c", "verdict": "A", "question": [{"image": "q.png"}], '
+        b'"first": [{"text": "x"}], "second": [{"text": "y"}]}\n'
+    )
+    files = {"battles.jsonl": line, "q.png": png(1)}
+    snapshot = write_cache(cache, files, tree=sizes(files))
+    data = 'loader = "judged-battles"'
+    for place in (LOCATION, snapshot):
+        (image,) = load(tmp_path, place, data).samples[0].question
+        assert isinstance(image, FileImage)
+        assert image.load().size == (4, 4)
+    (snapshot / "q.png").unlink()
+    (tmp_path / "q.png").write_bytes(png(2))
+    (snapshot / "q.png").symlink_to(tmp_path / "q.png")
+    with pytest.raises(DatasetError, match="is a link out of"):
+        load(tmp_path, snapshot, data)
 
 
 def test_what_is_not_cached_names_the_command(
