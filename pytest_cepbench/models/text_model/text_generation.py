@@ -16,7 +16,7 @@ import copy
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from inspect import signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from PIL import Image
 
@@ -46,6 +46,9 @@ from pytest_cepbench.models.torch_runtime import (
     quiet,
     seeded,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
@@ -221,14 +224,15 @@ class TextModel:
 
     def _write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
-    ) -> list[str | Reply]:
-        """One text per input; one that ends at the limit of its length is in a reply that says so.
+    ) -> list[str | Failure | Reply]:
+        """One text per input; one that ends at the limit of its length is in a reply that says so,
+        and one whose tokens have no scores is a failure.
 
         prepare: makes what the model reads of some inputs. Raises whatever the libraries raise.
         """
         if not self.params.do_sample:
             return self._generate(inputs, prepare)
-        texts: list[str | Reply] = []
+        texts: list[str | Failure | Reply] = []
         for single, seed in zip(inputs, seeds, strict=True):
             with seeded([self.loaded.device], seed):
                 texts += self._generate([single], prepare)
@@ -236,11 +240,21 @@ class TextModel:
 
     def _generate(
         self, inputs: Sequence[T], prepare: Callable[[Sequence[T]], Any]
-    ) -> list[str | Reply]:
+    ) -> list[str | Failure | Reply]:
         import torch
+        from transformers import LogitsProcessorList
 
         loaded, tokenizer = self.loaded, self.loaded.tokenizer
         config = copy.deepcopy(loaded.generation_config)
+        broken = torch.zeros(len(inputs), dtype=torch.bool, device=loaded.device)
+
+        def note(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            nan = scores.isnan().any(dim=1)
+            # The beams of a text stand together; Whisper leaves out texts that have ended.
+            by_text = len(nan) % len(inputs) == 0
+            broken.logical_or_(nan.view(len(inputs), -1).any(dim=1) if by_text else nan.any())
+            return scores
+
         with quiet(), torch.inference_mode():
             read = prepare(inputs).to(loaded.device, loaded.model.dtype)
             prompts = read.get("input_ids")
@@ -253,6 +267,7 @@ class TextModel:
             # Strings that end a text are looked for in what the tokenizer makes of its tokens.
             reader = {"tokenizer": tokenizer} if config.stop_strings else {}
             options = reader | generate_options(loaded.model) | self._of_speech
+            options["logits_processor"] = LogitsProcessorList([note])
             rows = list(loaded.model.generate(**read, generation_config=config, **options))
         before = ""
         if prompts is not None:
@@ -276,14 +291,22 @@ class TextModel:
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
         strings = config.stop_strings or ()
         strings = [strings] if isinstance(strings, str) else strings
+        # The likeliest of tokens without a score is the first of the vocabulary, over and over.
+        failure = Failure(
+            "exception",
+            f"the scores of its tokens are not numbers in {loaded.model.dtype}: give a dtype that "
+            "holds the model's values, such as bfloat16",
+        )
         return [
-            text
+            failure
+            if has_nan
+            else text
             # Whisper takes the end of a text off.
             if len(row) < longest
             or int(row[-2:][0] if forced else row[-1]) in ends
             or any(string in text for string in strings)
             else Reply(text, provenance=CUT)
-            for text, row in zip(texts, rows, strict=True)
+            for text, row, has_nan in zip(texts, rows, broken.tolist(), strict=True)
         ]
 
 

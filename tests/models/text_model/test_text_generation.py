@@ -15,7 +15,15 @@ from pytest_cepbench.models.protocols import Describer, Question, Reply, Writer
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
-from tests.models.text_model.conftest import Build, Load, bound, change, describe, describer
+from tests.models.text_model.conftest import (
+    Build,
+    Load,
+    bound,
+    change,
+    describe,
+    describer,
+    rewrite,
+)
 from tests.tiny.common import WORDS, pictures, skip_before
 from tests.tiny.describers import build_gemma3, build_llava, build_phi4
 
@@ -111,6 +119,18 @@ def test_markers_of_reasoning_that_are_special_tokens_stay(tmp_path: Path) -> No
 
     assert texts == ["[THINK] [THINK]"] * 3
     assert kept == [""] * 3
+
+
+def test_a_text_of_tokens_without_scores_is_a_failure(copied: Build) -> None:
+    """As of half precision that overflows: the first token of the vocabulary would be all of it,
+    and "!!!!" be measured. Beams are counted with their text.
+    """
+    folder = copied("llava")
+    rewrite(folder, lambda own: {k: v * 1e25 if "mlp" in k else v for k, v in own.items()})
+    for query in ("max_new_tokens=3", "max_new_tokens=3&num_beams=2"):
+        for failure in describe(describer(folder, query), pictures()):
+            assert isinstance(failure, Failure)
+            assert "not numbers in torch.float32: give a dtype" in failure.detail
 
 
 def test_learned_positions_end_a_caption(tiny: Load) -> None:
