@@ -266,8 +266,9 @@ def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) 
 
     likelihoods: whether it is the summed probability of the tokens that begin this answer, as the
     first of the reply that is a word; else 1 where the first words of the reply are the answer's,
-    and 0 where not. Reasoning is no part of the reply. Tokens that the server does not list count
-    0. Raises ApiError as `read_chat`, and where there are no probabilities.
+    and 0 where not. Which tokens begin a word that has several is known of the reply alone.
+    Reasoning is no part of the reply. Tokens that the server does not list count 0. Raises ApiError
+    as `read_chat`, and where there are no probabilities.
     """
     response = read_chat(document, beside=False)
     if not isinstance(response.value, str):
@@ -276,14 +277,13 @@ def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) 
     if not reply:
         failure = Failure("empty-text", "no answer at all")
         return replace(response, value=failure if reply == "" else only_reasoning(response.value))
-    wanted = [_words(answer) for answer in question.answers]
+    wanted, words = [_words(answer) for answer in question.answers], _words(reply)
+    said = any(
+        # A sign has no word, and no words are the beginning of every reply.
+        words[: len(own)] == own if own else answer.strip() == reply.strip() != ""
+        for answer, own in zip(question.answers, wanted, strict=True)
+    )
     if not likelihoods:
-        words = _words(reply)
-        said = any(
-            # A sign has no word, and no words are the beginning of every reply.
-            words[: len(own)] == own if own else answer.strip() == reply.strip() != ""
-            for answer, own in zip(question.answers, wanted, strict=True)
-        )
         return replace(response, value=float(said))
     tokens = read_likelihoods(document)
     # Servers that give reasoning apart list its tokens too.
@@ -300,7 +300,7 @@ def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) 
             mass = sum(
                 math.exp(logarithm)
                 for text, logarithm in logarithms.items()
-                if text.strip(_AROUND_WORD).lower() in texts
+                if text.strip(_AROUND_WORD).lower() in texts or (said and text == token)
             )
             return replace(response, value=min(1.0, mass))
     return replace(response, value=Failure("empty-text", "no token of the answer is a word"))

@@ -127,8 +127,9 @@ def _ask(load: Load, *questions: VqaQuestion, query: str = "", piece: object = R
 
 
 def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, load: Load) -> None:
-    """With and without a space, in either case; a token of space before it is passed over, and what
-    is no logarithm of a probability counts nothing.
+    """With and without a space, in either case; a token of space before it is passed over, the
+    first of several tokens counts where the reply is the answer, and what is no logarithm of a
+    probability counts nothing.
     """
     others = {"Four": 0.5, " four": 0.2, "4": 0.1, "Five": 0.15}
     server.answer = lambda _: likely("Four", ("\n", {"\n": 1.0}), ("Four", others))
@@ -136,6 +137,11 @@ def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, 
     reply = _ask(load, FOUR)
 
     assert reply.value == [pytest.approx(0.8)]
+    digits = ("1", {"1": 0.9, "ten": 0.05, "2": 0.05}), ("0", {"0": 1.0})  # as Qwen's tokens are
+    for wanted, mass in (("10", 0.95), ("12", 0.05)):
+        server.in_turn(likely("10", *digits))
+        asked = VqaQuestion("How many?", ("ten", wanted))
+        assert _ask(load, asked).value == [pytest.approx(mass)]
     for value in (None, "high", 3.0):
         token = {"token": "Yes", "logprob": value}
         server.in_turn(_with_tokens([token | {"top_logprobs": [token, 4]}]))
