@@ -103,6 +103,50 @@ def build_qwen2_audio(path: Path) -> None:
 
 
 @built_once()
+def build_bark(path: Path) -> None:
+    """BarkModel, with the tokens that its library's defaults have, and six of them a text."""
+    import transformers
+
+    parts = {
+        f"{name}_config": {
+            "input_vocab_size": read,
+            "output_vocab_size": written,
+            "hidden_size": 16,
+            "num_layers": 1,
+            "num_heads": 2,
+        }
+        for name, read, written in (
+            ("semantic", 129_600, 10_048),
+            ("coarse_acoustics", 12_096, 12_096),
+            ("fine_acoustics", 1_056, 1_056),
+        )
+    }
+    codec = transformers.EncodecConfig(
+        target_bandwidths=[6.0],
+        sampling_rate=RATE,
+        num_filters=4,
+        hidden_size=16,
+        codebook_dim=16,
+        num_lstm_layers=1,
+        upsampling_ratios=[8, 5, 4, 2],
+    )
+    config = transformers.BarkConfig(**parts, codec_config=codec.to_dict())
+    model = transformers.BarkModel(config)
+    for name, codebook in model.codec_model.named_buffers():
+        if name.endswith("codebook.embed"):
+            codebook.normal_()
+    model.save_pretrained(path)
+    settings: dict[str, Any] = {
+        "semantic_config": {"do_sample": True, "max_new_tokens": 6},
+        "coarse_acoustics_config": {"do_sample": True},
+        "fine_acoustics_config": {},
+        "codebook_size": 1024,
+    }
+    (path / "generation_config.json").write_text(json.dumps(settings))
+    text_tokenizer().save_pretrained(path)
+
+
+@built_once()
 def build_vits(path: Path) -> None:
     """VitsModel over letters."""
     from transformers import VitsConfig, VitsModel, VitsTokenizer

@@ -36,6 +36,7 @@ BUILDERS: dict[str, Callable[..., Path]] = {
     "hubert": lambda path: tiny.build_wav2vec2(path, kind="Hubert"),
     "vits": tiny.build_vits,
     "musicgen": tiny.build_musicgen,
+    "bark": tiny.build_bark,
 }
 
 
@@ -279,7 +280,7 @@ def test_what_training_alone_needs_may_be_missing(copied: Build) -> None:
     assert bind_text(str(folder), "encoder").load()
 
 
-GENERATORS = ["vits", "musicgen"]
+GENERATORS = ["vits", "musicgen", "bark"]
 
 TEXTS = ["a red circle", "left"]
 
@@ -318,6 +319,7 @@ def test_what_a_model_makes_is_known_before_it_is_loaded(spec: Load) -> None:
     for name, *useless in (
         ("vits", "max_new_tokens=3"),
         ("musicgen", "speaker_id=1", "guidance_scale=nan"),
+        ("bark", "guidance_scale=3"),
     ):
         bound = bind_text(spec(name), "generator")
         assert (bound.makes, bound.seeded, bound.params) == ("sound", True, {"dtype": "float32"})
@@ -347,13 +349,34 @@ def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load) -> None:
     assert (failure.kind, len(made)) == ("bad-sound", 2)
 
 
-def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load) -> None:
+@pytest.mark.parametrize("name", ["musicgen", "bark"])
+def test_a_codec_has_as_many_tokens_as_it_is_told(spec: Load, name: str) -> None:
     """The spec's number goes before the checkpoint's, and so does greedy writing."""
-    (by_default,) = samples(load_once(spec("musicgen"), "generator").generate(["red"], [0]))
-    longer = load_once(spec("musicgen", "max_new_tokens=14", "do_sample=false"), "generator")
+    (by_default,) = samples(load_once(spec(name), "generator").generate(["red"], [0]))
+    longer = load_once(spec(name, "max_new_tokens=14", "do_sample=false"), "generator")
     first, second = samples(longer.generate(["red", "red"], [0, 1]))
     assert len(first) > len(by_default)
     assert np.array_equal(first, second)
+
+
+def test_bark_reads_a_text_as_its_processor_does(spec: Load, copied: Build) -> None:
+    """Padded and without the marks of sentences; one that is longer would be cut in silence."""
+    import torch
+    import transformers
+
+    folder = copied("bark")
+    processor = transformers.BarkProcessor(transformers.AutoTokenizer.from_pretrained(folder))
+    model = transformers.BarkModel.from_pretrained(folder).eval()
+    torch.manual_seed(4)
+    with torch.inference_mode():
+        expected = model.generate(**processor(["a red circle"]))
+    bark = load_once(spec("bark"), "generator")
+    made, failure = bark.generate(["a red circle", "red " * 300], [4, 0])
+    assert np.allclose(made[0], expected[0].numpy(), atol=1e-5)
+    assert failure == Failure("bad-sound", "the text has 300 tokens, and the model reads 256")
+    (folder / "generation_config.json").unlink()
+    with pytest.raises(CheckpointError, match="semantic_config by which Bark reads"):
+        bind_text(str(folder), "generator").load()
 
 
 def test_a_rate_that_no_file_states_is_an_error(tmp_path: Path, copied: Build) -> None:
