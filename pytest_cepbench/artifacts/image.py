@@ -136,6 +136,7 @@ class ImageArtifact:
     @classmethod
     def from_pil(cls, image: Image.Image) -> ImageArtifact:
         """Any Pillow image as upright 8-bit RGB (see the module's text for the rules)."""
+        image.load()  # which turns some files upright by itself
         try:
             turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
         except (SyntaxError, ValueError, struct.error):  # EXIF that cannot be read says nothing
