@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import sys
 from collections.abc import Callable
 
@@ -25,6 +27,12 @@ def in_child(act: Callable[[], object]) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def limit_files(most: int) -> None:
+    """Let the files that this process writes have so many bytes and no more, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
 def at_change(number: int, act: Callable[[], None], *others: str) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +21,7 @@ from pytest_cepbench.ratings.folder import (
 )
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Vote, VoteKind, record_line
-from tests.ratings.serving import ROOT
+from tests.interruption import in_child, limit_files
 from tests.ratings.studies import make, make_study
 
 CONTRADICTION = "verdict, shown and winner contradict each other"
@@ -172,26 +169,16 @@ def test_a_cut_line_is_left_as_it_is(ratings: Ratings) -> None:
 
 def test_a_write_that_fails_leaves_nothing(ratings: Ratings) -> None:
     """At the limit of a file's size no part of a vote is written, and what was there stays."""
-    script = (
-        "import resource, signal, sys; from pathlib import Path\n"
-        "from pytest_cepbench.errors import WriteError\n"
-        "from pytest_cepbench.ratings.folder import LineFile\n"
-        "from pytest_cepbench.ratings.records import Vote, record_line\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "file = LineFile(Path(sys.argv[1]))\n"
-        "try:\n"
-        "    vote = Vote(task='pair', item='i' * 64, annotator='a1')\n"
-        "    for _ in range(20): file.append(record_line(vote))\n"
-        "except WriteError as error: print(error)\n"
-    )
     path = ratings.vote_path("a1")
-    ended = subprocess.run(
-        [sys.executable, "-c", script, str(path)],
-        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert "it is as it was before" in ended.stdout
-    lines = path.read_bytes()
-    assert lines.endswith(b"}\n")
-    assert all(json.loads(line)["item"] == "i" * 64 for line in lines.splitlines())
-    assert 1 <= len(lines.splitlines()) < 20
+    line = record_line(Vote(task="pair", item="i" * 64, annotator="a1"))
+
+    def fill() -> None:
+        limit_files(1000)
+        file = LineFile(path)
+        for _ in range(1000 // len(line)):
+            file.append(line)
+        with pytest.raises(WriteError, match="it is as it was before"):
+            file.append(line)
+
+    assert in_child(fill) == 0
+    assert path.read_bytes() == line * (1000 // len(line))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-import resource
-import signal
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,24 +23,11 @@ from pytest_cepbench.report.history import (
 )
 from pytest_cepbench.report.history_page import MOST_MARKS, history_page
 from pytest_cepbench.report.result import SeriesShown
+from tests.interruption import in_child, limit_files
 from tests.report.pages import read_page
 from tests.report.results import judged, origin, recorded, replace
 
 PROCESSES, RUNS = 3, 12
-
-
-def append_some(folder: Path, process: int) -> None:
-    """What one of several processes does."""
-    for number in range(RUNS):
-        append_run(folder, recorded(process * RUNS + number))
-
-
-def append_without_room(folder: Path, most: int) -> None:
-    """Append where files may have so many bytes and no more; fails unless the run is told."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    with pytest.raises(WriteError, match="No space left on device"):
-        append_run(folder, recorded(2))
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -63,8 +48,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_processes_at_once(tmp_path: Path) -> None:
     """Each run of each process is there once, in a line of its own."""
+
+    def append_some(process: int) -> None:
+        for number in range(RUNS):
+            append_run(tmp_path, recorded(process * RUNS + number))
+
     fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=append_some, args=(tmp_path, i)) for i in range(PROCESSES)]
+    processes = [fork.Process(target=append_some, args=(i,)) for i in range(PROCESSES)]
     for process in processes:
         process.start()
     for process in processes:
@@ -99,12 +89,13 @@ def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
     """The system writes a part of it: the part is removed, and the run is told."""
     path = append_run(tmp_path, recorded(1))
     before = path.read_bytes()
-    fork = multiprocessing.get_context("fork")
-    process = fork.Process(target=append_without_room, args=(tmp_path, len(before) + 100))
-    process.start()
-    process.join()
 
-    assert process.exitcode == 0
+    def append() -> None:
+        limit_files(len(before) + 100)
+        with pytest.raises(WriteError, match="No space left on device"):
+            append_run(tmp_path, recorded(2))
+
+    assert in_child(append) == 0
     assert path.read_bytes() == before
 
 
