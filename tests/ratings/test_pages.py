@@ -64,18 +64,6 @@ def kept(page: Any) -> list[str]:
     return [name for name in page.evaluate("Object.keys(localStorage)") if " answer " in str(name)]
 
 
-def red_side(page: Any) -> str:
-    """The side of the red answer, whatever it is called."""
-    texts = [page.locator(f"[data-side={side}] .words").inner_text() for side in "AB"]
-    return "A" if texts[0].startswith("It is red") else "B"
-
-
-def write_study_of_one(folder: Path, annotator: str) -> None:
-    """A study of one pair for one person."""
-    item = make_item("pair", [Part(text="?")], [[Part(text="a")], [Part(text="b")]])
-    begin_study(folder, Study(kind="pair", annotators=(annotator,)), [item], {})
-
-
 def test_markup_of_models_stays_text(pair: tuple[Path, Server], open_page: Any) -> None:
     """Neither scripts nor attributes of answers do anything, and all of it can be read."""
     _, server = pair
@@ -209,7 +197,8 @@ def test_errors_of_answers_are_ticked(pair: tuple[Path, Server], open_page: Any)
     """They are kept with the vote, and the next item has none."""
     folder, server = pair
     page = open_page(server.addresses["a1"])
-    side = red_side(page)
+    first = page.locator("[data-side=A] .words").inner_text()
+    side = "A" if first.startswith("It is red") else "B"
     page.get_by_text("Errors of the answers").click()
     page.locator(f"input.error[data-of={side}][value=factual]").check()
     press(page, "1")
@@ -222,7 +211,8 @@ def test_answers_outlast_an_address_that_is_not_known(tmp_path: Path, open_page:
     folder = tmp_path / "study"
     page, port = left_alone(folder, open_page)
     answer_alone(page, "1", 1)
-    write_study_of_one(tmp_path / "other", annotator="zed")
+    item = make_item("pair", [Part(text="?")], [[Part(text="a")], [Part(text="b")]])
+    begin_study(tmp_path / "other", Study(kind="pair", annotators=("zed",)), [item], {})
     with served(tmp_path / "other", f"--port={port}"):
         page.get_by_text("The server does not know this address").wait_for()
         assert "1 answer is kept" in page.locator("#warning").inner_text()

@@ -264,11 +264,6 @@ def test_the_page_says_how_to_get_missing_chains() -> None:
     assert html.count('<tr class="now">') == 2
 
 
-def _drawn(*results: CaseResult) -> list[str]:
-    """The samples of the page whose chains are drawn, in order."""
-    return re.findall(r'aria-label="chains of (\S+) in', _page(*results)[1])
-
-
 @pytest.mark.parametrize("verdict", ["regressed", "held"])
 def test_samples_that_are_drawn(verdict: str) -> None:
     """All that lost, of a case that holds the worst; the median one, and those asked for, once."""
@@ -277,8 +272,10 @@ def test_samples_that_are_drawn(verdict: str) -> None:
     asked = [replace(PAIR, sample="named.png"), replace(PAIR, sample="new.png")]
     case = replace(PAIRED, verdict=verdict, chains=[PAIR, second, named], requested=asked)
     losers = ["a.png", "second.png"] if verdict == "regressed" else ["a.png"]
-    assert _drawn(case) == [*losers, "b.png", "named.png", "new.png"]
-    assert "second.png" in _page(case)[0].text
+    page, html = _page(case)
+    drawn = re.findall(r'aria-label="chains of (\S+) in', html)
+    assert drawn == [*losers, "b.png", "named.png", "new.png"]
+    assert "second.png" in page.text
 
 
 # -- answers ---------------------------------------------------------------------------------------

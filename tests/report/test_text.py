@@ -340,25 +340,21 @@ def test_one_sentence_on_facts_for_the_run() -> None:
 
 # -- a series of gates -----------------------------------------------------------------------------
 
-PLACE = SeriesShown(
-    name="run-1", look=7, expected=40, alpha=0.0003, level=2.5e-05, anchor_level=1.5e-04,
-    baseline=5,
-)  # fmt: skip
-
-
-def _figure(result: CaseResult, label: str) -> str:
-    return next((f"{f.shown} {f.remark}" for f in figures_of(result) if f.label == label), "")
-
 
 def test_a_case_says_what_its_series_spent() -> None:
     """Of the case's alpha, and by whom it is divided."""
-    serial = replace(FULL, series=PLACE)
-    assert _figure(serial, "series") == (
+
+    def figure(result: CaseResult, label: str) -> str:
+        return next((f"{f.shown} {f.remark}" for f in figures_of(result) if f.label == label), "")
+
+    place = SeriesShown("run-1", 7, 40, 0.0003, level=2.5e-05, anchor_level=1.5e-04, baseline=5)
+    serial = replace(FULL, series=place)
+    assert figure(serial, "series") == (
         "0.0003 of 0.0125 for checkpoint 7 of run-1, 2.5e-05 of the upper bound against "
         "checkpoint 5, 0.00015 since the anchor"
     )
-    alpha = _figure(replace(serial, level=0.003), "alpha")
+    alpha = figure(replace(serial, level=0.003), "alpha")
     assert alpha.startswith("0.0125 0.003 of the lower bound, divided among")
     bare = replace(serial, series=SeriesShown(name="run-1", look=1, expected=40, alpha=0.001))
-    assert _figure(bare, "series") == "0.001 of 0.0125 for checkpoint 1 of run-1"
-    assert _figure(FULL, "series") == ""
+    assert figure(bare, "series") == "0.001 of 0.0125 for checkpoint 1 of run-1"
+    assert figure(FULL, "series") == ""
