@@ -47,6 +47,8 @@ _CODE_SUFFIXES = _CONFIG_SUFFIXES | {
     ".py", ".cpp", ".cu", ".so", ".npy", ".npz", ".yaml", ".yml", ".csv", ".tsv", ".ttf",
 }  # fmt: skip
 
+_SUFFIXES = (*_CODE_SUFFIXES, *WEIGHT_SUFFIXES)
+
 # Written by trainers and people next to a model; no loader reads them.
 _NOT_READ = re.compile(
     r"(trainer_state|all_results|train_results|eval_results|predict_results)\.json"
@@ -81,9 +83,13 @@ def list_files(folder: Path) -> list[str]:
         # A link back to a folder above would be walked forever.
         folders[:] = [] if real in seen else [name for name in folders if not name.startswith(".")]
         seen.add(real)
-        paths = (Path(parent, name) for name in names if not name.startswith("."))
-        kept = (p for p in paths if p.is_file() or (p.is_symlink() and not p.exists()))
-        files += [path.relative_to(folder).as_posix() for path in kept]
+        # As texts: a run's folder may hold a hundred thousand pictures.
+        inner = Path(parent).relative_to(folder).as_posix()
+        for name in names:
+            path = f"{parent}/{name}"
+            there = os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
+            if there and not name.startswith("."):
+                files.append(name if inner == "." else f"{inner}/{name}")
     return sorted(files)
 
 
@@ -100,7 +106,11 @@ def readable_files(
     component has it; whatever lies in its root (single-file weights) or in folders that its index
     does not name is not read. A sentence-transformers model's are those of its modules.
     """
-    paths = [PurePosixPath(name) for name in sorted(names)]
+    paths = [
+        PurePosixPath(name)
+        for name in sorted(names)
+        if name.endswith(_SUFFIXES) or ".safetensors" in name or "chat_templates/" in name
+    ]
     holders = _holders(kind, config)
     folders = {".", *holders}
     if kind == "sentence_transformers":
