@@ -62,9 +62,6 @@ _NOT_MODEL = re.compile(
 """A training's own states, and copies of a model's weights in the form of its authors."""
 
 _PICKLED = re.compile(r".*pytorch_model.*\.(bin|pt|pth)")
-_SAFE = re.compile(r"((diffusion_pytorch_|open_clip_(pytorch_)?)?model[.-]|shard-).*")
-"""The safetensors, and their index, that libraries prefer to pickled weights."""
-
 _TOKENIZER = re.compile(r"[^/]+_tokenizer")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
@@ -180,9 +177,14 @@ def _weights(names: list[str], kind: CheckpointKind, options: SourceOptions) -> 
         for file, name in files
         if ".safetensors" in file and not file.startswith("consolidated")
     ]
-    # Safetensors of other names do not keep libraries from reading the pickled weights beside them.
-    if options.allow_pickle and not any(_SAFE.fullmatch(PurePosixPath(n).name) for n in weights):
-        weights += [n for n in names if _PICKLED.fullmatch(n) or ".bin.index" in n]
+    safe = [PurePosixPath(name).name for name in weights]
+    for file, name in files if options.allow_pickle else ():
+        before, mark, end = file.partition("pytorch_model")
+        # Only safetensors of its own name keep a library from reading it.
+        twin = re.compile(rf"({re.escape(before)}(pytorch_)?model(\.|-\d{{5}}-of-)|shard-).*")
+        pickled = _PICKLED.fullmatch(file) or ".bin.index" in end
+        if mark and pickled and not any(map(twin.fullmatch, safe)):
+            weights.append(name)
     own = [name for name in weights if PurePosixPath(name).name.startswith("open_clip_")]
     if kind == "open_clip" and own:
         return own  # the same repository often holds transformers' copy of the weights

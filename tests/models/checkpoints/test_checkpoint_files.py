@@ -45,7 +45,12 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
     assert fingerprint_of(folder, "?allow_pickle=true") != before[0]
     assert fingerprint_of(folder) == before[1]
     # Libraries read the pickled weights all the same: their bytes go on to count.
-    (folder / "projector.safetensors").write_bytes(safetensors_bytes())
+    for name in (
+        "projector.safetensors",
+        "model-ema.safetensors",
+        "diffusion_pytorch_model.safetensors",
+    ):
+        (folder / name).write_bytes(safetensors_bytes())
     beside = fingerprint_of(folder, "?allow_pickle=true")
     (folder / "pytorch_model.bin").write_bytes(b"another")
     assert fingerprint_of(folder, "?allow_pickle=true") != beside
