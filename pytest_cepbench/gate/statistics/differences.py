@@ -175,7 +175,7 @@ class Differences:
         """
         free, found, expected = self._spreads
         shown = _combined(found, (free + 1) * (1 + 2 / free)) / (1 + 2 / _combined(found, free))
-        return min(shown, _combined(expected, free + 1))
+        return min(shown, _combined(expected, free + 1), float(self.units))
 
     @cached_property
     def _spreads(self) -> tuple[Array, Array, Array]:

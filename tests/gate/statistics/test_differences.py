@@ -95,6 +95,8 @@ def test_categories_of_one_sample_scatter_as_draws_from_one_population() -> None
     assert d.mean == pytest.approx(0.4)
     parts = [2 * 0.1**2 * 2 / 4, 0.6**2 * 3 / 2, 0.8**2 * 3 / 2]
     assert d.sd**2 / d.units == pytest.approx(sum(parts) / 3**2)
+    # A single one shows no more than the unit that it is.
+    assert Differences.of({"a": {"a0": 0.5, "a1": 0.7}, "b": {"b0": 0.7}}).effective_units <= 3
 
 
 def _clusters(*sizes: list[int], values: Array) -> Differences:
