@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench import CaseResult, GateResult, gate_checkpoint
-from pytest_cepbench.artifacts.outcome import Winner
-from pytest_cepbench.models.protocols import Battle, Piece
 from tests.plugin.scored_project import scored_suite
 
 
@@ -62,20 +59,18 @@ def verdicts(result: GateResult) -> dict[str, str]:
     return {f"{case.part}-{case.metric}": case.verdict for case in result.cases}
 
 
-ONE_MODEL = 'interleaver = "shapes:"\n'
-
-
 _SUITE = """\
 name = "small-arena"
 version = 1
 [data]
 loader = "shapes-arena"
-options = {{ samples_per_category = 2, seed = 0 }}
+options = { samples_per_category = 2, seed = 0 }
 [answer]
 [prompts]
 [arena]
 [roles]
-{roles}judge = "shapes:"
+interleaver = "shapes:"
+judge = "shapes:"
 [metrics.win_rate]
 parts = "overall"
 [metrics.truth]
@@ -94,10 +89,10 @@ class ArenaProject:
     path: Path
 
     @classmethod
-    def make(cls, path: Path, roles: str = ONE_MODEL, **options: Any) -> ArenaProject:
-        """With baselines of the models that are named. options: as for `gate`."""
+    def make(cls, path: Path, **options: Any) -> ArenaProject:
+        """With baselines of its models. options: as for `gate`."""
         path.mkdir(exist_ok=True)
-        (path / "suite.toml").write_text(_SUITE.format(roles=roles))
+        (path / "suite.toml").write_text(_SUITE)
         project = cls(path)
         assert project.gate(snapshot_update=True, accept_insensitive=True, **options).passed
         return project
@@ -109,21 +104,3 @@ class ArenaProject:
     def gate(self, **options: Any) -> GateResult:
         """Gate a model. options: of `gate_checkpoint`."""
         return gate_checkpoint(self.path / "suite.toml", root=self.path, **options)
-
-
-@dataclass(frozen=True)
-class TextJudge:
-    """Prefers the answer whose texts come first in the alphabet, where that is shown second.
-
-    It is a tie otherwise.
-    """
-
-    fingerprint: str = "text judge/1"
-
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Winner]:
-        """A verdict on each battle."""
-        return ["B" if _texts(b.second) < _texts(b.first) else "Tie(A)" for b in battles]
-
-
-def _texts(pieces: Sequence[Piece]) -> list[str]:
-    return [piece for piece in pieces if isinstance(piece, str)]

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench import CepError, GateResult, gate_checkpoint
 from pytest_cepbench.errors import SpecError, SuiteError
-from tests.plugin.project import run_plainly
+from tests.plugin.project import INI, run_plainly
 
 SUITES = Path(__file__).parents[2] / "suites"
 
@@ -34,7 +34,7 @@ def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrument's suites, one with baselines of a perfect generator; no test changes it."""
     root = tmp_path_factory.mktemp("instrument")
     shutil.copytree(SUITES / "instrument", root / "suites" / "instrument")
-    (root / "pytest.ini").write_text("[pytest]\n")
+    (root / "pytest.ini").write_text(INI)
     suite = root / SUITE
     suite.write_text(suite.read_text().replace("iterations = 3", "iterations = 2"))
     result = gate_checkpoint(suite, root=root, snapshot_update=True, **GENERATOR)

@@ -37,7 +37,7 @@ VALUES = {
     "report": ("one/r.json", "two/r.json", "three/r.json"),
     "history": ("one", "two", "three"),
     "show": ("one.png", "two.png", "three.png"),
-    "gate": ("threshold", "noninferiority", "regression"),
+    "gate": ("regression", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
     "alpha": ("0.01", "0.02", "0.5"),
     "inconclusive": ("more", "fail", "pass"),
@@ -46,7 +46,7 @@ VALUES = {
     "budget": ("800", "60.5s", "800,3600s"),
     "pairing": ("common", "exact", "common"),
     "attribute": ("0", "3", "32"),
-    "residency": ("swap", "all", "swap"),
+    "residency": ("all", "swap", "all"),
     "devices-per-worker": ("1", "2", "4"),
     "engine": ("ray", "local", "ray"),
     "ray-address": ("one:6379", "two:6379", "auto"),
@@ -85,31 +85,35 @@ def test_every_option_is_tried_below() -> None:
     assert sorted(VALUES) == sorted(option.name for option in OPTIONS)
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_command_line_before_environment_before_ini(
-    project: Project, monkeypatch: pytest.MonkeyPatch, option: Any
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of the three sets the option, the nearer one wins, and its source is remembered."""
-    pytester, (argument, environment, ini) = project.pytester, VALUES[option.name]
+    """Each of the three sets every option, the nearer one wins, and its source is remembered."""
     silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
-    more = ["--cep-engine=ray"] if option.name.startswith("ray-") else []
-    more += ["--cep-series=run-1"] if option.name == "series-length" else []
-    project.write("pytest.ini", f"[pytest]\n{option.ini} = {ini}\n")
-    monkeypatch.setenv(option.env, environment)
+    lines = [f"{option.ini} = {VALUES[option.name][2]}" for option in OPTIONS]
+    project.write("pytest.ini", "\n".join(["[pytest]", *lines, ""]))
+    for option in OPTIONS:
+        monkeypatch.setenv(option.env, VALUES[option.name][1])
 
-    def assert_set(config: pytest.Config, value: str, source: str) -> None:
+    def assert_set(config: pytest.Config, place: int, source: str) -> None:
         settings = _settings(config)
-        assert _found(settings, option.name) == value
-        assert settings["sources"][option.name] == source
+        for option in OPTIONS:
+            assert _found(settings, option.name) == VALUES[option.name][place]
+            assert settings["sources"][option.name] == source.format(option)
 
-    for flag in [option.flag, f"--{option.name}"] if option.short else [option.flag]:
-        typed = flag if option.switch else f"{flag}={argument}"
-        config = pytester.parseconfig(*silent, *more, typed)
-        assert_set(config, argument, option.flag)
-    setattr(config.option, option.dest, None)  # as it is where nothing is typed
-    assert_set(config, environment, option.env)
-    monkeypatch.delenv(option.env)
-    assert_set(config, ini, f"ini {option.ini}")
+    for short in (False, True):
+        typed = []
+        for option in OPTIONS:
+            flag = f"--{option.name}" if short and option.short else option.flag
+            typed.append(flag if option.switch else f"{flag}={VALUES[option.name][0]}")
+        config = project.pytester.parseconfig(*silent, *typed)
+        assert_set(config, 0, "{0.flag}")
+    for option in OPTIONS:
+        setattr(config.option, option.dest, None)  # as it is where nothing is typed
+    assert_set(config, 1, "{0.env}")
+    for option in OPTIONS:
+        monkeypatch.delenv(option.env)
+    assert_set(config, 2, "ini {0.ini}")
 
 
 def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
