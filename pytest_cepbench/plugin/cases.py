@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatch, translate
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import pytest
 SUITE_FILE = "suite.toml"
 """The suite of the test modules beside it; marks may name others."""
 
+FIXTURES = ("cep_case", "cep_gate")
+"""By which a test takes a case."""
+
 MISTAKE = "cepbench_mistake"
 """Attribute of the report on a module that was not collected since its suite is written wrongly."""
 
@@ -20,6 +24,23 @@ MISTAKE = "cepbench_mistake"
 def is_case(item: pytest.Item) -> bool:
     """Whether a test takes a case."""
     return "cep_case" in getattr(item, "fixturenames", ())
+
+
+def mentions(module: Path, words: Iterable[str]) -> bool:
+    """Whether the source of a module has one of these words; not where it cannot be read."""
+    from pytest_cepbench.files import MOST_TEXT, read_regular
+
+    with suppress(OSError):
+        source = read_regular(module, MOST_TEXT)
+        return any(word.encode() in source for word in words)
+    return False
+
+
+def would_have_cases(place: Path) -> bool:
+    """Whether a module or a folder that could not be collected belongs to a suite."""
+    if place.is_dir():
+        return any(mentions(module, FIXTURES) for module in place.rglob("*.py"))
+    return place.with_name(SUITE_FILE).exists() or mentions(place, FIXTURES)
 
 
 def stands_for(item: pytest.Item) -> str:

@@ -20,10 +20,17 @@ import pytest
 
 from pytest_cepbench.errors import few_of
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.cases import MISTAKE, SUITE_FILE, is_case, stands_for, walk
+from pytest_cepbench.plugin.cases import (
+    FIXTURES,
+    MISTAKE,
+    SUITE_FILE,
+    is_case,
+    mentions,
+    stands_for,
+    walk,
+    would_have_cases,
+)
 from pytest_cepbench.plugin.hooks import RUN, run_of
-
-_FIXTURES = {"cep_case", "cep_gate"}
 
 _MODELS = {f"cep_{role}" for role in ROLE_NAMES}
 
@@ -99,7 +106,7 @@ class EmptySuites:
             self._failed.add(path)
             if RUN not in self.config.stash:  # it hears of these when it begins
                 self.failed.append(report)
-                if path.with_name(SUITE_FILE).exists():
+                if would_have_cases(path):
                     run_of(self.config)
         elif report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -264,8 +271,6 @@ class EmptySuites:
 
     def _is_gated_elsewhere(self, session: pytest.Session, suite: Path) -> bool:
         """Whether tests that the engineer left out, or that failed to import, may gate a suite."""
-        from pytest_cepbench.files import MOST_TEXT, read_regular
-
         if self._failed or self.config.getoption("ignore") or self.config.getoption("ignore_glob"):
             return True
         whole = session._initialpaths - self._narrowed  # noqa: SLF001
@@ -273,11 +278,9 @@ class EmptySuites:
             for module in (folder / name for name in names if name.endswith(".py")):
                 if module not in self._narrowed and not whole.isdisjoint({module, *module.parents}):
                     continue
-                with suppress(OSError):
-                    source = read_regular(module, MOST_TEXT)
-                    named = folder == suite.parent or suite.name.encode() in source
-                    if named and any(name.encode() in source for name in _FIXTURES):
-                        return True
+                near = folder == suite.parent or mentions(module, [suite.name])
+                if near and mentions(module, FIXTURES):
+                    return True
         return False
 
     @property
@@ -339,13 +342,10 @@ def _gated_by(module: Path) -> Iterator[_Wanted]:
     """The suites that are there and that the tests of a module gate, by its source."""
     from pytest_cepbench.files import MOST_TEXT, read_regular
 
-    if module.name == "conftest.py":
+    if module.name == "conftest.py" or not mentions(module, FIXTURES):
         return
     try:
-        source = read_regular(module, MOST_TEXT)
-        if not any(name.encode() in source for name in _FIXTURES):
-            return
-        tree = ast.parse(source)
+        tree = ast.parse(read_regular(module, MOST_TEXT))
         tests = list(_tests_in(tree, SUITE_FILE, frozenset()))
     except (OSError, ValueError, SyntaxError, RecursionError):  # pytest has its own word for it
         return
@@ -382,7 +382,7 @@ def _tests_in(
                     suite = str(keyword.value.value)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-        if _FIXTURES & {argument.arg for argument in arguments}:
+        if not {argument.arg for argument in arguments}.isdisjoint(FIXTURES):
             yield node.name, suite, marks
         return
     for child in ast.iter_child_nodes(node):

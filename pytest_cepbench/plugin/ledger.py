@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import few_of
-from pytest_cepbench.plugin.cases import MISTAKE, SUITE_FILE
+from pytest_cepbench.plugin.cases import MISTAKE, SUITE_FILE, would_have_cases
 
 if TYPE_CHECKING:
     import pytest
@@ -86,12 +86,9 @@ class Ledger:
             self.collected.setdefault(nodeid, len(self.collected))
             module = nodeid.partition("::")[0]
             if module not in suites:
-                suites[module] = self._is_suite(module)
+                suites[module] = (self.root / module).with_name(SUITE_FILE).exists()
             if suites[module]:
                 self.expected.add(nodeid)
-
-    def _is_suite(self, module: str) -> bool:
-        return (self.root / module).with_name(SUITE_FILE).exists()
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Enter one report, wherever the test ran; other plugins may have changed its outcome."""
@@ -147,7 +144,7 @@ class Ledger:
         """A suite whose module could not be collected has cases that will not be judged."""
         if report.failed:
             self.mistakes.add(getattr(report, MISTAKE, False))
-            if self._is_suite(report.nodeid.partition("::")[0]):
+            if would_have_cases(self.root / report.nodeid.partition("::")[0]):
                 self.uncollected.add(report.nodeid)
 
     def fail(self, reason: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from tests.plugin.project import (
     ABSENT,
-    BOTH,
     REGRESSED,
     SLOWLY_BOTH,
     TEST_MODULE,
@@ -145,14 +144,14 @@ def test_no_test_hides_its_regression(accepted: Project, arguments: tuple[str, .
     """By marks, by catching what the gate raises, by judging in a fixture: each of them fails."""
     accepted.write("test_toy.py", HIDING)
     accepted.write("conftest.py", UPDATING)
-    result = accepted.run(*arguments, "-vv", REGRESSED)
+    result = accepted.run(*arguments, *SOME, "-vv", REGRESSED)
     assert result.ret == FAILED
     assert accepted.report()["verdict"] == "failed"
     verdicts = {case["nodeid"]: case["verdict"] for case in accepted.report()["cases"]}
     assert verdicts == {f"test_toy.py::{name}[crowded-gc]": "regressed" for name in WAYS}
     failures = len(WAYS) + hasattr(pytest, "Subtests")
     # Passed have the calls of those that judge in a teardown.
-    assert result.parseoutcomes() == {"failed": failures, "passed": 2}
+    assert result.parseoutcomes() == {"failed": failures, "passed": 2, "deselected": 1}
     shown = result.stdout.str().partition("short test summary info")[0]
     assert shown.count("\nregressed: toy, crowded, GC@2 (") == failures
     assert shown.count("an xfail mark excuses no verdict: ") == 3
@@ -197,7 +196,8 @@ def test_a_case_that_its_test_does_not_judge_is_missed(
     """By its name, whatever the test did instead; and no baseline is accepted."""
     accepted.write("test_toy.py", NOT_JUDGING)
     before = contents(accepted.baselines)
-    result = accepted.run(*arguments, "--snapshot-update")
+    some = ("-k", "crowded or another")
+    result = accepted.run(*arguments, *some, "--snapshot-update")
     assert result.ret == INCOMPLETE
     assert accepted.report()["verdict"] == "incomplete"
     test = "test_toy.py::test_{}[crowded-gc]".format
@@ -214,7 +214,7 @@ def test_a_case_that_its_test_does_not_judge_is_missed(
 
     failing = "\ndef test_fails(cep_case, cep_gate):\n    assert False\n    cep_gate(cep_case)\n"
     accepted.write("test_toy.py", NOT_JUDGING + failing)
-    assert accepted.run(*arguments).ret == FAILED
+    assert accepted.run(*arguments, *some).ret == FAILED
     assert accepted.report()["verdict"] == "incomplete"
     assert f", {test('fails')}, " in accepted.report()["problems"][1]
 
@@ -243,7 +243,7 @@ def test_threads(cep_case, cep_gate):  # which crash the store's readers, where 
 def test_a_case_that_holds_is_let_be(accepted: Project) -> None:
     """Under a mark it is pytest's XPASS; a further case counts, and it is said whose it is not."""
     accepted.write("test_toy.py", LET_BE)
-    result = accepted.run_here()
+    result = accepted.run_here(*SOME)
     assert result.ret == pytest.ExitCode.OK
     assert result.parseoutcomes()["xpassed"] == 1
     cases = accepted.report()["cases"]
@@ -348,7 +348,7 @@ def test_workers_keep_what_hooks_take_from_reports(
     """On two workers, with hooks in each of them and on the controller."""
     accepted.write("test_toy.py", HIDING)
     accepted.write("conftest.py", hooked(*hooks))
-    assert accepted.run("-n", "2", REGRESSED).ret == FAILED
+    assert accepted.run("-n", "2", *SOME, REGRESSED).ret == FAILED
     assert accepted.report()["verdict"] == "failed"
     assert [case["verdict"] for case in accepted.report()["cases"]] == ["regressed"] * len(WAYS)
 
@@ -427,17 +427,24 @@ def test_a_model_that_no_test_was_selected_for_is_no_pass(accepted: Project) -> 
     assert accepted.run_here("-k", "typo").ret == pytest.ExitCode.OK  # nothing of ours
 
 
-@pytest.mark.slow
-@BOTH
+@SLOWLY_BOTH
 def test_a_suite_that_cannot_be_collected_is_no_pass(
     accepted: Project, arguments: tuple[str, ...]
 ) -> None:
-    """Where collection errors are passed over and the exit status is set, its cases are missed."""
+    """Where collection errors are passed over and the exit status is set, its cases are missed.
+
+    Also those of a suite that a mark names, or below a folder with a broken conftest.py.
+    """
     accepted.suite("name = 3\n", "sick")
+    accepted.write("named/test_named.py", f"import nothing_like_it\n\n{TEST_MODULE}")
+    accepted.write("plain/test_plain.py", "import nothing_like_it\n")
+    accepted.write("below/conftest.py", "import nothing_like_it\n")
+    accepted.write("below/suite/test_below.py", TEST_MODULE)
     accepted.write("conftest.py", hooked("finish-around"))
     result = accepted.run(*arguments, "--continue-on-collection-errors", "-k", "color or sick")
     assert result.ret == INCOMPLETE
-    result.stdout.fnmatch_lines(["INCOMPLETE: 1 modules could not be collected: sick/test_.py"])
+    missed = "INCOMPLETE: 3 modules could not be collected: below, named/test_named.py, sick/*"
+    result.stdout.fnmatch_lines([missed])
     assert accepted.verdicts() == {"color-gc": "held"}
 
 

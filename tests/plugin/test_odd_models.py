@@ -103,7 +103,7 @@ def test_changed_code_with_answers_of_the_code_before_is_said(
 
     project.photos({"a/1.png": (10, 20, 30), "b/1.png": (200, 20, 30)})
     for more in (["--snapshot-update"], []):
-        assert project.run("-p", "no:xdist", MODEL, *more).ret == pytest.ExitCode.OK
+        assert project.run_here(MODEL, *more).ret == pytest.ExitCode.OK
     assert said() == []
 
     module = project.path / "user_models.py"

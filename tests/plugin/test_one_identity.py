@@ -79,12 +79,12 @@ def trainer():
 """,
     )
     model = "--model=python:marked_models:lazy"
-    assert photos.run("-p", "no:xdist", model).ret == pytest.ExitCode.TESTS_FAILED
+    assert photos.run_here(model).ret == pytest.ExitCode.TESTS_FAILED
     told = "before the model was loaded (written again: weights)"
     assert all(told in reason for reason in refused(photos))
 
     photos.write("conftest.py", "")
-    assert photos.run("-p", "no:xdist", model, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert photos.run_here(model, "--snapshot-update").ret == pytest.ExitCode.OK
 
 
 @pytest.mark.slow

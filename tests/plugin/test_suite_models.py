@@ -55,8 +55,8 @@ def tasks(project: Project) -> Project:
 def test_a_detector_under_test(tasks: Project) -> None:
     """`--model` may be a detector: it is gated; one that finds nothing makes all pictures wrong."""
     same = ("--cep-role=detector", "--model=shapes:")
-    assert tasks.run(*same, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = tasks.run("-vv", "--model=python:own:detector")
+    assert tasks.run_here(*same, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = tasks.run_here("-vv", "--model=python:own:detector")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["cepbench: model under test, detector: python:own:detector (*"])
     verdicts = tasks.verdicts()
@@ -71,7 +71,7 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
     """One model, one verdict for both; a loss is put down to the role that it came from."""
     project.photos({"red.png": (200, 10, 10), "green.png": (10, 200, 10), "blue.png": (9, 9, 200)})
     unified = "--model=python:user_models:unified"
-    accepted = project.run(unified, "--snapshot-update")
+    accepted = project.run_here(unified, "--snapshot-update")
     assert accepted.ret == pytest.ExitCode.OK
     accepted.stdout.fnmatch_lines(
         [
@@ -111,9 +111,9 @@ def test_several_suites_in_one_folder(project: Project, arguments: tuple[str, ..
 def test_a_suite_that_the_model_has_no_part_in_is_skipped(tasks: Project) -> None:
     """With the reason; the others are gated, and a run of none but such suites is no pass."""
     tasks.suite(SHAPES, "toy")
-    result = tasks.run("-rs", "--model=python:own:detector")
+    result = tasks.run_here("-rs", "--model=python:own:detector")
     result.assert_outcomes(skipped=1, failed=8)
     result.stdout.fnmatch_lines(["*the detector under test has no role in suite 'toy'*"])
-    alone = tasks.run("toy", "--model=python:own:detector")
+    alone = tasks.run_here("toy", "--model=python:own:detector")
     assert alone.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     alone.stdout.fnmatch_lines(["no case was judged: nothing is known of the model"])

@@ -82,12 +82,12 @@ def test_a_key_in_a_spec_stops_the_run_and_is_shown_nowhere(
     spec = f"openai:m?base_url=http://127.0.0.1:9/v1&revision={key}"
     project.photos({"a.png": (1, 2, 3)})
     generator = "--generator=python:user_models:generator"
-    results = [project.run(generator, f"--describer={spec}")]
+    results = [project.run_here(generator, f"--describer={spec}")]
     monkeypatch.setenv("CEPBENCH_DESCRIBER", spec)
-    results.append(project.run(generator))
+    results.append(project.run_here(generator))
     monkeypatch.delenv("CEPBENCH_DESCRIBER")
     project.edit("suite.toml", "python:user_models:describer", spec)
-    results.append(project.run(generator))
+    results.append(project.run_here(generator))
     for result in results:
         assert result.ret != pytest.ExitCode.OK
         shown = result.stdout.str() + result.stderr.str()
