@@ -66,6 +66,8 @@ def run_patterns(arguments: Namespace) -> int:
             for role, spec in given.items()
             if spec is not None
         }
+        if "image" not in runners["describer"].bound.reads:
+            raise SpecError(f"--describer {arguments.describer} reads no images: name another")
         begin()
         found.run(runners["describer"], runners.get("writer"))
         tell(pool_line(pool))

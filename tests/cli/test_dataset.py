@@ -381,6 +381,7 @@ def test_a_study_of_other_images_is_told(photos: Home) -> None:
         (["--patterns=0"], "1 to 32 patterns"),
         (["--patterns=names.tml"], "a file of patterns"),
         (["--describer=nothing:x"], "nothing"),
+        (["--describer=tones:"], "--describer tones: reads no images"),
         (["--store=photos/x.png/y"], "x.png"),
     ],
 )
