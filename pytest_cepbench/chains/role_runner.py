@@ -102,6 +102,8 @@ class RoleRunner:
     def stored(self, steps: Sequence[Step]) -> list[Result | None]:
         """The results of steps that are in the store; nothing is counted, no model is called."""
         results = self.store.get(step.key for step in steps)
+        for key in _unfit(results, self._role.methods[0]):
+            del results[key]
         return [self._answer(results[s.key]) if s.key in results else None for s in steps]
 
     def _answer(self, result: Result) -> Result:
@@ -173,6 +175,9 @@ class RoleRunner:
         asked = METHODS[method]
         assert asked in self._role.methods, f"a {self.bound.role} is not asked to {method}"
         known = self.store.get(step.key for step in steps)
+        if unfit := _unfit(known, asked):
+            self.store.forget(unfit, why=f"no result of a {self.bound.role}")
+            known = {key: result for key, result in known.items() if key not in unfit}
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
             step.key: i for i, step in reversed(list(enumerate(steps))) if step.key not in known
@@ -343,6 +348,12 @@ class RoleRunner:
             if len(known) >= _MOST_PROVENANCES:
                 return
             known[text] = None
+
+
+def _unfit(results: Mapping[str, Result], method: Method) -> list[str]:
+    """Keys of results that no step of this method has; a store may hold anything under a key."""
+    kinds = (method.kept, Failure)
+    return [key for key, result in results.items() if not isinstance(result, kinds)]
 
 
 def _read_provenance(text: str) -> dict[str, str]:

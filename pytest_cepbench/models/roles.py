@@ -50,7 +50,7 @@ from pytest_cepbench.models.protocols import (
     Writer,
 )
 from pytest_cepbench.models.torch_runtime import by_kind
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import ArtifactRef, Store
 
 LONGEST_TEXT = 100_000
 """Characters of a text that are drawn, compared and shown, some 15,000 words: counting the words of
@@ -310,6 +310,7 @@ class Method:
     otherwise: asks a model that lacks it by another method, with the same arguments.
     convert: makes of outputs what `check` takes, as part of the call: a tensor is made an array by
         its own library.
+    kept: class of its results in a store, but for failures.
     """
 
     name: str
@@ -322,6 +323,7 @@ class Method:
     optional: bool = False
     otherwise: Callable[..., object] | None = None
     convert: Callable[[Any], object] = lambda outputs: outputs
+    kept: type = str
 
     def __str__(self) -> str:
         """With its arguments, for people."""
@@ -405,7 +407,8 @@ _write_json = partial(
     optional=True,
     otherwise=lambda model, questions, prompt, _, seeds: model.write(questions, prompt, seeds),
 )
-_encode = partial(Method, check=_VECTORS, seeds=False, convert=np.asarray)
+_encode = partial(Method, check=_VECTORS, seeds=False, convert=np.asarray, kept=np.ndarray)
+_draw = partial(Method, draws=True, kept=ArtifactRef)
 
 ROLES: Mapping[RoleName, Role] = {
     "describer": Role(
@@ -416,7 +419,7 @@ ROLES: Mapping[RoleName, Role] = {
         ),
         answer_in=read_answer,
     ),
-    "generator": Role(Generator, (Method("generate", ("texts",), draws=True, reads_texts=True),)),
+    "generator": Role(Generator, (_draw("generate", ("texts",), reads_texts=True),)),
     "encoder": Role(
         Encoder,
         (
@@ -425,7 +428,10 @@ ROLES: Mapping[RoleName, Role] = {
             _encode("encode_texts", ("texts",), reads_texts=True),
         ),
     ),
-    "detector": Role(Detector, (Method("detect", ("images", "queries"), _BOXES, seeds=False),)),
+    "detector": Role(
+        Detector,
+        (Method("detect", ("images", "queries"), _BOXES, seeds=False, kept=Detections),),
+    ),
     "judge": Role(
         Judge,
         (
@@ -441,7 +447,7 @@ ROLES: Mapping[RoleName, Role] = {
         ),
         answer_in=read_answer,
     ),
-    "editor": Role(Editor, (Method("edit", ("images", "texts"), draws=True),)),
+    "editor": Role(Editor, (_draw("edit", ("images", "texts")),)),
     "interleaver": Role(
         Interleaver,
         (Method("interleave", ("questions", "limits"), _each(_answer, take=check_drawn)),),

@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import PIL
 import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import DECODER, ImageArtifact
 from pytest_cepbench.chains import CallCounts, ChainPlan
+from pytest_cepbench.chains.growth import look_ahead
 from pytest_cepbench.datasets.sample import DrawnImage, FileImage, Sample
-from pytest_cepbench.store import Store
+from pytest_cepbench.store import Result, Store, StoredResult
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (
     PLAN,
@@ -165,6 +167,27 @@ def test_an_image_that_no_step_needs_is_not_missed(store: Store) -> None:
     runners = make_runners(store)
     assert outcomes(grow_and_trace(PLAN, samples(3), runners)) == first
     assert runners.asked == [0, 0, 0]
+
+
+def test_what_a_role_cannot_have_given_is_made_again(store: Store) -> None:
+    """A result of another kind, under a seal that fits, is damage as any other."""
+    runners = make_runners(store)
+    traces = grow_and_trace(PLAN, samples(1), runners)
+    start, told, drawn, *_ = traces[0].chain.links
+    wrong: dict[str, Result] = {
+        str(told.key): np.ones(3, np.float32),
+        str(drawn.key): "a text",
+        runners.encoder.key("", 0, "image", start.digest): "a text",
+    }
+    store.forget(list(wrong), why="tried")
+    store.put([StoredResult(key, result) for key, result in wrong.items()])
+    again = make_runners(store)
+    (pending,) = look_ahead(PLAN, samples(1), again.models(), None)
+    assert len(pending.missing) == 4
+    assert outcomes(grow_and_trace(PLAN, samples(1), again)) == outcomes(traces)
+    assert again.asked == [1, 1, 1]
+    roles = [note.rpartition(" ")[2] for note in store.damage[3:]]
+    assert roles == ["describer", "generator", "encoder"]
 
 
 def remake(store: Store, plan: ChainPlan, count: int, **every: Any) -> list[int]:
