@@ -131,17 +131,21 @@ def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
         **(metadata.planner_data or {}),
     }
 
-    def belongs(first: object, *rest: object) -> bool:
-        # The entries under which trainers keep the model, and what else lies beside it.
+    def inner(first: object, *rest: object) -> str:
+        """The name inside of the model; empty for what trainers keep beside it."""
+        if rest and first == "app":  # of model and optimizer, in torch's own examples
+            return inner(*rest)
         if rest:
-            return first in ("model", "module", "state_dict", "app")
+            kept = first in ("model", "module", "state_dict")
+            return ".".join(map(str, rest)) if kept else ""
         others = {"optimizer", "optim", "lr_scheduler", "scheduler", "train_state", "dataloader"}
-        return str(first).partition(".")[0] not in others
+        return "" if str(first).partition(".")[0] in others else str(first)
 
+    names = {key: inner(*path) for key, path in paths.items()}
     wanted = {
         key: stored
         for key, stored in metadata.state_dict_metadata.items()
-        if isinstance(stored, TensorStorageMetadata) and belongs(*paths[key])
+        if isinstance(stored, TensorStorageMetadata) and names[key]
     }
     if not wanted:
         entries = {str(path[0]) for path in paths.values()}
@@ -161,8 +165,7 @@ def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
         for key, stored in wanted.items()
     }
     load(state, storage_reader=Reader(folder), **undistributed(load))
-    names = {key: ".".join(map(str, paths[key][1:] or paths[key])) for key in state}
-    own = own_names(names.values(), folder)
+    own = own_names([names[key] for key in state], folder)
     return {own[names[key]]: tensor for key, tensor in state.items()}
 
 

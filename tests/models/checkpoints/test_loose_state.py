@@ -101,6 +101,7 @@ def test_every_layout_of_a_state_is_read(
             "optimizer": {"state": {name: torch.zeros(2) for name in state}, "lr": 0.1},
             "train_state": {"step": 500},
         },
+        "torch's examples": {"app": {"model": state, "optim": {"step": torch.zeros(2)}}},
         "flat with an optimizer": state | {"optimizer.state.lm_head": torch.zeros(2)},
     }
     for layout, content in layouts.items():
