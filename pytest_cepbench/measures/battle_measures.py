@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import comb
 from typing import Literal
 
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
@@ -267,11 +266,13 @@ def _sight_of_judge(
         if turned > stood:
             said = f"{turned} of its verdicts turn with the order of the answers, and {stood} stand"
     else:
+        from scipy.special import bdtrc
+
         decided = [verdict for verdict, *_ in given.values() if verdict.score != EVEN]
         first = sum(verdict.score == verdict.candidate_first for verdict in decided)
         count, most = len(decided), max(first, len(decided) - first)
-        tail = sum(comb(count, k) for k in range(most, count + 1))
-        if count and most >= _ORDER_DECIDES * count and 2 * tail / 2**count <= _CHANCE:
+        # Of as many for one place, or more, by chance.
+        if count and most >= _ORDER_DECIDES * count and 2 * bdtrc(most - 1, count, 0.5) <= _CHANCE:
             place = "first" if 2 * first > count else "second"
             said = f"{most} of its {count} verdicts are for the answer that was shown {place}"
     ties = sum(mean_score(verdicts) == EVEN for verdicts in given.values())

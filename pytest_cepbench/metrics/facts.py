@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import fsum
 from typing import Literal
 
@@ -279,6 +280,9 @@ def summarize_facts(
     return Facts(tuple(generations), summary(""), tuple(map(summary, kinds)))
 
 
+_ROWS = 256  # starts at once: of each with all samples there would be n^2 numbers
+
+
 def chance_f1(
     starts: Sequence[Collection[Fact]],
     claims: Sequence[Sequence[Collection[Fact]]],
@@ -294,31 +298,33 @@ def chance_f1(
     sample with other facts counts once.
     """
     sets = [frozenset(facts) for facts in starts]
-    if len(set(sets)) < 2:
+    numbers = {facts: number for number, facts in enumerate(dict.fromkeys(sets))}
+    if len(numbers) < 2:
         return None
-    every = {fact for facts in sets for fact in facts}
-    every |= {fact for row in claims for facts in row for fact in facts}
-    kinds = order_kinds(fact.kind for fact in every)
+    start_of = np.array([numbers[facts] for facts in sets])
+    home_of = np.unique(homes, return_inverse=True)[1]
+    every = {*chain(*sets), *chain.from_iterable(facts for row in claims for facts in row)}
     place = {fact: i for i, fact in enumerate(every)}
     own_kind = np.array([fact.kind for fact in place])
+    columns = [own_kind == kind for kind in order_kinds(own_kind)]
     there = _table(sets, place)
-    scores = np.zeros((len(sets), len(sets)))  # of start i in the artifacts of sample j
-    for column in range(len(claims[0])):
-        all_claimed = _table([row[column] for row in claims], place)
-        of_kinds, present = np.zeros_like(scores), np.zeros_like(scores)
-        for kind in kinds:
-            own, claimed = there[:, own_kind == kind], all_claimed[:, own_kind == kind]
-            sizes = own.sum(axis=1)[:, None] + claimed.sum(axis=1)[None, :]
-            of_kinds += 2 * (own @ claimed.T) / np.maximum(sizes, 1)
-            present += sizes > 0
-        scores += of_kinds / np.maximum(present, 1)
-    scores /= len(claims[0])
-    differ = np.array([[own != other for other in sets] for own in sets])
-    same_home = np.equal.outer(np.array(homes), np.array(homes))
-    allowed = differ & same_home
-    allowed = np.where(allowed.any(axis=1, keepdims=True), allowed, differ)
-    chance: Array = (scores * allowed).sum(axis=1) / allowed.sum(axis=1)
-    return chance
+    chance: Array = np.zeros(len(sets))
+    for artifact in range(len(claims[0])):
+        claimed = _table([row[artifact] for row in claims], place)
+        for low in range(0, len(sets), _ROWS):
+            rows = slice(low, low + _ROWS)
+            differ = start_of[rows, None] != start_of
+            allowed = differ & (home_of[rows, None] == home_of)
+            allowed = np.where(allowed.any(axis=1, keepdims=True), allowed, differ)
+            f1, present = np.zeros(allowed.shape), np.zeros(allowed.shape)
+            for column in columns:
+                own, theirs = there[rows, column], claimed[:, column]
+                sizes = own.sum(axis=1)[:, None] + theirs.sum(axis=1)
+                f1 += 2 * (own @ theirs.T) / np.maximum(sizes, 1)
+                present += sizes > 0
+            scores = f1 / np.maximum(present, 1)
+            chance[rows] += (scores * allowed).sum(axis=1) / allowed.sum(axis=1)
+    return chance / len(claims[0])
 
 
 def _table(sets: Sequence[Collection[Fact]], place: Mapping[Fact, int]) -> Array:

@@ -206,8 +206,6 @@ def _block(
             )
     within = [float(own.sum()) / (len(own) * (len(own) - 1)) for own in (of_x, of_y)]
     whole = sum(within) - 2 * float(across.mean())
-    if not x_kept.shape[1]:
-        return [whole]
     n_x, n_y = x_kept.sum(axis=0), y_kept.sum(axis=0)
     few = np.flatnonzero(np.minimum(n_x, n_y) < 2)
     if len(few):

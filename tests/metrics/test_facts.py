@@ -65,6 +65,8 @@ def test_one_only_where_all_is_true_and_nothing_is_added(checked: FactAnswers) -
     ("answers", "surplus", "message"),
     [
         ([[1.0], [0.0]], {}, "expected answers on 1 facts"),
+        ([1.0], {}, "expected answers on 1 facts"),
+        ([[[1.0]]], {}, "expected answers on 1 facts"),
         ([[1.5]], {}, r"lie in \[0, 1\]"),
         ([[1.0]], {"object": np.array([1, 2])}, "expected 1 counts"),
         ([[1.0]], {"smell": np.array([1])}, "unknown kind"),
@@ -88,6 +90,8 @@ def test_chance_is_the_score_of_others_artifacts() -> None:
     assert whole == pytest.approx([(0 + 2 / 3) / 2, (0 + 2 / 3) / 2, 2 / 3])
     apart = chance_f1(starts, claims, ["x", "x", "y"])
     assert apart == pytest.approx([0, 0, 2 / 3])
+    many = chance_f1(starts * 100, claims * 100, ["x", "x", "y"] * 100)  # more than at once
+    assert many == pytest.approx(np.tile(known(apart), 100))
     # Where all are alike no sample can stand for another.
     assert chance_f1([_facts("a")] * 3, [[_facts("a")]] * 3, ["x"] * 3) is None
 

@@ -206,3 +206,6 @@ def test_many_chains_are_compared_each_with_its_own_start() -> None:
     start, later = random.normal(size=(1000, 5)), random.normal(size=(1000, 3, 5))
     singly = [cosine_to_start(start[i : i + 1], later[i : i + 1])[0] for i in range(1000)]
     np.testing.assert_allclose(cosine_to_start(start, later), singly, rtol=1e-13, atol=1e-15)
+    # Rounding takes no cosine beyond 1.
+    turned = np.stack([start, -start], axis=1)
+    assert np.abs(cosine_to_start(start, turned)).max() == 1.0

@@ -286,7 +286,8 @@ def test_a_block_that_keeps_one_sample_is_refused() -> None:
     parts = np.array([0, 0, 0, 1, 1, 1, 2, 2])
     with pytest.raises(TooFewError, match=r"without part 0 a block .* keeps 1 and 2 samples"):
         kernel_distances(x, y, parts, np.arange(8) % 2, 3, block=4)
-    assert np.isfinite(kernel_distances(x, y, parts % 2, parts % 2, 2)[1]).all()
+    two = np.array([0, 0, 1, 1])
+    assert np.isfinite(kernel_distances(x[:4], y[:4], two, two, 2)[1]).all()
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:

@@ -32,6 +32,7 @@ from pytest_cepbench.metrics.uncertainty import (
         (1e-06, 3, 103.29946778),
         (1e-12, 40, 9.98788500487),
         (0.4, 20000, 0.253350473268),
+        (0.5, 3, 0.0),
     ],
 )
 def test_quantiles_have_not_moved(alpha: float, degrees: int, t: float) -> None:

@@ -62,6 +62,7 @@ def test_symmetric_errors_shrink_what_is_seen() -> None:
     card = judge_card(erring(PEOPLE, 0.2, np.random.default_rng(2)), PEOPLE)
 
     assert card.accuracy == pytest.approx(0.8, abs=0.03)
+    assert judge_card(erring(PEOPLE, 1.0, np.random.default_rng(2)), PEOPLE).accuracy == 0
     assert card.visible_drop == 2 * card.accuracy - 1
     assert card.sample_factor == pytest.approx(1 / card.visible_drop**2)
     assert card.sentence().startswith(
