@@ -161,7 +161,8 @@ class PeopleOfModel:
 
     votes: on its outputs. items: that these are of.
     score: mean in [0, 1]; of comparisons the win rate, ties being one half.
-    low, high: ends of its 95 % interval, a bootstrap by item; None of fewer than two items.
+    low, high: ends of its 95 % interval, a bootstrap by item; None of fewer than two items, and
+        where they are all scored alike.
     rank: mean, 1 for the best; None of comparisons.
     grades: share of each of `GRADES`; empty of comparisons.
     """
