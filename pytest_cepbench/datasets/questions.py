@@ -140,7 +140,8 @@ def attach_questions(
     for sample, own in asked:
         start = int(digest_text(sample.unit)[:12], 16) % len(pool) if pool else 0
         texts = {question.text for question in own}
-        foreign = (text for text in (*pool[start:], *pool[:start]) if text not in texts)
+        turned = (pool[place % len(pool)] for place in range(start, start + len(pool)))
+        foreign = (text for text in turned if text not in texts)
         metadata = {
             **sample.metadata,
             QUESTIONS: [{**asdict(q), "depends_on": list(q.depends_on)} for q in own],
