@@ -324,14 +324,6 @@ def test_questions_of_generated_scenes() -> None:
 # -- judged battles ------------------------------------------------------------------------------
 
 
-def test_an_id_stands_once_and_a_table_has_a_line(tmp_path: Path) -> None:
-    """Two battles of one id would be one score."""
-    with pytest.raises(DatasetError, match="sample id 'b/1' is there twice"):
-        load_judged_battles(write(tmp_path, BATTLE, BATTLE))
-    with pytest.raises(DatasetError, match="no samples"):
-        load_judged_battles(write(tmp_path))
-
-
 def test_shipped_battles_are_24_of_each_category() -> None:
     """With few ties, and both sides winning about as often."""
     samples = load_judged_battles(SUITE).samples

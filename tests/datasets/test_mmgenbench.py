@@ -70,7 +70,6 @@ IMAGE = coded(1)
         (f"index\timage\n٣\t{IMAGE}\n", "'index': a whole number is expected"),
         ("index\timage\n0\t \n", r"row 1 \(line 2\), column 'image': empty"),
         (f"index\timage\n0\t{IMAGE}\n1\n", r"row 2 \(line 3\): 1 fields, the header has 2"),
-        ("index\timage\n", "has no samples"),
     ],
 )  # fmt: skip
 def test_a_wrong_table_is_refused(tmp_path: Path, table: str, words: str) -> None:

@@ -153,18 +153,16 @@ def test_one_part_of_a_pipeline_is_under_test(tmp_path: Path) -> None:
 
 
 def test_an_interleaver_is_named_on_the_command_line(tmp_path: Path) -> None:
-    """It goes before the suite's own pipeline, and needs neither writer nor generator."""
+    """It goes before the suite's own pipeline, and needs neither writer nor generator; only battles
+    need a judge.
+    """
+    counted = _assign(tmp_path, 'interleaver = "shapes:"\n', "[metrics.truth]\n")
+    assert list(counted.roles) == ["interleaver"]
     own = 'writer = "shapes:"\ngenerator = "shapes:"\n' + JUDGE
     for choices in ({"roles": {"interleaver": "shapes:?miss=0.2"}}, {"model": "shapes:?miss=0.2"}):
         assignments = _assign(tmp_path, own, **choices)
         assert (assignments.under_test, assignments.subject) == ("interleaver", "shapes:?miss=0.2")
         assert list(assignments.roles) == ["interleaver", "judge"]
-
-
-def test_only_battles_need_a_judge(tmp_path: Path) -> None:
-    """A suite that counts in answers alone has none."""
-    assignments = _assign(tmp_path, 'interleaver = "shapes:"\n', "[metrics.truth]\n")
-    assert list(assignments.roles) == ["interleaver"]
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,6 @@ def _with_loader(loader: str, options: str = "") -> str:
     return head + table + rest.partition("[chain]")[2]
 
 
-def test_options_reach_the_loader(tmp_path: Path) -> None:
-    """What stands under options is passed to the loader by name."""
-    dataset = load_data(
-        read_suite(tmp_path, _with_loader("shapes", "samples_per_category = 3")), {}
-    )
-    assert len(dataset.in_category("color")) == 3
-
-
 @pytest.mark.parametrize(
     ("loader", "options", "error", "message"),
     [
@@ -121,7 +113,11 @@ def test_a_loader_neither_ends_nor_skips_the_run(
 
 
 def test_a_loader_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python:module:function` gives any samples, in one category or several."""
+    """`python:module:function` gives any samples, in one category or several; options reach it by
+    name, as they do the package's.
+    """
+    suite = read_suite(tmp_path, _with_loader("shapes", "samples_per_category = 3"))
+    assert len(load_data(suite, {}).in_category("color")) == 3
     (tmp_path / "my_loader.py").write_text(LOADER)
     monkeypatch.syspath_prepend(tmp_path)
     dataset = load_data(

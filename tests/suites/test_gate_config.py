@@ -109,13 +109,11 @@ def test_the_nearest_alpha_counts(tmp_path: Path, layers: int) -> None:
     assert policy.origins["alpha"] == SOURCES[layers - 1]
 
 
-def test_nothing_said_is_the_default(tmp_path: Path) -> None:
-    """The defaults are those of the documentation, and have no source."""
-    assert claim_of(_suite(tmp_path), COLOR, NO_OVERRIDES) == (Policy(), 1.0)
-
-
 def test_zero_is_a_word(tmp_path: Path) -> None:
-    """A tolerance of 0 is not a gap through which a wider one shows, on any layer."""
+    """A tolerance of 0 is not a gap through which a wider one shows, on any layer. Where nothing is
+    said, the defaults are those of the documentation, and have no source.
+    """
+    assert claim_of(_suite(tmp_path), COLOR, NO_OVERRIDES) == (Policy(), 1.0)
     suite = _suite(tmp_path, "tolerance = 0.5", "tolerance = 0.0")
     assert _policy(suite).tolerance == 0.0
     assert _policy(suite, FAILURES).tolerance == 0.0
@@ -206,15 +204,13 @@ def _alphas(suite: Suite, run: Overrides = NO_OVERRIDES) -> dict[str, float]:
 
 
 def test_weights_divide_alpha(tmp_path: Path) -> None:
-    """A case's own weight goes before its metric's; what is left out weighs 1."""
+    """A case's own weight goes before its metric's; what is left out weighs 1. An alpha of its own
+    is not shared: the others share what is the run's; a run that gives one divides it among all.
+    """
     suite = _suite(tmp_path, "", "weight = 2", "[cases.'color/gc']\nweight = 5")
     assert _alphas(suite) == pytest.approx(
         {"color-gc": 0.025, "shape-gc": 0.01, "overall-gc": 0.01, "overall-failures": 0.005}
     )
-
-
-def test_an_alpha_of_its_own_is_not_shared(tmp_path: Path) -> None:
-    """The others share what is the run's; a run that gives an alpha divides it among all."""
     suite = _suite(tmp_path, cases="[cases.'color/gc']\nalpha = 0.001")
     shares = _alphas(suite)
     assert shares["color-gc"] == 0.001

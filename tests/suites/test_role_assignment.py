@@ -317,27 +317,21 @@ def test_specs_are_shown_as_they_would_be_typed(file: Path, named: str) -> None:
     }
 
 
-def test_models_that_lie_elsewhere_are_named_from_the_root(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that they are found from a folder that does not hold them."""
+def test_where_a_model_is_looked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an option gives a preset counts from where it is typed, with the suite's parameters;
+    models outside of the working directory are named from the root. A question mark is part of the
+    name where a folder of that very name is there.
+    """
+    choices = RoleChoices(roles={"generator": "preset:drawing?model=./mine"})
+    assert specs(file, choices)["generator"] == "./mine?height=64"
     root = Path.cwd()
     monkeypatch.chdir("elsewhere")
     assert specs(file)["describer"] == f"{root}/models/describer?batch_size=2"
     assert specs(file)["encoder"] == f"{root}/suites/near/encoder"
-
-
-def test_a_question_mark_in_the_name_of_a_folder_is_part_of_it(file: Path) -> None:
-    """Where a folder of that very name is there."""
+    monkeypatch.chdir(root)
     Path("models/what?size=2").mkdir()
     file.write_text(SUITE.replace("describer?batch_size=2", "what?size=2"))
     assert specs(file)["describer"] == "models/what?size=2"
-
-
-def test_what_is_typed_counts_from_where_it_is_typed(file: Path) -> None:
-    """The model that an option gives a preset is the user's, with the suite's parameters."""
-    choices = RoleChoices(roles={"generator": "preset:drawing?model=./mine"})
-    assert specs(file, choices)["generator"] == "./mine?height=64"
 
 
 @pytest.mark.parametrize(
