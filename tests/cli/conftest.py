@@ -31,6 +31,16 @@ class Ended:
     out: str
     err: str
 
+    @property
+    def flat(self) -> str:
+        """What was printed, without its line breaks."""
+        return " ".join(self.out.split())
+
+    def row(self, case: str) -> list[str]:
+        """The cells of a case in the table."""
+        (words,) = [line.split() for line in self.out.splitlines() if line.startswith(f"{case} ")]
+        return words[1:]
+
     def refused(self, *pieces: str, code: int = 2, lines: int | None = None) -> None:
         """What was wrong is said last, with all of these pieces, and no traceback.
 

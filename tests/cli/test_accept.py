@@ -39,12 +39,6 @@ def accept(home: Home, results: list[CaseResult], *argv: str, **report: Any) -> 
     return home.command("accept", "r.json", "--reason=a better describer", *argv)
 
 
-def row(text: str, case: str) -> list[str]:
-    """The cells of a case in the table."""
-    (words,) = [line.split() for line in text.splitlines() if line.startswith(f"{case} ")]
-    return words[1:]
-
-
 def by_name(measurements: tuple[FreshMeasurement, ...]) -> dict[str, FreshMeasurement]:
     """Measurements by PART/METRIC."""
     return {f"{m.key.part}/{m.key.metric}": m for m in measurements}
@@ -73,7 +67,7 @@ def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
         assert written.accepted == {"reason": "a better describer", "results": digest}
         assert msgspec.structs.replace(written, accepted={}) == record_of(measurement)
     value = by_name(measured())["overall/gc"].value
-    assert row(ended.out, "toy/overall/gc") == [
+    assert ended.row("toy/overall/gc") == [
         "new", f"{value:.4f}", "-", "16", "no-baseline", "-",
     ]  # fmt: skip
     before = contents(root)
@@ -94,7 +88,7 @@ def test_changes_are_shown_before_and_after(home: Home, measured: Measured) -> N
     for name in ("overall/gc", "existence/gc"):
         old, new = before[name].value, after[name].value
         cells = [f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}", str(after[name].n), "regressed"]
-        assert row(ended.out, f"toy/{name}") == [*cells, "frozen"]
+        assert ended.row(f"toy/{name}") == [*cells, "frozen"]
     assert "overall/gc" in changed
     assert f"{len(changed)} baselines written" in ended.out
     assert f"measured of: describer {WORSE}\n" in ended.out
@@ -110,7 +104,7 @@ def test_a_difference_is_turned_where_lower_is_better(home: Home, measured: Meas
     ]
     accept_by_hand(home.path / "baselines", [clean])
     ended = accept(home, [result_of(failing)])
-    assert row(ended.out, "toy/overall/failures")[2] == f"{-failing.value:+.4f}"
+    assert ended.row("toy/overall/failures")[2] == f"{-failing.value:+.4f}"
 
 
 @pytest.mark.parametrize("name", ["overall/gc", "toy/overall/gc"])
@@ -146,10 +140,8 @@ def test_a_file_that_cannot_be_used_is_replaced(home: Home, measured: Measured) 
     path = baseline_path(home.path / "baselines", measured()[0].key)
     path.write_text("<<<<<<< HEAD\n")
     ended = accept(home, results_of(measured()))
-    assert row(ended.out, "toy/color/gc")[0] == "unusable"
-    assert f"replaced, since it cannot be used: baseline {path.name} cannot be read" in " ".join(
-        ended.out.split()
-    )
+    assert ended.row("toy/color/gc")[0] == "unusable"
+    assert f"replaced, since it cannot be used: baseline {path.name} cannot be read" in ended.flat
     assert load_baseline(path.read_text(), measured()[0].key, path.name).n == 2
 
 
@@ -185,11 +177,11 @@ def test_what_was_accepted_first_stays_as_the_anchor(home: Home, measured: Measu
     assert not anchor.exists()
     last = [result_of(measured("shapes:?miss=0.9")[0])]
     second, third = accept(home, [result_of(measured(WORSE)[0])]), accept(home, last)
-    assert [row(ended.out, "toy/color/gc")[-1] for ended in (second, third)] == ["frozen", "kept"]
+    assert [ended.row("toy/color/gc")[-1] for ended in (second, third)] == ["frozen", "kept"]
     assert anchor.read_bytes() == first != target.read_bytes()
     assert "stays as the anchor" in second.out
     moved = accept(home, last, "--move-anchor", "--reason=the steps were meant")
-    assert row(moved.out, "toy/color/gc")[-1] == "moved"
+    assert moved.row("toy/color/gc")[-1] == "moved"
     assert anchor.read_text() == target.read_text()
     before = contents(root)
     again = accept(home, last, "--move-anchor", "--reason=once more")
@@ -204,11 +196,10 @@ def test_something_else_than_before(home: Home, measured: Measured, tmp_path: Pa
     seeded = GATED.replace("iterations = 2", "iterations = 2\nseed = 7")
     others = tuple(measure_toy(tmp_path, "shapes:?miss=0.5", seeded))
     ended = accept(home, [result_of(measurement) for measurement in others])
-    cells = row(ended.out, "toy/overall/gc")
+    cells = ended.row("toy/overall/gc")
     assert (cells[2], cells[-1]) == ("-", "moved")
-    flat = " ".join(ended.out.split())
-    assert "not comparable with what was accepted before (chain): toy/" in flat
-    assert "and 5 more" in flat
+    assert "not comparable with what was accepted before (chain): toy/" in ended.flat
+    assert "and 5 more" in ended.flat
 
 
 def test_a_calibration_stays(home: Home, measured: Measured) -> None:
@@ -374,5 +365,5 @@ def test_what_lies_at_chance(home: Home, measured: Measured) -> None:
     informational = accept(home, [result_of(blind, primary=False)], "--dry-run")
     asked = accept(home, [result_of(blind)], "--accept-insensitive")
     assert (informational.code, asked.code) == (0, 0)
-    assert f"warning: {words}" in " ".join(informational.out.split())
-    assert "can see a drop of at most 0.001" in " ".join(asked.out.split())
+    assert f"warning: {words}" in informational.flat
+    assert "can see a drop of at most 0.001" in asked.flat

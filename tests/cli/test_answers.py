@@ -178,7 +178,7 @@ def test_answers_of_unknown_baselines_stay(accepted: Home) -> None:
 
     words = "no baselines were found that say which are accepted"
     assert (listed.code, refused.code, without.code) == (0, 2, 0)
-    assert words in " ".join(listed.out.split())
+    assert words in listed.flat
     assert words in refused.err
     assert "--baselines DIR, or say --without-baselines" in refused.err
     assert "accepted answers of arena/overall/win_rate go" in without.out

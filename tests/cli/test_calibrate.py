@@ -29,11 +29,6 @@ def calibrate(home: Home, *argv: str, model: str = MODEL) -> Ended:
     return home.command("calibrate", ".", f"--model={model}", *argv)
 
 
-def row(text: str, case: str) -> list[str]:
-    """The cells of a case in the table."""
-    return next(line.split()[1:] for line in text.splitlines() if line.startswith(f"{case} "))
-
-
 def noise_in(root: Path, measurement: FreshMeasurement) -> Noise | None:
     """What the baseline of a case says of its noise."""
     table = tomllib.loads(baseline_path(root, measurement.key).read_text())
@@ -82,9 +77,7 @@ def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured) -> None
         assert noise is not None
         assert (noise.seeds, noise.units) == (3, under_seeds[0].n)
     assert len({tuple(own.value for own in each) for each in seeded}) == 3
-    assert f"written: {', '.join(f'{o.key.part}/{o.key.metric}' for o in measured())}" in " ".join(
-        ended.out.split()
-    )
+    assert f"written: {', '.join(f'{o.key.part}/{o.key.metric}' for o in measured())}" in ended.flat
 
 
 def test_what_is_printed(home: Home, measured: Measured) -> None:
@@ -94,7 +87,7 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
     (measurement,) = [m for m in measured(MODEL) if (m.key.part, m.key.metric) == ("overall", "gc")]
     noise = noise_in(home.path / "baselines", measurement)
     assert noise is not None
-    cells = row(ended.out, "overall/gc")
+    cells = ended.row("overall/gc")
     assert cells[:6] == [
         f"{measurement.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16",
         "0.005", "0.01",
@@ -106,8 +99,7 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
     assert design is not None
     power = power_of(design, Policy(tolerance=0.01, alpha=0.005))
     assert cells[6:] == [f"{power.visible:.4f}", str(power.held_of_100), str(power.needed)]
-    flat = " ".join(ended.out.split())
-    (small,) = re.findall(r"its baseline is often undecided: (.*?) give these", flat)
+    (small,) = re.findall(r"its baseline is often undecided: (.*?) give these", ended.flat)
     assert small.split(", ") == [
         f"{m.key.part}/gc" for m in measured(MODEL) if m.key.metric == "gc"
     ]
@@ -125,7 +117,7 @@ def test_a_gate_without_statistics_has_no_power(home: Home) -> None:
     assert ended.code == 0
     assert "not kept, no baseline was accepted yet: run pytest with --snapshot-update" in ended.out
     assert not (home.path / "baselines").exists()
-    assert row(ended.out, "overall/gc")[3:] == ["16", "-", "0.01", "-", "-", "-"]
+    assert ended.row("overall/gc")[3:] == ["16", "-", "0.01", "-", "-", "-"]
     assert "cases that are often undecided" not in ended.out
 
 
@@ -138,8 +130,8 @@ def test_a_model_that_seeds_do_not_change(home: Home, measured: Measured) -> Non
     ended = calibrate(home, "--seeds=2", model="shapes:")
     assert ended.code == 0
     assert "the seeds change nothing" in ended.out
-    assert row(ended.out, "overall/gc")[1:3] == ["0.0000", "0.0000"]
-    assert row(ended.out, "overall/gc")[-3:] == ["-", "-", "-"]
+    assert ended.row("overall/gc")[1:3] == ["0.0000", "0.0000"]
+    assert ended.row("overall/gc")[-3:] == ["-", "-", "-"]
     assert "often undecided" not in ended.out
     noise = noise_in(home.path / "baselines", measured()[0])
     assert noise is not None
@@ -160,11 +152,13 @@ def test_a_case_that_cannot_be_measured_leaves_the_others(home: Home, tmp_path: 
     accept_by_hand(home.path / "baselines", measurements)
     write_suite(home.path, text + "[metrics.fid]\n")
     ended = calibrate(home, "--seeds=2")
-    flat = " ".join(ended.out.split())
     assert ended.code == 1
-    assert "toy/color/fid: not measured under seed 0: FID [shapes] needs at least 2 images" in flat
-    assert "toy/color/gc: one independent sample shows no spread" in flat
-    assert "written: overall/gc, overall/failures" in flat
+    assert (
+        "toy/color/fid: not measured under seed 0: FID [shapes] needs at least 2 images"
+        in ended.flat
+    )
+    assert "toy/color/gc: one independent sample shows no spread" in ended.flat
+    assert "written: overall/gc, overall/failures" in ended.flat
     assert noise_in(home.path / "baselines", measurements[-2]) is not None
 
 
@@ -204,7 +198,7 @@ def test_a_baseline_that_was_edited_or_is_of_something_else_stays(
     ended = calibrate(home, "--seeds=2")
     assert ended.code == 0
     for sentence in (*EDITS, "made from something else: generate prompt: baseline paint"):
-        assert sentence in " ".join(ended.out.split())
+        assert sentence in ended.flat
     assert {path: path.read_bytes() for path in edited} == edited
     assert rest
     assert all(noise_in(root, measurement) is not None for measurement in rest)
@@ -230,7 +224,7 @@ def test_a_file_that_cannot_be_written(
     path.with_name(f".{path.name}.new").mkdir()
     ended = calibrate(home, "--seeds=2")
     assert ended.code == 1
-    assert "could not be written: Is a directory; none of the" in " ".join(ended.out.split())
+    assert "could not be written: Is a directory; none of the" in ended.flat
     assert not [
         measurement for measurement in measured() if noise_in(root, measurement) is not None
     ]

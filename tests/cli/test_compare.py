@@ -97,7 +97,7 @@ def test_what_is_not_paired_says_so(reports: Home) -> None:
     ended = reports.command("compare", "best.json", "low.json")
     assert ended.code == 0
     assert "one of the two has no measurement" in ended.out
-    assert "1 not compared, 1 more not measured by low" in " ".join(ended.out.split())
+    assert "1 not compared, 1 more not measured by low" in ended.flat
     assert "only in best: " in ended.out
 
 

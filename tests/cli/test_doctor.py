@@ -126,11 +126,6 @@ def cells(check: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {row[0]: dict(zip(check["head"], row, strict=True)) for row in check["rows"]}
 
 
-def flat(text: str) -> str:
-    """A page without its line breaks."""
-    return " ".join(text.split())
-
-
 def photos(folder: Path, images: dict[str, np.ndarray[Any, Any]]) -> None:
     """Files below `photos`, one for each image."""
     for name, pixels in images.items():
@@ -202,7 +197,7 @@ def test_a_fault_is_a_problem(
     assert by_name[check]["status"] == "problem"
     assert re.fullmatch(said, by_name[check]["said"][0])
     assert len(by_name[check]["said"]) == 1 or check == "measurement"
-    assert advice in flat(ended.out.partition("\nwhat to do\n")[2])
+    assert advice in ended.flat.partition(" what to do ")[2]
     assert "Traceback" not in ended.out + ended.err
     if argv[-1].endswith("BlindEncoder"):
         assert by_name["encoder on damaged images"]["status"] == "problem"
@@ -223,7 +218,7 @@ def test_scores_at_chance_are_a_problem(home: Home) -> None:
     assert row["share of the range"] < 0.05
     sentence = by_name["chance floor"]["said"][0]
     assert sentence.startswith(f"at chance: overall/gc: {row['value']:.4g} of a range from ")
-    assert "use a describer and a generator that know this kind of images" in flat(ended.out)
+    assert "use a describer and a generator that know this kind of images" in ended.flat
 
 
 def _scene(number: int) -> np.ndarray[Any, Any]:

@@ -73,7 +73,7 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
     assert 0.01 < tolerance < max(case["tolerance"] for case in suite["cases"].values())
     sentences = re.findall(r"^(It will|A checkpoint)", ended.out, re.MULTILINE)
     assert sentences == ["It will", "It will", "A checkpoint"]
-    assert f"fewer than 20 images: {cats} (12), dogs (18). Give" in " ".join(ended.out.split())
+    assert f"fewer than 20 images: {cats} (12), dogs (18). Give" in ended.flat
 
 
 def test_what_is_written(project: Home) -> None:

@@ -55,15 +55,14 @@ def test_a_card(verdicts: Home) -> None:
     )
     folder = verdicts.path / ".cepbench" / "agreement"
     card = json.loads((folder / "judge-card-judge.json").read_text("utf-8"))["card"]
-    text = " ".join(ended.out.split())
 
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("card of the judge judge: 300 battles that people judged too")
     sentence = "a judge that agrees with people at 0.80 sees 0.60 of a true drop"
-    assert sentence in text
-    assert "of a true win rate of 0.45 it would show 0.47" in text
-    assert "one call in balanced order sees nearly as much as both orders" in text
-    assert "models known while the judge was made: m00, m01" in text
+    assert sentence in ended.flat
+    assert "of a true win rate of 0.45 it would show 0.47" in ended.flat
+    assert "one call in balanced order sees nearly as much as both orders" in ended.flat
+    assert "models known while the judge was made: m00, m01" in ended.flat
     assert card["sentence"].startswith(sentence)
     assert card["accuracy"] == 0.8
     assert (card["judge_alone"], card["people_alone"]) == (0, 0)
@@ -71,14 +70,13 @@ def test_a_card(verdicts: Home) -> None:
     assert agreements[0]["seen"]["total"] == 100
     assert agreements[0]["unseen"]["total"] == 200
     ended = verdicts.command("agree", "judges", "few.json", "--people=people.json")
-    text = " ".join(ended.out.split())
 
     assert ended.code == 0
-    assert "fewer than 100 battles" in text
-    assert "ask it in both orders: its order effect is large, or cannot be told" in text
-    assert "models that people did not judge: new" in text
-    assert "battles of few alone: 1; of people alone: 280" in text
-    assert "not said (--seen MODEL)" in text
+    assert "fewer than 100 battles" in ended.flat
+    assert "ask it in both orders: its order effect is large, or cannot be told" in ended.flat
+    assert "models that people did not judge: new" in ended.flat
+    assert "battles of few alone: 1; of people alone: 280" in ended.flat
+    assert "not said (--seen MODEL)" in ended.flat
 
 
 @pytest.mark.parametrize(
@@ -269,7 +267,7 @@ def test_a_judge_that_says_always_the_same(panel: Home) -> None:
     card = card_of(panel)
 
     assert ended.code == 0
-    assert "this judge leaned to the first answer in all 24 battles" in " ".join(ended.out.split())
+    assert "this judge leaned to the first answer in all 24 battles" in ended.flat
     assert card["sees_nothing"] is True
     assert card["card"]["order"] is None
 

@@ -55,11 +55,11 @@ def rated(home: Home) -> Ratings:
 def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
     """Each coefficient with its interval, a row for each annotator, and the same as JSON."""
     ended = home.command("agree", "people", "ratings/may")
-    out = " ".join(ended.out.split())
 
     assert (ended.code, ended.err) == (0, "")
-    assert "2 annotators, 12 of 12 items judged, 12 by several" in out
-    assert "equal votes, ties forced verdicts 1.000 - 12" in out
+    assert "2 annotators, 12 of 12 items judged, 12 by several" in ended.flat
+    assert "equal votes, ties forced verdicts 1.000 - 12" in ended.flat
+    assert "equal votes, ties one verdict verdicts 0.833 [0.583, 1.000] 12" in ended.flat
     content = json.loads(Path(".cepbench/agreement/agreement-may.json").read_text())["agreement"]
     assert content["coefficients"][0]["name"] == "Krippendorff's alpha, ordinal"
     assert content["annotators"][0]["votes"] == 12
@@ -107,9 +107,8 @@ def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
     assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
     shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
     assert rows[RED] == ["answer", "24", "0.792", *shown]
-    flat = " ".join(ended.out.split())
-    assert "the better one is known where the interval leaves out .5" in flat
-    assert "1 records of votes that cannot be read are left out" in flat
+    assert "the better one is known where the interval leaves out .5" in ended.flat
+    assert "1 records of votes that cannot be read are left out" in ended.flat
 
 
 def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
@@ -126,7 +125,7 @@ def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
         cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
     ended = home.command("arena", "leaderboard", "ratings/may")
     assert ended.code == 0, ended.err
-    assert "order effect: " in " ".join(ended.out.split())
+    assert "order effect: " in ended.flat
     (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))
     assert row[1] == "1"
 
@@ -298,7 +297,7 @@ def test_captions_of_two_runs(runs: Home) -> None:
     assert ended.code == 0, ended.err
     assert "what people think in ratings/it of drift" in ended.out
     assert "choices between captions" in ended.out
-    assert "drift/overall/mcd 6 100.00 (6/6)" in " ".join(ended.out.split())
+    assert "drift/overall/mcd 6 100.00 (6/6)" in ended.flat
     written = Path(".cepbench/agreement/alignment-it.json").read_text()
     assert '"within_margin": {' in written
 
