@@ -34,7 +34,12 @@ class DriftChecks:
 
 MODULES = {
     "importorskip": (IMPORT + TEST_MODULE, "{} was skipped at collection: could not"),
-    "renamed": (TEST_MODULE.replace("test_", "check_"), "pytest collected no test of {} that"),
+    "renamed": (
+        f"import pytest\n\n@pytest.mark.cep(tolerance=0.02)\n{TEST_MODULE}".replace(
+            "test_", "check_"
+        ),
+        "pytest collected no test of {} that",
+    ),
     "uncollected": (UNCOLLECTED, "pytest collected no test of {} that gates it"),
     "plain": ("def test_drift(): pass\n", "{} beside it has no test that takes"),
     "skipif": (

@@ -63,6 +63,7 @@ def test_no_line_is_wider_than_the_terminal(scored: ScoredProject, columns: int)
     ended = scored.run(CANDIDATE, env={"COLUMNS": str(columns)})
     section = _section(ended)
     assert section[0].startswith("Do not ship: 1 of 4 gating cases regressed;")
+    assert ended.output.count("cannot tell: ") == 1
     addresses = [line for line in section if "file://" in line]
     assert len(addresses) == 1
     lines = ended.output.splitlines()
