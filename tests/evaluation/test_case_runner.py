@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -185,63 +184,35 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
     return GatedProject.make(path, n=20, categories=("one", "two"), rest=SUITE)
 
 
-@pytest.fixture
-def evaluator(weighted: GatedProject) -> Iterator[Evaluator]:
-    """A process that judges the collected cases `one/gc` and `two/gc`."""
-    evaluator = _evaluator(weighted, "")
-    path = weighted.path / "suite.toml"
-    cases = _cases(evaluator, path)
+def test_a_case_is_judged_at_its_share_of_alpha(weighted: GatedProject) -> None:
+    """One that was not collected has the smallest share, one that is informational all of it.
+
+    Similarities differ by 2 at most: with a larger tolerance every checkpoint would pass.
+    """
+    evaluator, path = _evaluator(weighted, ""), weighted.path / "suite.toml"
+    every = evaluator.suites.cases(path, pooled=False)
+    cases = {case.id: case for case in every if isinstance(case, Case)}
     evaluator.assign({name: (path, cases[name], Overrides()) for name in ("one-gc", "two-gc")})
-    yield evaluator
-    evaluator.close()
-
-
-def _cases(evaluator: Evaluator, path: Path) -> dict[str, Case]:
-    cases = evaluator.suites.cases(path, pooled=False)
-    return {case.id: case for case in cases if isinstance(case, Case)}
-
-
-@pytest.mark.parametrize(
-    ("case", "test", "alpha"),
-    [
+    for case, test, alpha in (
         ("one-gc", "one-gc", 0.04),
         ("two-gc", "two-gc", 0.01),
         ("one-gc", "another test", 0.01),
         ("one-s", "one-s", 0.05),
-    ],
-)
-def test_a_case_is_judged_at_its_share_of_alpha(
-    evaluator: Evaluator, weighted: GatedProject, case: str, test: str, alpha: float
-) -> None:
-    """One that was not collected has the smallest share, one that is informational all of it."""
-    path = weighted.path / "suite.toml"
-    result = judge_case(evaluator, path, _cases(evaluator, path)[case], test, Overrides())
-
-    assert result.alpha == pytest.approx(alpha)
-    assert result.verdict == "held"
-
-
-def test_a_tolerance_that_no_drop_exceeds_is_an_error(
-    evaluator: Evaluator, weighted: GatedProject
-) -> None:
-    """Similarities differ by 2 at most: with a larger tolerance every checkpoint would pass."""
-    path = weighted.path / "suite.toml"
-    case = _cases(evaluator, path)["one-gc"]
-    result = judge_case(evaluator, path, case, "one-gc", Overrides(tolerance=5.0))
-
+    ):
+        result = judge_case(evaluator, path, cases[case], test, Overrides())
+        assert result.alpha == pytest.approx(alpha)
+        assert result.verdict == "held"
+    result = judge_case(evaluator, path, cases["one-gc"], "one-gc", Overrides(tolerance=5.0))
+    evaluator.close()
     assert result.verdict == "error"
     assert "so no drop exceeds it" in result.reasons[0]
 
 
-def test_a_category_at_chance_is_refused_only_where_it_can_fail_a_run(
+def test_an_informational_category_at_chance_is_accepted(
     weighted: GatedProject, tmp_path: Path
 ) -> None:
-    """An informational case lets no worse checkpoint pass, so its baseline may lie at chance."""
+    """It lets no worse checkpoint pass; what can fail a run: tests/plugin/test_blind_setups.py."""
     project = weighted.copy(tmp_path / "primary")
-    refused = project.gate(snapshot_update=True, drop="0,0.77")
-    assert not refused.passed
-    assert [case.part for case in refused.cases if case.refused] == ["two"]
-
     suite = project.path / "suite.toml"
     suite.write_text(suite.read_text().replace(", 'two/gc'", ""))
     taken = project.gate(snapshot_update=True, drop="0,0.77")

@@ -30,21 +30,15 @@ from pytest_cepbench.evaluation.run_context import (
     stop_flag,
     write_message,
 )
-from pytest_cepbench.evaluation.settings import RunSettings, read_settings
+from pytest_cepbench.evaluation.settings import read_settings
 from pytest_cepbench.suites.gate_config import Overrides
 from tests.studies.toy import TOY, write_suite
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> RunSettings:
-    """Defaults, for a project in a folder of the test."""
-    return read_settings({}, {}, tmp_path)
-
-
-@pytest.fixture
-def context(settings: RunSettings) -> RunContext:
+def context(tmp_path: Path) -> RunContext:
     """A run of two workers, as the first one knows it."""
-    return RunContext(settings, workers=2, worker="gw0")
+    return RunContext(read_settings({}, {}, tmp_path), workers=2, worker="gw0")
 
 
 def test_the_folder_of_a_run_is_gone_when_it_ends(context: RunContext, tmp_path: Path) -> None:
@@ -101,21 +95,17 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
         second(bound("four", spec="b"))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"devices-per-worker": ["0"]}, "auto or a number of devices"),
-        ({"ray-pool": ["describer:actors=1.5"]}, "'actors=1.5' is not understood"),
-        ({"ray-pool": ["describer:actors=2,actors=2"]}, "'actors=2' is not understood"),
-        ({"ray-pool": ["describer:gpus=1.5"]}, "'gpus=1.5' is not understood"),
-        ({"ray-pool": ["describr:actors=1"]}, "Did you mean 'describer'?"),
-    ],
-)
-def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) -> None:
+def test_a_wrong_pool_is_named() -> None:
     """Where it came from, what was given, and what is expected."""
-    with pytest.raises(ValueError, match="from here") as raised:
-        read_settings(values, dict.fromkeys(values, "from here"), Path())
-    assert message in str(raised.value)
+    for pool, message in (
+        ("describer:actors=1.5", "'actors=1.5' is not understood"),
+        ("describer:actors=2,actors=2", "'actors=2' is not understood"),
+        ("describer:gpus=1.5", "'gpus=1.5' is not understood"),
+        ("describr:actors=1", "Did you mean 'describer'?"),
+    ):
+        with pytest.raises(ValueError, match="from here") as raised:
+            read_settings({"ray-pool": [pool]}, {"ray-pool": "from here"}, Path())
+        assert message in str(raised.value)
 
 
 def test_settings_that_an_engine_makes_no_use_of_are_refused() -> None:
@@ -165,30 +155,22 @@ def _evaluator(root: Path, workers: int = 1, **values: str) -> Evaluator:
     return Evaluator(RunContext(settings, workers=workers, worker="gw0" if workers > 1 else ""))
 
 
-@pytest.fixture(autouse=True)
-def cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight, and no number of threads in the environment."""
-    monkeypatch.setattr(module, "usable_cores", lambda: 8)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-
-
-@pytest.mark.parametrize(
-    ("workers", "set_", "threads"),
-    [(1, "", None), (2, "", 4), (3, "", 2), (16, "", 1), (2, "5", None)],
-)
-def test_workers_divide_the_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, set_: str, threads: int | None
-) -> None:
+def test_workers_divide_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One process leaves torch its own choice; several have a share each, at least one thread.
 
     A number that the engineer or a lease set stays.
     """
-    if set_:
-        monkeypatch.setenv("OMP_NUM_THREADS", set_)
-    evaluator = _evaluator(tmp_path, workers)
+    monkeypatch.setattr(module, "usable_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    assert evaluator.models.context.threads == threads
-    evaluator.close()
+    def threads(workers: int) -> int | None:
+        evaluator = _evaluator(tmp_path, workers)
+        evaluator.close()
+        return evaluator.models.context.threads
+
+    assert [threads(workers) for workers in (1, 2, 3, 16)] == [None, 4, 2, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert threads(2) is None
 
 
 def test_a_plan_makes_no_store(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -192,32 +190,16 @@ def test_an_accepted_answer_that_was_lost_is_said_to_be(tmp_path: Path) -> None:
 
 JUDGE = "shapes:?flip=0.1"
 
-
 UNKNOWN = "how well it agrees with people is not known here"
 
 
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """The folder as working folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        yield
-
-
-@pytest.fixture(scope="module")
-def carded(tmp_path_factory: pytest.TempPathFactory) -> ArenaProject:
-    """A project whose judge has a card, which the command measured."""
-    project = ArenaProject.make(tmp_path_factory.mktemp("carded"), judge=JUDGE)
-    with inside(project.path):
-        assert (
-            main(["agree", "judges", f"--judge={JUDGE}", "--on=shapes-arena", "--samples=40"]) == 0
-        )
-    return project
-
-
 @pytest.mark.slow
-def test_every_report_shows_the_card(carded: ArenaProject) -> None:
-    """Agreement and date: terminal, JSON, JUnit, HTML and Markdown."""
+def test_every_report_shows_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agreement and date, as the command measured it: terminal, JSON, JUnit, HTML and Markdown."""
+    carded = ArenaProject.make(tmp_path / "carded", judge=JUDGE)
+    monkeypatch.chdir(carded.path)
+    judges = ("--on=shapes-arena", "--samples=40")
+    assert main(["agree", "judges", f"--judge={JUDGE}", *judges]) == 0
     result = carded.gate(model=WORSE, judge=JUDGE, report=str(carded.path / "r.json"))
     case = result[WIN_RATE]
 
@@ -228,9 +210,9 @@ def test_every_report_shows_the_card(carded: ArenaProject) -> None:
     assert str(result).count(line) == 1
     assert f"judge: {case.shown.judge}" in str(result)  # why the case fails
     document = json.loads((carded.path / "r.json").read_text("utf-8"))
-    judges = {c["metric"]: c["shown"]["judge"] for c in document["cases"]}
-    assert judges.pop("win_rate") == case.shown.judge
-    assert not any(judges.values())
+    named = {c["metric"]: c["shown"]["judge"] for c in document["cases"]}
+    assert named.pop("win_rate") == case.shown.judge
+    assert not any(named.values())
     assert ("cepbench_judge", case.shown.judge) in properties_of(case)
     for suffix in (".html", ".md"):
         assert "judge of small-arena" in (carded.path / f"r{suffix}").read_text("utf-8")

@@ -194,6 +194,7 @@ OF_THE_GATE = {
     "budget": (["0", "0s", "5x", "5,5", ",", "1.5"], BUDGET),
     "seeds": (["0", "1.5", "two"], COUNT),
     "attribute": (["-1"], COUNT),
+    "devices-per-worker": (["0", "all"], "auto or a number of devices of at least 1 is expected"),
     "gate": (["luck"], "one of regression, noninferiority, threshold is expected"),
     "inconclusive": (["maybe"], "one of pass, fail, more is expected"),
     "pairing": (["x"], "one of exact, common is expected"),
