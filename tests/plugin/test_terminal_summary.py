@@ -212,22 +212,16 @@ def _lines(folder: Path, *args: str) -> list[str]:
     return (output + errors).splitlines()
 
 
-@pytest.fixture
-def instrument(tmp_path: Path) -> Path:
-    """A folder with the shipped suites and their accepted baselines, run with names as they are."""
+@pytest.mark.slow
+def test_the_instrument_fits_on_a_screen(tmp_path: Path) -> None:
+    """Twenty-one of twenty-six gating cases of the shipped suites fail; then all hold."""
     for folder in (ROOT / "suites" / "instrument", *(ROOT / "baselines").glob("instrument*")):
         shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     # A slow machine is told how far the run is, by a line now and then.
     still = "from pytest_cepbench.plugin.terminal import live\n\nlive.PAUSE = 3600\n"
     (tmp_path / "conftest.py").write_text(still)
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_the_instrument_fits_on_a_screen(instrument: Path) -> None:
-    """Twenty-one of twenty-six gating cases fail; then all hold."""
-    failing = _lines(instrument, "suites/instrument", "--model=shapes:?miss=0.1")
+    failing = _lines(tmp_path, "suites/instrument", "--model=shapes:?miss=0.1")
     assert len(failing) <= FAILING, "\n".join(failing)
     text = " ".join(" ".join(failing).split())
     assert "Do not ship: 21 of 26 gating cases regressed" in text
@@ -239,10 +233,10 @@ def test_the_instrument_fits_on_a_screen(instrument: Path) -> None:
     assert "short test summary" not in text
     assert failing[-1].startswith("= 21 failed, ")
     assert failing[-2].strip().startswith("file://")
-    passing = _lines(instrument, "suites/instrument", "--model=shapes:")
+    passing = _lines(tmp_path, "suites/instrument", "--model=shapes:")
     assert len(passing) <= PASSING, "\n".join(passing)
     assert "May ship: all 26 gating cases held" in passing
-    report = json.loads((instrument / ".cepbench" / "report.json").read_text())
+    report = json.loads((tmp_path / ".cepbench" / "report.json").read_text())
     assert_frozen_verdicts(flat_report(report), "instrument")
 
 

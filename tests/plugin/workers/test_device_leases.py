@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -94,45 +92,32 @@ def test_a_replacement_inherits_the_lease(
     assert "torch" not in modules
 
 
-@pytest.mark.parametrize(
-    ("workers", "environment", "expected"),
-    [
-        ("3*popen", {}, ["GPU-bbbb", "GPU-aaaa", "GPU-bbbb"]),
-        ("2*popen", {CUDA: "0,1"}, ["1", "0"]),
-        ("2*popen", {CUDA: "GPU-aa"}, ["GPU-aa", "GPU-aa"]),
-        ("2*popen", {CUDA: ""}, [None, None]),
-        ("popen//env:CUDA_VISIBLE_DEVICES=5", {}, [None]),
-        ("ssh=elsewhere", {}, []),
-    ],
-)
 def test_devices_are_leased_within_what_the_caller_has(
-    machine: Project,
-    monkeypatch: pytest.MonkeyPatch,
-    workers: str,
-    environment: Mapping[str, str],
-    expected: list[Any],
+    machine: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In turn, the freest first, in the caller's words; what the user set for a worker stands."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert _on(_planned(machine, "--tx", workers, MODEL)) == expected
+
+    def leased(workers: str) -> list[str | None]:
+        return _on(_planned(machine, "--tx", workers, MODEL))
+
+    assert leased("3*popen") == ["GPU-bbbb", "GPU-aaaa", "GPU-bbbb"]
+    assert leased("popen//env:CUDA_VISIBLE_DEVICES=5") == [None]
+    assert leased("ssh=elsewhere") == []
+    for visible, expected in ("0,1", ["1", "0"]), ("GPU-aa", ["GPU-aa"] * 2), ("", [None, None]):
+        monkeypatch.setenv(CUDA, visible)
+        assert leased("2*popen") == expected
 
 
-@pytest.mark.parametrize(
-    ("models", "expected", "line"),
-    [
+def test_a_spec_that_says_where_is_obeyed(machine: Project) -> None:
+    """A worker that sees one device has no cuda:1; on the cpu no model needs a device."""
+    for models, expected, line in (
         (["--describer=x?device=cuda:1"], [None, None], "since x?device=cuda:1 names its own"),
         (["--describer=x?device=cpu"], [None, None], "since every model named is on the cpu"),
         (["--describer=x?device=cpu", "--generator=y"], ["GPU-bbbb", "GPU-aaaa"], "gw0 on "),
-    ],
-)
-def test_a_spec_that_says_where_is_obeyed(
-    machine: Project, models: list[str], expected: list[Any], line: str
-) -> None:
-    """A worker that sees one device has no cuda:1; on the cpu no model needs a device."""
-    leases = _planned(machine, "--tx", "2*popen", *models)
-    assert _on(leases) == expected
-    assert line in leases.lines[0]
+    ):
+        leases = _planned(machine, "--tx", "2*popen", *models)
+        assert _on(leases) == expected
+        assert line in leases.lines[0]
 
 
 def test_cores_are_shared_unless_the_user_did(
@@ -172,9 +157,13 @@ THREE = "GPU-dddd,GPU-cccc,GPU-bbbb"
 PAIRS = ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"]
 
 
-@pytest.mark.parametrize(
-    ("query", "gib", "more", "expected", "lines"),
-    [
+def test_workers_get_as_many_devices_as_their_models_need(large_machine: Project) -> None:
+    """The fewest with room for the weights and a fifth more. A model that is larger than a device
+    needs a map; more devices would lie idle beside it.
+    """
+    more: list[str]
+    lines: list[str] | None
+    for query, gib, more, expected, lines in (
         ("", 50, [], ["GPU-dddd", "GPU-cccc"], []),
         ("", 40, ["--generator={folder}?batch_size=2"], PAIRS, ["2 devices {}96.0 GiB{}"]),
         ("", 40, ["--generator={folder}", "--cep-residency=swap"], ["GPU-dddd", "GPU-cccc"], []),
@@ -183,49 +172,31 @@ PAIRS = ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"]
         ("?device_map=auto", 120, [], [THREE] * 2, ["3 devices {}144.0 GiB{}"]),
         ("", 120, [], ["GPU-dddd", "GPU-cccc"], []),  # too large for one, and not divided
         ("?device_map=auto", 400, [], [f"{THREE},GPU-aaaa"] * 2, None),  # which fit nowhere
-    ],
-)
-def test_workers_get_as_many_devices_as_their_models_need(
-    large_machine: Project,
-    query: str,
-    gib: int,
-    more: list[str],
-    expected: list[str],
-    lines: list[str] | None,
-) -> None:
-    """The fewest with room for the weights and a fifth more. A model that is larger than a device
-    needs a map; more devices would lie idle beside it.
-    """
-    folder = _big(large_machine.path / "big", gib)
-    args = [argument.format(folder=folder) for argument in more]
-    leases = _planned(large_machine, "--tx", "2*popen", f"--describer={folder}{query}", *args)
-    assert _on(leases) == expected
-    why = ("for each worker: its models need ", ", more than one has")
-    assert lines is None or list(leases.lines[1:]) == [line.format(*why) for line in lines]
+    ):
+        folder = _big(large_machine.path / f"big-{gib}", gib)
+        args = [argument.format(folder=folder) for argument in more]
+        leases = _planned(large_machine, "--tx", "2*popen", f"--describer={folder}{query}", *args)
+        assert _on(leases) == expected
+        why = ("for each worker: its models need ", ", more than one has")
+        assert lines is None or list(leases.lines[1:]) == [line.format(*why) for line in lines]
 
 
-@pytest.mark.parametrize(
-    ("count", "visible", "expected"),
-    [
-        ("5", None, "--cep-devices-per-worker 5: 4 devices are visible here"),
-        ("1", "", "--cep-devices-per-worker 1: no device is visible here"),
-    ],
-)
 def test_too_few_devices_are_one_line(
-    large_machine: Project,
-    monkeypatch: pytest.MonkeyPatch,
-    count: str,
-    visible: str | None,
-    expected: str,
+    large_machine: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker with fewer than were asked for would fail later, by the memory that it lacks."""
-    if visible is not None:
-        monkeypatch.setenv(CUDA, visible)
-    args = (MODEL, f"--cep-devices-per-worker={count}")
-    with pytest.raises(SpecError, match=expected):
-        _planned(large_machine, "--tx", "2*popen", *args)
-    with pytest.raises(SpecError, match=expected):
-        count_workers(_settings(large_machine, *args)[1])
+
+    def assert_refused(count: int, visible: str) -> None:
+        args = (MODEL, f"--cep-devices-per-worker={count}")
+        expected = f"--cep-devices-per-worker {count}: {visible} visible here"
+        with pytest.raises(SpecError, match=expected):
+            _planned(large_machine, "--tx", "2*popen", *args)
+        with pytest.raises(SpecError, match=expected):
+            count_workers(_settings(large_machine, *args)[1])
+
+    assert_refused(5, "4 devices are")
+    monkeypatch.setenv(CUDA, "")
+    assert_refused(1, "no device is")
 
 
 def test_a_worker_has_one_mig_instance(
@@ -259,25 +230,21 @@ def _big(folder: Path, gib: int) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("gib", "more", "expected", "why"),
-    [
+def test_as_many_workers_as_devices_with_room(machine: Project) -> None:
+    """The weights of all models that are there at once and a fifth more have to fit."""
+    more: list[str]
+    for gib, more, expected, why in (
         (10, [], 2, "2 of 2 devices with 12.0 GiB free for the weights"),
         (30, [], 1, "1 of 2 devices with 36.0 GiB free for the weights"),
         (90, [], 1, "0 of 2 devices with 108.0 GiB free for the weights"),
         (10, ["--generator={folder}"], 1, "1 of 2 devices with 24.0 GiB free for the weights"),
         (10, ["--generator={folder}", "--cep-residency=swap"], 2, "2 of 2 devices with 12.0 GiB"),
-    ],
-)
-def test_as_many_workers_as_devices_with_room(
-    machine: Project, gib: int, more: list[str], expected: int, why: str
-) -> None:
-    """The weights of all models that are there at once and a fifth more have to fit."""
-    folder = _big(machine.path / "big", gib)
-    args = [argument.format(folder=folder) for argument in more]
-    count, reason = count_workers(_settings(machine, f"--describer={folder}", *args)[1])
-    assert count == expected
-    assert reason.startswith(why)
+    ):
+        folder = _big(machine.path / f"big-{gib}", gib)
+        args = [argument.format(folder=folder) for argument in more]
+        count, reason = count_workers(_settings(machine, f"--describer={folder}", *args)[1])
+        assert count == expected
+        assert reason.startswith(why)
 
 
 def test_without_devices_cores_and_memory_count(
