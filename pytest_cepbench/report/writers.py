@@ -368,6 +368,8 @@ def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) 
     stale: whether earlier files stay where a new one cannot be written; they are removed otherwise.
     Raises WriteError where a file cannot be written.
     """
+    if path.name in ("", ".."):
+        raise WriteError(f"{str(path)!r} is a folder: name a file")
     targets = {beside(path, suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}
     at = path.parent

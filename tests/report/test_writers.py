@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pytest
 
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.result import CaseResult, CurveShown, SeriesShown
 from pytest_cepbench.report.writers import (
@@ -79,9 +81,14 @@ def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
 
 
 def test_points_in_a_name_are_no_suffix(tmp_path: Path) -> None:
-    """Models and checkpoints have versions and numbers: two of them are two reports."""
+    """Models and checkpoints have versions and numbers: two of them are two reports. Points alone
+    are no name.
+    """
     for name in ("epoch-1.25", "epoch-1.50", "step.json", "run.md", "plain"):
         write_reports(tmp_path / name, {".json": name, ".html": name})
+    for name in ("/", ".", ".."):
+        with pytest.raises(WriteError, match="is a folder: name a file"):
+            write_reports(Path(name), {".html": "x"})
     stems = ("epoch-1.25", "epoch-1.50", "plain", "run", "step")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"{stem}{suffix}" for stem in stems for suffix in (".html", ".json")
