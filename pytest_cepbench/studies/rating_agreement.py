@@ -14,6 +14,7 @@ import numpy as np
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.statistics.bounds import gaffke_lower
 from pytest_cepbench.metrics.correlation import FEWEST_CORRELATED, Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import (
     GRADES,
@@ -161,8 +162,8 @@ class PeopleOfModel:
 
     votes: on its outputs. items: that these are of.
     score: mean in [0, 1]; of comparisons the win rate, ties being one half.
-    low, high: ends of its 95 % interval, a bootstrap by item; None of fewer than two items, and
-        where they are all scored alike.
+    low, high: ends of its 95 % interval, a bootstrap by item, or Gaffke's bounds where all items
+        are alike; None of fewer than two items.
     rank: mean, 1 for the best; None of comparisons.
     grades: share of each of `GRADES`; empty of comparisons.
     """
@@ -322,14 +323,19 @@ def _people(scores: Sequence[PeopleScore]) -> Iterator[PeopleOfModel]:
             by_item[score.item].append(score.score)
         sums, votes = (np.array([*map(of, by_item.values())], float) for of in (sum, len))
         mean = ratio_estimate(sums, votes)
+        low, high = mean.low, mean.high
+        if low is None and len(by_item) > 1:  # all draws are the same, and no draw tells of another
+            low, high = (
+                abs(end - gaffke_lower(abs(end - sums / votes), 0.0, 0.025)) for end in (0.0, 1.0)
+            )
         yield PeopleOfModel(
             model=model,
             section=section,
             votes=len(own),
             items=len(by_item),
             score=fmean(score.score for score in own),
-            low=mean.low,
-            high=mean.high,
+            low=low,
+            high=high,
             rank=fmean(ranked) if ranked else None,
             grades=tuple(graded.count(grade) / len(graded) for grade in GRADES) if graded else (),
         )

@@ -227,7 +227,12 @@ def test_people_of_each_model_and_both_sections(graded: Ratings) -> None:
     people = {(own.section, own.model): own for own in result.people}
     assert list(people["understanding", "fair"].grades) == [0, 1, 0]
     assert list(people["generation", "fair"].grades) == [1, 0, 0]
-    assert people["generation", "good"].rank == 1
+    good = people["generation", "good"]
+    assert (good.score, good.rank) == (1, 1)
+    assert (good.low, good.high) == (
+        pytest.approx(0.025 ** (1 / 8)),
+        1,
+    )  # of 8 items that are alike
     fair = [list(row) for row in result.inconsistency["fair"].counts]
     assert fair == [[0, 0, 0], [8, 0, 0], [0, 0, 0]]
     assert result.inconsistency["all"].total == 24
