@@ -19,7 +19,7 @@ from pytest_cepbench.suites.role_assignment import (
 )
 from pytest_cepbench.suites.suite_run import SuiteRun
 
-# For `pytest --pyargs pytest_cepbench.suites.NAME`; see `shipped_suites`.
+# For `pytest --pyargs pytest_cepbench.suites.NAME`; see `definition.find_shipped`.
 __path__.append(str(FOLDER))
 
 __all__ = [
