@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from glob import escape
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -159,14 +160,12 @@ def _fetched(suite: Suite, path: str) -> list[str] | None:
     Where options name files, no other one is fetched.
     """
     data, prefix = suite.table.data, f"{path}/" if path else ""
-    named = [
-        f"{prefix}{data.options[key]}"
-        for key in ("file", "labels")
-        if isinstance(data.options.get(key), str)
-    ]
+    names = [data.options.get(key) for key in ("file", "labels")]
+    named = [escape(f"{prefix}{name}") for name in names if isinstance(name, str)]
     if not named:
-        return [path, f"{path}/*"] if path else None
-    return named if data.questions in (None, METADATA) else [*named, f"{prefix}{data.questions}"]
+        return [escape(path), f"{escape(path)}/*"] if path else None
+    asked = data.questions not in (None, METADATA)
+    return [*named, escape(f"{prefix}{data.questions}")] if asked else named
 
 
 def _side_file(folder: Path, name: str) -> Path:
@@ -182,7 +181,7 @@ def _hub_side_file(repository: Repository, name: str) -> Path:
         raise DatasetError(
             f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
         )
-    return repository.snapshot([name]) / name
+    return repository.snapshot([escape(name)]) / name
 
 
 def data_name(suite: Suite) -> str | None:

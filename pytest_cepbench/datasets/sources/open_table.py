@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -301,7 +302,7 @@ def open_hub_table(repository: Repository, config: str | None, split: str | None
     if _CARD in repository.files and not path:
         configs = _card(location, repository.snapshot([_CARD]))
     found = find_shards(location, repository.files, configs, path, config, split)
-    root = repository.snapshot(found.paths)
+    root = repository.snapshot([*map(escape, found.paths)])
     named = f"config={found.config}&" if found.config else ""
     source = f"{repository.pinned}{f'/{path}' if path else ''}?{named}split={found.split}"
     return _table(location, root, found, source, repository.notes)

@@ -316,6 +316,9 @@ def test_shards_are_fetched_once(tmp_path: Path, shards: dict[str, bytes]) -> No
     """The same run goes on offline, and a moved branch is seen online; errors are one line."""
     without_card = {path: data for path, data in shards.items() if path != "README.md"}
     extra = {**shards, "data/train-00000-of-00001.parquet": b"not fetched"}
+    marks = {"photos [2]/train [1].parquet": shards["data/test-00000-of-00003.parquet"]}
+    with HubServer({COMMIT: marks}).run() as hub:  # names are no patterns
+        assert len(run_online(tmp_path / "marks", hub.url, LOCATION)["contents"]) == 2
     with HubServer({COMMIT: extra, MOVED: without_card}).run() as hub:
         online = run_online(tmp_path, hub.url, f"{LOCATION}/data?split=test")
         assert set(online["contents"]) == {"s005", "s008"}
