@@ -113,7 +113,7 @@ def interleave(
         # The text of each draft's next step, and the same with the reasoning that came with it.
         texts: list[tuple[_SequenceDraft, str, str]] = []
         for draft, result in zip(open_drafts, written, strict=True):
-            draft.cut |= isinstance(result, Reply)
+            draft.cut |= isinstance(result, Reply) and result.provenance.items() >= CUT.items()
             whole: str | Failure = result.value if isinstance(result, Reply) else result
             text = whole if keeps_reasoning or isinstance(whole, Failure) else read_answer(whole)
             if isinstance(text, Failure):

@@ -225,8 +225,8 @@ class TextModel:
     def _write_texts(
         self, inputs: Sequence[T], seeds: Sequence[int], prepare: Callable[[Sequence[T]], Any]
     ) -> list[str | Failure | Reply]:
-        """One text per input; one that ends at the limit of its length is in a reply that says so,
-        and one whose tokens have no scores is a failure.
+        """One text per input, in a reply where it ends at the limit of its length, or its prompt is
+        beyond what the model was made for; one whose tokens have no scores is a failure.
 
         prepare: makes what the model reads of some inputs. Raises whatever the libraries raise.
         """
@@ -252,7 +252,8 @@ class TextModel:
             nan = scores.isnan().any(dim=1)
             # The beams of a text stand together; Whisper leaves out texts that have ended.
             by_text = len(nan) % len(inputs) == 0
-            broken.logical_or_(nan.view(len(inputs), -1).any(dim=1) if by_text else nan.any())
+            nan = nan.view(len(inputs), -1).any(dim=1) if by_text else nan.any()
+            broken.logical_or_(nan.to(broken.device))
             return scores
 
         with quiet(), torch.inference_mode():
@@ -297,17 +298,26 @@ class TextModel:
             f"the scores of its tokens are not numbers in {loaded.model.dtype}: give a dtype that "
             "holds the model's values, such as bfloat16",
         )
-        return [
-            failure
-            if has_nan
-            else text
-            # Whisper takes the end of a text off.
-            if len(row) < longest
-            or int(row[-2:][0] if forced else row[-1]) in ends
-            or any(string in text for string in strings)
-            else Reply(text, provenance=CUT)
-            for text, row, has_nan in zip(texts, rows, broken.tolist(), strict=True)
-        ]
+        # Rotary positions go on, with which the model was never trained.
+        most = loaded.positions if self._chats else None
+        beyond = (
+            f"{self._checkpoint.path}: a prompt has more tokens than the {most} that the model was "
+            "made for: its texts of such may mean nothing. Smaller or fewer images need fewer"
+        )
+        lengths = [0] * len(rows) if most is None else read["attention_mask"].sum(dim=1).tolist()
+        results: list[str | Failure | Reply] = []
+        for text, row, has_nan, length in zip(texts, rows, broken.tolist(), lengths, strict=True):
+            ended = (
+                len(row) < longest  # Whisper takes the end of a text off
+                or int(row[-2:][0] if forced else row[-1]) in ends
+                or any(string in text for string in strings)
+            )
+            value = failure if has_nan else text
+            provenance = {} if ended or has_nan else CUT
+            remarks = (beyond,) if length > (most or 0) else ()
+            bare = not provenance and not remarks
+            results.append(value if bare else Reply(value, provenance=provenance, remarks=remarks))
+        return results
 
 
 def _load(plan: LoadPlan[GenerationParams], longest: int) -> TextModel:

@@ -133,6 +133,18 @@ def test_a_text_of_tokens_without_scores_is_a_failure(copied: Build) -> None:
             assert "not numbers in torch.float32: give a dtype" in failure.detail
 
 
+def test_a_prompt_beyond_what_the_model_was_made_for_is_told(copied: Build) -> None:
+    """Rotary positions go on in silence; a judge refuses such a battle."""
+    folder = copied("llava")
+    config = json.loads((folder / "config.json").read_text())
+    change(
+        folder / "config.json", text_config=config["text_config"] | {"max_position_embeddings": 9}
+    )
+    (reply,) = describer(folder).describe(pictures()[:1], "what ?", [0])
+    assert isinstance(reply, Reply)
+    assert "more tokens than the 9 that the model was made for" in reply.remarks[0]
+
+
 def test_learned_positions_end_a_caption(tiny: Load) -> None:
     """More new tokens than the model has places for must end the text, not crash."""
     for name in ("blip", "vit-gpt2"):
