@@ -1,4 +1,4 @@
-"""Servers from their start to their end, with stand-ins for vLLM and SGLang."""
+"""Servers from their start to their end, with stand-ins for vLLM and SGLang; transformers' own."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from pytest_cepbench.errors import IdentityError, ModelError, SpecError, WriteEr
 from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.devices import DEVICE_VARIABLES
-from pytest_cepbench.models.protocols import AnsweredQuestion
+from pytest_cepbench.models.protocols import AnsweredQuestion, Describer
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.run_servers import RunServers, listens
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.binding import context_with
+from pytest_cepbench.models.torch_runtime import quiet
+from tests.models.binding import bind_text, context_with, plain
 from tests.models.files import safetensors_bytes
 from tests.models.serving.conftest import Bind
 from tests.models.serving.stand_ins import StandIn, is_alive
 from tests.optional import needs
+from tests.tiny.common import pictures
 
 needs("httpx2")
 
@@ -372,3 +374,39 @@ def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path
     servers = RunServers(tmp_path / "run", tmp_path / "logs")
     with pytest.raises(WriteError, match=r"the folder of its server, .* cannot be used"):
         bind(parse_spec(stand_in.spec()), "describer", context_with(servers))
+
+
+@pytest.mark.models
+@pytest.mark.slow
+def test_transformers_serve_says_what_the_checkpoint_says_here(
+    tmp_path: Path, bind_served: Bind
+) -> None:
+    """Greedy captions are equal word for word, under one fingerprint. It maps the weights into
+    memory, where it has no accelerator: another file is another model, and stops the case.
+    """
+    for library in ("torch", "transformers", "fastapi", "openai", "uvicorn"):
+        pytest.importorskip(library, reason=f"`transformers serve` is asked, which needs {library}")
+    import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
+
+    from tests.tiny.describers import build_llava
+
+    with quiet():
+        checkpoint = build_llava(tmp_path / "llava")
+    query = "engine=transformers&engine_args=--device cpu&dtype=float32&max_tokens=12"
+    here = bind_text(f"{checkpoint}?max_new_tokens=12", "describer")
+    served = bind_served(f"serve:{checkpoint}?{query}")
+    images = pictures(((64, 64), (48, 80), (96, 40)))
+    model, own = served.load(), here.load()
+    assert isinstance(model, ApiModel)
+    assert isinstance(own, Describer)
+    replies, texts = (each.describe(images, "describe", [0] * 3) for each in (model, own))
+
+    assert served.fingerprint == here.fingerprint
+    assert plain(replies) == list(texts)
+    assert len(set(plain(replies))) > 1
+    assert all(reply.provenance["engine"] == "transformers serve" for reply in replies)
+    (weights,) = checkpoint.glob("*.safetensors")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(IdentityError, match="written again: model"):
+        model.describe(images[:1], "describe", [0])
