@@ -353,7 +353,8 @@ def bind_unified(
         resources = replace(resources, batch_size=drawing.image_batch_size, grows=grows)
         seeded = drawing.image_do_sample or (role == "interleaver" and seeded)
     if role == "generator":
-        params = {name: params[name] for name in ("dtype", "attn_implementation")} | settings
+        own = ("dtype", "attn_implementation", "today")
+        params = {name: params[name] for name in own if name in params} | settings
     elif role == "interleaver":
         if not has_chat_template(checkpoint):
             raise CheckpointError(
