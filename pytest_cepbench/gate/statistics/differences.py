@@ -210,9 +210,11 @@ class Differences:
         category, count = _numbered(self.categories)
         cluster, units = _numbered(self.clusters)
         pairs_in = np.bincount(category, minlength=count)
-        cell = category * units + cluster
-        pairs = np.bincount(cell, minlength=count * units)
-        clusters_in = np.count_nonzero(pairs.reshape(count, units), axis=1)
+        # Only those cells of categories and clusters that have a pair: all would be too many.
+        cells, cell, pairs = np.unique(
+            category * units + cluster, return_inverse=True, return_counts=True
+        )
+        clusters_in = np.bincount(cells // units, minlength=count)
         lone = clusters_in == 1
         left = 1 - np.where(lone[category], 0.0, pairs[cell] / pairs_in[category])
         among = np.where(lone, max(count, 2), clusters_in)[category]
