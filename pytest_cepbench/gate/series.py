@@ -20,7 +20,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -94,6 +94,10 @@ class SeriesRecord:
     lines: list[Entry] = field(default_factory=list)
     digest: str = ""
     runs: dict[int, str] = field(default_factory=dict)
+
+    def copy(self) -> SeriesRecord:
+        """The same, to which lines can be added."""
+        return replace(self, lines=[*self.lines], runs={**self.runs})
 
     def seal(self, line: Opening | Entry) -> Opening | Entry:
         """The next line with its digest, which is of the digest of the line before, too."""
@@ -178,6 +182,7 @@ class SeriesFile:
         self.path = root / SERIES / f"{name}{_SUFFIX}"
         self.expected = expected
         self._entered: Entry | None = None
+        self._parsed = b"", SeriesRecord()  # each case reads the file anew, and it grows
 
     def read(self) -> SeriesRecord | None:
         """What the record says; None before the series begins.
@@ -242,11 +247,12 @@ class SeriesFile:
         """The record in a file's bytes; None where there are none. Raises SeriesError."""
         if not data:
             return None
-        *lines, rest = data.split(b"\n")
+        parsed, known = self._parsed if data.startswith(self._parsed[0]) else (b"", SeriesRecord())
+        record, done = known.copy(), parsed.count(b"\n")
+        *lines, rest = data[len(parsed) :].split(b"\n")
         if rest:
-            raise self._damaged(f"line {len(lines) + 1} is cut off")
-        record = SeriesRecord()
-        for number, line in enumerate(lines, 1):
+            raise self._damaged(f"line {done + len(lines) + 1} is cut off")
+        for number, line in enumerate(lines, done + 1):
             try:
                 record.read(line, self.name)
             except (ValueError, msgspec.MsgspecError) as error:  # one only since msgspec 0.21
@@ -257,6 +263,7 @@ class SeriesFile:
                 f"{self.expected} are expected now: leave the series-length as it was, or begin "
                 "another series under a new name"
             )
+        self._parsed = data, record.copy()
         return record
 
     def _damaged(self, reason: str) -> SeriesError:
