@@ -223,17 +223,19 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
     files: that loading reads.
     """
 
-    def refuse(place: Path, fault: str, remedy: str) -> None:
+    def refuse(place: Path, fault: str, remedy: str = "Remove the entry") -> None:
         raise CheckpointError(f"{place}: {fault}, which no fingerprint covers. {remedy}")
 
     towers = checkpoint.config.get("model_cfg") if checkpoint.kind == "open_clip" else None
-    vision = (towers or {}).get("vision_cfg") or {}
+    vision, text = ((towers or {}).get(name) or {} for name in ("vision_cfg", "text_cfg"))
     # timm takes SOURCE:NAME for the configuration of a folder or of the hub.
     if ":" in str(tower := vision.get("timm_model_name")):
         fault = (
             f"its image tower would be built by the configuration of {tower!r} (timm_model_name)"
         )
         refuse(checkpoint.path, fault, "Give timm's own name")
+    if "bpe_path" in str(words := text.get("tokenizer_kwargs")):
+        refuse(checkpoint.path, f"its tokens would be those of another file ({words})")
     read = {path for _, path in files}
     for name, path in files:
         file = PurePosixPath(name).name
@@ -246,27 +248,19 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
             outside = other.absolute().parent != path.absolute().parent
             # Path.is_file raises in folders that this user may not enter: somebody's /root/.cache.
             if outside and os.path.isfile(other):  # noqa: PTH113
-                refuse(path, f"{key} is the file {value!r}", "Remove the entry")
-        for key in ("attn_implementation", "_attn_implementation"):
-            if "/" in (kernel := str(config.get(key))):
-                fault = f"{key} is {kernel!r}, a kernel of the hub: code that would be run"
-                refuse(path, fault, "Remove the entry")
-        backbone, described = config.get("backbone"), config.get("backbone_config") is not None
-        if isinstance(backbone, str) and "/" in backbone and not described:
-            fault = f"its backbone would be built by the configuration of {backbone!r}"
-            refuse(path, fault, "Save it again with a transformers that writes backbone_config")
-        if ":" in (network := str(config.get("architecture"))):
-            fault = f"its network would be built by the configuration of {network!r} (architecture)"
-            refuse(path, fault, "Give timm's own name")
+                refuse(path, f"{key} is the file {value!r}")
+        for fault, remedy in _built_elsewhere(config):
+            refuse(path, fault, remedy)
         weights = config.get("transformers_weights")
         if weights is not None and path.parent / str(weights) not in read:
             fault = f"its weights would be read from {weights!r} (transformers_weights)"
             refuse(path, fault, "Give them the name model.safetensors and remove the entry")
-        if checkpoint.options.trust_remote_code:
-            for repository, target in re.findall(r'"([^"]*)--([^"]*)"', _code_of(config)):
-                remedy = "Copy the Python files beside the weights and shorten the entry in "
-                remedy += f'auto_map to "{target}"'
-                refuse(path, f"its code lies in the repository {repository}", remedy)
+        code = _code_of(config) if checkpoint.options.trust_remote_code else ""
+        for repository, target in re.findall(r'"([^"]*)--([^"]*)"', code):
+            remedy = (
+                "Copy the Python files beside the weights and shorten the entry in auto_map to "
+            )
+            refuse(path, f"its code lies in the repository {repository}", f'{remedy}"{target}"')
     # A model of its own that processors of sounds load, by either file.
     for name in ("processor_config.json", "audio_tokenizer_config.json"):
         path = checkpoint.preparation_file(name)
@@ -276,6 +270,21 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
         if elsewhere := stated.get("audio_tokenizer_name_or_path"):
             fault = f"its audio tokenizer would be loaded from {elsewhere!r}"
             refuse(path, fault, "Remove the entry where the model reads images alone")
+
+
+def _built_elsewhere(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which parts of a model a configuration has built by those of others, and the remedy."""
+    for key in ("attn_implementation", "_attn_implementation"):
+        if "/" in (kernel := str(config.get(key))):
+            fault = f"{key} is {kernel!r}, a kernel of the hub: code that would be run"
+            yield fault, "Remove the entry"
+    backbone, described = config.get("backbone"), config.get("backbone_config") is not None
+    if isinstance(backbone, str) and "/" in backbone and not described:
+        fault = f"its backbone would be built by the configuration of {backbone!r}"
+        yield fault, "Save it again with a transformers that writes backbone_config"
+    if ":" in (network := str(config.get("architecture"))):
+        fault = f"its network would be built by the configuration of {network!r} (architecture)"
+        yield fault, "Give timm's own name"
 
 
 def _code_of(config: Mapping[str, Any]) -> str:

@@ -324,11 +324,15 @@ def test_what_pipelines_and_open_clip_would_read_elsewhere_is_refused(tmp_path: 
     write_checkpoint(pipeline / "text_encoder", kernel)
     with pytest.raises(CheckpointError, match=r"text_encoder/config\.json: .*a kernel of the hub"):
         fingerprint_of(pipeline)
-    config = {"model_cfg": {"vision_cfg": {"timm_model_name": "hf-hub:org/vit"}}}
-    name = "open_clip_model.safetensors"
-    folder = write_checkpoint(tmp_path / "m", config, name, index="open_clip_config.json")
-    with pytest.raises(CheckpointError, match=r"built by the configuration of 'hf-hub:org/vit'"):
-        fingerprint_of(folder)
+    for tower, stated, words in (
+        ("vision_cfg", {"timm_model_name": "hf-hub:org/vit"}, "configuration of 'hf-hub:org/vit'"),
+        ("text_cfg", {"tokenizer_kwargs": {"bpe_path": "/a/b.txt.gz"}}, "those of another file"),
+    ):
+        config = {"model_cfg": {tower: stated}}
+        name = "open_clip_model.safetensors"
+        folder = write_checkpoint(tmp_path / "m", config, name, index="open_clip_config.json")
+        with pytest.raises(CheckpointError, match=words):
+            fingerprint_of(folder)
 
 
 def test_what_only_looks_like_another_place_is_read(tmp_path: Path) -> None:

@@ -329,6 +329,7 @@ def test_a_model_that_sees_keeps_its_role(
     [
         ([*MODULES, {"path": "3", "type": "sentence_transformers.models.Dense"}], "models.Dense"),
         ([{"path": "", "type": "jina.custom.Transformer"}], "has the module jina.custom"),
+        ([*MODULES, {"path": "3", "type": "sentence_transformers_evil.Pooling"}], "rs_evil.Pool"),
         (MODULES[:1], "has no module Pooling"),
         (MODULES[1:], "begins with the module sentence_transformers.models.Pooling"),
     ],

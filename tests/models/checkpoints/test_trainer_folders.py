@@ -381,11 +381,15 @@ def test_lora_weights_come_from_the_cache(cache: Path, tmp_path: Path, place: st
 
 @pytest.mark.parametrize("target", ["org/other", "org/model?revision=v9", "checkpoints/step-80"])
 def test_what_is_nowhere_says_what_was_tried(cache: Path, target: str) -> None:
-    """Neither a folder nor cached: the message must name both places and the offline switch."""
+    """Neither a folder nor cached: the message must name both places and the offline switch. What
+    cannot be a hub id is a missing folder and nothing else.
+    """
     with pytest.raises(CheckpointError, match="no folder of this name") as caught:
         inspect_checkpoint(parse_spec(target))
     assert str(cache) in str(caught.value)
     assert "HF_HUB_OFFLINE is set" in str(caught.value)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        inspect_checkpoint(parse_spec("/nowhere/checkpoints/step-80"))
 
 
 @pytest.mark.parametrize("reachable", [True, False])
@@ -416,10 +420,3 @@ def test_what_loading_reads_is_fetched_where_the_hub_answers(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     complete_checkpoint(checkpoint)
     assert fetched == ([["config.json", "model.safetensors"]] if reachable else [])
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_path_is_not_asked_of_the_hub() -> None:
-    """What cannot be a hub id must be called a missing folder and nothing else."""
-    with pytest.raises(CheckpointError, match="no such folder"):
-        inspect_checkpoint(parse_spec("/nowhere/checkpoints/step-80"))
