@@ -264,7 +264,7 @@ class ApiClient:
                 if fault.kind in ("rejected", "parameter"):
                     return Reply(Failure("exception", words), usage, passing=True)
                 pause = fault.wait
-                if pause is None:
+                if not pause:  # also of a date that has passed, by the server's clock or this one
                     longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
                     # Random, so that requests which failed together are not repeated together.
                     pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - not for a secret

@@ -307,7 +307,8 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
 
 def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
     """Words, code and named parameter of an error, in the fields of several servers."""
-    outer = document if isinstance(document, dict) else {}
+    outer = _first(document) if isinstance(document, list) else document  # a list of Gemini's
+    outer = outer if isinstance(outer, dict) else {}
     inner = outer.get("error", outer.get("detail", outer))
     if isinstance(inner, list):  # of FastAPI: one entry for each wrong field
         entries = [entry for entry in inner if isinstance(entry, dict)]

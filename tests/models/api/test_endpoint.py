@@ -104,6 +104,11 @@ FAULTS: dict[str, tuple[Answer | None, Answer | None, str]] = {
     "a key without a list": (fault(403, ECHO), fault(403, ECHO), "Correct OPENAI_API_KEY"),
     "a used quota": (None, fault(429, "you exceeded it", "insufficient_quota"), "is used up"),
     "another model": (None, UNKNOWN, OTHERS),
+    "Gemini": (
+        None,
+        document([{"error": {"code": 400, "message": "API key not valid"}}], 400),
+        "last fault: 400: API key not valid",
+    ),
     "transformers": (None, document({"detail": "pinned to a model"}, 400), "Did you mean 'tiny'"),
 }
 """The list of models where it is no usual one, the answer where one is asked for, what is said."""
