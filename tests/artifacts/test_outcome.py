@@ -113,16 +113,14 @@ def test_anything_else_is_a_failure_of_the_criterion(value: Any) -> None:
 
 
 def test_a_missing_criterion_is_a_failure_of_its_own() -> None:
-    """The others keep their scores; a mean over all seven there is none."""
+    """The others keep their scores; a mean over all seven there is none. It is taken of expected
+    scores, where there are any.
+    """
     scores = CriteriaScores.of({"correctness": 8, "richness": 12})
     assert scores.value("correctness") == 8.0
     assert [scores.value(name) for name in ("richness", "quality", OVERALL)] == [None] * 3
     assert len(scores.failures) == 6
     assert list(scores.by_criterion) == list(CRITERIA)
-
-
-def test_the_overall_score_is_the_mean_of_all_seven() -> None:
-    """Of expected scores, where there are any."""
     assert CriteriaScores.of(ALL_SEVEN | {"quality": 0}).value(OVERALL) == 6.0
     soft = CriteriaScores.of(ALL_SEVEN | {"quality": CriterionScore(0, expected=3.5)})
     assert soft.value(OVERALL) == 6.5

@@ -211,18 +211,16 @@ def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> 
     assert any("damaged or gone" in note for note in store.damage)
 
 
-def test_a_lost_image_is_made_again_for_another_describer(store: Store) -> None:
-    """The same where a step starts from it instead of the encoder."""
+def test_all_images_are_made_again(store: Store) -> None:
+    """All were deleted to save space: many batches and long chains are repaired too, also where a
+    step starts from an image instead of the encoder.
+    """
     other: Any = {"describer": {"fingerprint": "another describer"}}
     plan = replace(TEXT_PLAN, generations=2)
     first = outcomes(grow_and_trace(plan, samples(3), make_runners(store)))
     shutil.rmtree(store.root / "images")
     (store.root / "images").mkdir()
     assert outcomes(grow_and_trace(plan, samples(3), make_runners(store, only=other))) == first
-
-
-def test_all_images_are_made_again(store: Store) -> None:
-    """All were deleted to save space: many batches and long chains are repaired too."""
     plan = replace(PLAN, generations=10)
     grow_and_trace(plan, samples(3), make_runners(store, every={"batch_size": 2}))
     shutil.rmtree(store.root / "images")

@@ -36,13 +36,17 @@ def test_results_come_back_from_a_store_that_was_closed(results: dict[str, Resul
 
 
 def test_the_first_result_counts(store: Store) -> None:
-    """A second result under a key is told what the first was, and changes nothing."""
-    assert store.put([StoredResult("k", "first")]) == {"k": "first"}
-    assert store.put([StoredResult("k", "second"), StoredResult("other", "x")]) == {
-        "k": "first",
-        "other": "x",
-    }
-    assert store.get(["k"]) == {"k": "first"}
+    """A second result under a key is told what the first was, and changes nothing.
+
+    Forgetting makes room under a key and notes the damage.
+    """
+    assert store.put([StoredResult("k", "first")]) == store.get(["k"]) == {"k": "first"}
+    both = store.put([StoredResult("k", "second"), StoredResult("other", "x")])
+    assert both == store.get(both) == {"k": "first", "other": "x"}
+    store.forget(["k"], why="it was wrong")
+    assert store.get(["k", "other"]) == {"other": "x"}
+    assert store.damage == ["result k: it was wrong"]
+    assert store.put([StoredResult("k", "right")]) == {"k": "right"}
 
 
 def test_a_failure_or_a_result_counts_in_a_run_whichever_was_first(
@@ -66,15 +70,6 @@ def test_a_failure_or_a_result_counts_in_a_run_whichever_was_first(
     monkeypatch.setattr("pytest_cepbench.store.store.today", lambda: today() + 40)
     with Store(tmp_path, run="c") as later:
         assert later.index.read("SELECT * FROM notes") == []
-
-
-def test_what_is_forgotten_can_be_stored_anew(store: Store) -> None:
-    """Forgetting makes room under a key and notes the damage."""
-    store.put([StoredResult("k", "wrong"), StoredResult("other", "right")])
-    store.forget(["k"], why="it was wrong")
-    assert store.get(["k", "other"]) == {"other": "right"}
-    assert store.damage == ["result k: it was wrong"]
-    assert store.put([StoredResult("k", "right")]) == {"k": "right"}
 
 
 def test_images_are_kept_by_their_content(store: Store) -> None:
