@@ -30,6 +30,8 @@ _UPLOAD_PAUSE = 5.0  # seconds; each object was tried twice within one already
 
 _QUIET_SECONDS = 2.0  # of waiting at the end of a run without a word about it
 
+_JOIN_SECONDS = 1.0
+
 _IMAGES_AT_ONCE = 16  # files in memory
 
 
@@ -152,7 +154,7 @@ class Uploader:
             self._changed.notify_all()
         if self._thread.is_alive():
             with suppress(KeyboardInterrupt):
-                self._thread.join(1.0)  # after giving up it may still wait for a server
+                self._thread.join(_JOIN_SECONDS)  # after giving up it may wait for a server
 
     def _give_up(self, why: str) -> None:
         with self._changed:

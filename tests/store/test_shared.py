@@ -427,6 +427,7 @@ def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     """The end of a run waits only as long as something is uploaded now and then."""
     monkeypatch.setattr(uploads, "_QUIET_SECONDS", 0.01)
     monkeypatch.setattr(uploads, "_PATIENCE", 0.3)
+    monkeypatch.setattr(uploads, "_JOIN_SECONDS", 0.1)
     with Store(tmp_path / "own", publish="slow://lib") as store:
         slow.delay = 20.0
         store.put([StoredResult(TEXT, "text")])
