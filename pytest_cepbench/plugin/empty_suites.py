@@ -147,7 +147,8 @@ class EmptySuites:
         return result
 
     def _empty(self, session: pytest.Session, items: Sequence[pytest.Item]) -> Iterator[EmptySuite]:
-        given = {(item.path, _suite_of(item)) for item in items if is_case(item)}
+        cases = [item for item in items if is_case(item)]
+        given = {(item.path, _suite_of(item)) for item in cases}
         suites = {suite for _, suite in given}
         in_use = set()  # folders with a case, or a test that takes a model of its suite
         for item in items:
@@ -180,10 +181,22 @@ class EmptySuites:
             else:
                 why = f"{module} beside it has no test that takes cep_case"
             yield self._stand_in(session, wanted, f"gave no case: {why}")
+        if not cases:
+            return
+        from pytest_cepbench.plugin.records import case_name
+
+        gated = set(map(case_name, cases))
+        collected: dict[Path, set[str]] = {}
+        for item in cases:
+            collected.setdefault(item.path, set()).add(getattr(item, "originalname", item.name))
         for wanted in [*gating, *(_Wanted(*each) for each in sorted(given))]:
-            for item in self._lost(session, items, wanted, missed):
-                missed.add(wanted.suite)
-                yield item
+            known = {*collected[wanted.module], *wanted.helpers}
+            gone = {name: marks for name, marks in wanted.tests.items() if name not in known}
+            # First what a source says, then what none does.
+            if gone or not (wanted.tests or wanted.suite in missed):
+                for stand_in in self._lost(session, gated, wanted._replace(tests=gone)):
+                    missed.add(wanted.suite)
+                    yield stand_in
 
     def _is_accepted(self, name: str) -> bool:
         # With --lf, pytest leaves tests out of a module and says nothing.
@@ -193,50 +206,39 @@ class EmptySuites:
         return any(folder.name == name and any(folder.glob("*.toml")) for folder in folders)
 
     def _lost(
-        self,
-        session: pytest.Session,
-        items: Sequence[pytest.Item],
-        wanted: _Wanted,
-        missed: Collection[Path],
+        self, session: pytest.Session, gated: Collection[str | None], wanted: _Wanted
     ) -> Iterator[EmptySuite]:
-        """A test for accepted cases without one: its function is no test any more, or not there.
+        """A test for accepted cases of a suite that no test has.
 
-        missed: suites of which some test is said to be missing.
+        gated: names of the cases that tests have.
+        wanted: with the functions that had them and are no tests; with none where they are gone.
         """
-        own = {getattr(i, "originalname", None) for i in items if i.path == wanted.module}
-        gone = {
-            name: marks
-            for name, marks in wanted.tests.items()
-            if name not in own and name not in wanted.helpers
-        }
         # With --lf, pytest leaves tests out of a module and says nothing.
-        if self.config.getoption("lf", default=False) or not (gone or wanted.suite not in missed):
+        if self.config.getoption("lf", default=False):
             return
         from pytest_cepbench.errors import CepError
         from pytest_cepbench.gate.baseline import baseline_path
-        from pytest_cepbench.plugin.records import case_name
 
         evaluator = run_of(self.config).evaluator()
         try:
             cases = evaluator.suites.get(wanted.suite).cases
         except CepError:  # of which its tests tell
             return
-        gated = {case_name(item) for item in items if is_case(item)}
         root = evaluator.settings.baselines
         lost = [
             case.id
             for case in cases
             if str(case.key) not in gated and baseline_path(root, case.key).exists()
         ]
-        if lost and (gone or not self._is_gated_elsewhere(session, wanted.suite)):
+        if lost and (wanted.tests or not self._is_gated_elsewhere(session, wanted.suite)):
             why = "no test gates them: restore it, or delete their baselines"
-            if gone:
+            if wanted.tests:
                 why = (
-                    f"pytest does not collect {few_of(gone, 3)} of {self._shown(wanted.module)} as "
-                    "a test. Name it so, or delete the function"
+                    f"pytest does not collect {few_of(wanted.tests, 3)} of "
+                    f"{self._shown(wanted.module)} as a test. Name it so, or delete the function"
                 )
             why = f"lost {len(lost)} accepted cases ({few_of(lost, 3)}): {why}"
-            yield self._stand_in(session, wanted._replace(tests=gone), why, lost)
+            yield self._stand_in(session, wanted, why, lost)
 
     def _stand_in(
         self, session: pytest.Session, wanted: _Wanted, why: str, lost: Sequence[str] = ()
@@ -273,10 +275,11 @@ class EmptySuites:
         """Whether tests that the engineer left out, or that failed to import, may gate a suite."""
         if self._failed or self.config.getoption("ignore") or self.config.getoption("ignore_glob"):
             return True
-        whole = session._initialpaths - self._narrowed  # noqa: SLF001
+        narrowed = self._narrowed
+        whole = session._initialpaths - narrowed  # noqa: SLF001
         for folder, names in walk(self.config, self.config.rootpath):
             for module in (folder / name for name in names if name.endswith(".py")):
-                if module not in self._narrowed and not whole.isdisjoint({module, *module.parents}):
+                if module not in narrowed and not whole.isdisjoint({module, *module.parents}):
                     continue
                 near = folder == suite.parent or mentions(module, [suite.name])
                 if near and mentions(module, FIXTURES):
