@@ -141,7 +141,12 @@ def test_a_process_that_waits_for_a_shard_takes_another(tmp_path: Path) -> None:
 
 
 def test_a_process_without_cases_computes_until_nothing_is_left(tmp_path: Path) -> None:
-    """A process that judges afterwards finds everything in the store."""
+    """A process that judges afterwards finds everything in the store. A stopped run is not helped:
+    after a first failure under -x no process goes on growing chains for hours.
+    """
+    with at_work(tmp_path, processes=2, stopped=lambda: True) as (queue, _):
+        queue.compute_others()
+    assert not TELLER.seen
     with at_work(tmp_path, processes=2) as (queue, _):
         queue.compute_others()
     described = TELLER.seen.total()
@@ -150,13 +155,6 @@ def test_a_process_without_cases_computes_until_nothing_is_left(tmp_path: Path) 
         for name in staged.cases:
             judged(queue, staged, tmp_path, name)
     assert TELLER.seen.total() == described
-
-
-def test_a_stopped_run_is_not_helped(tmp_path: Path) -> None:
-    """After a first failure under -x no process goes on growing chains for hours."""
-    with at_work(tmp_path, processes=2, stopped=lambda: True) as (queue, _):
-        queue.compute_others()
-    assert not TELLER.seen
 
 
 def test_a_shard_that_kills_twice_is_left_alone(tmp_path: Path) -> None:

@@ -196,7 +196,9 @@ def test_no_model_is_asked_twice_and_the_baseline_s_never(stage_model: Setter) -
 
 
 def test_chains_that_stop_are_a_hop_s_cost(stage_model: Setter) -> None:
-    """A describer that says nothing at its second hop costs similarities and whole chains there."""
+    """A describer that says nothing at its second hop costs similarities and whole chains there.
+    Where it is the baseline's, hybrids end as it did; what the candidate gained is no loss.
+    """
     text = LONG + "[metrics.gc]\n[metrics.failures]\n"
     baseline = stage_model(text, "describer", "")
     baseline.measure("overall-gc")
@@ -206,14 +208,7 @@ def test_chains_that_stop_are_a_hop_s_cost(stage_model: Setter) -> None:
         attribution = _attribute(mute, baseline, case)
         assert [hop.cost for hop in attribution.hops] == pytest.approx([0, lost, 0], abs=1e-6)
         assert "by the describer at generation 3." in attribution.said
-
-
-def test_a_baseline_whose_chains_stopped_was_no_better(stage_model: Setter) -> None:
-    """Its hybrids end as it did; what the candidate gained is no loss."""
-    text = LONG + "[metrics.gc]\n"
-    mute = stage_model(text, "describer", "3", mute="yes")
-    mute.measure("overall-gc")
-    attribution = _attribute(stage_model(text, "describer", ""), mute, "overall-gc")
+    attribution = _attribute(baseline, mute, "overall-gc")
     assert [hop.cost for hop in attribution.hops] == pytest.approx([0, -5 / 6, 0], abs=1e-6)
     assert attribution.said.startswith(
         "Nothing was lost over 12 samples, the value is 0.8333 better than the baseline's."
@@ -294,20 +289,18 @@ def test_samples_that_the_store_lacks_are_left_out(
     assert sum(hop.cost for hop in attribution.hops) > 0
 
 
-def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
-    """An encoder plays no hop: the loss is in the reading."""
+def test_a_model_that_is_not_put_back(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """What differs is not the model; or it is an encoder, which plays no hop, and the loss is in
+    the reading.
+    """
+    step = _measured(tmp_path, store, CANDIDATE, "describer", None)
+    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    assert sentence == "The describer is the baseline's own: there is no model to exchange."
     step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
     staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
     staged.measure("overall-gc")
     sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
     assert sentence.startswith("The encoder under test only reads")
-
-
-def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Staged) -> None:
-    """What differs is not the model: no model can be put back."""
-    step = _measured(tmp_path, store, CANDIDATE, "describer", None)
-    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
-    assert sentence == "The describer is the baseline's own: there is no model to exchange."
 
 
 def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) -> None:
@@ -367,7 +360,9 @@ def _ids(staged: Staged) -> list[str]:
 
 
 def test_chains_are_those_that_were_measured(stage_model: Setter) -> None:
-    """Link by link and with their similarities, and no model is asked for them."""
+    """Link by link and with their similarities, and no model is asked for them. SIM reads the first
+    iteration; what is stored beyond it is shown as well.
+    """
     before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
     before.measure("overall-gc")
     asked = ASKED.copy()
@@ -382,6 +377,9 @@ def test_chains_are_those_that_were_measured(stage_model: Setter) -> None:
         digests = [link.digest for link in excerpt.chain.links]
         assert digests == [link.digest for link in known.chain.links]
         assert excerpt.marks == known.marks
+    excerpt = stored.excerpt(now.cases["overall-sim"], _ids(now)[0], "image")
+    assert excerpt is not None
+    assert (len(excerpt.chain.links), sorted(excerpt.marks)) == (5, [2])
     assert ASKED.copy() == asked
 
 
@@ -418,16 +416,6 @@ def test_chains_without_vectors_have_no_similarities(tmp_path: Path) -> None:
         assert excerpt is not None
         assert (len(excerpt.chain.links), excerpt.marks) == (5, {})
         assert stored.scored(case, _ids(now)) == {}
-
-
-def test_chains_are_complete_as_far_as_the_case_reads(stage_model: Setter) -> None:
-    """SIM reads the first iteration; what is stored beyond it is shown as well."""
-    before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
-    before.measure("overall-gc")
-    stored = stored_chains(now.run, _step(before))
-    excerpt = stored.excerpt(now.cases["overall-sim"], _ids(now)[0], "image")
-    assert excerpt is not None
-    assert (len(excerpt.chain.links), sorted(excerpt.marks)) == (5, [2])
 
 
 def test_chains_that_stopped_are_complete(stage_model: Setter) -> None:
