@@ -163,9 +163,9 @@ def write_whole(root: Path, target: Path, data: bytes, *, replace: bool = True) 
 
 
 def drop_half_written(root: Path, seconds: float) -> None:
-    """Remove what killed processes left so long ago. Raises OSError."""
+    """Remove what killed processes left so long ago. Raises OSError where nothing can be listed."""
     for fresh in (root / NEW).iterdir():
-        with suppress(FileNotFoundError):  # another process removed it first
+        with suppress(OSError):  # another process removed it first, or a file server put it there
             if time.time() - fresh.stat().st_mtime > seconds:
                 fresh.unlink()
 

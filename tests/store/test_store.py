@@ -86,14 +86,16 @@ def test_images_are_kept_by_their_content(store: Store) -> None:
 
 
 def test_what_killed_processes_left_half_written_is_swept(tmp_path: Path) -> None:
-    """Old leftovers go; young ones may still be written and stay."""
+    """Old leftovers go; young ones may still be written and stay, as do folders of file servers."""
     with Store(tmp_path):
         new = tmp_path / "new"
         for name in ("old", "young"):
             (new / name).write_bytes(b"half an image")
-        os.utime(new / "old", (1, 1))
+        (new / "@eaDir").mkdir()
+        for name in ("old", "@eaDir"):
+            os.utime(new / name, (1, 1))
     with Store(tmp_path):
-        assert {path.name for path in new.iterdir()} == {"young"}
+        assert {path.name for path in new.iterdir()} == {"young", "@eaDir"}
 
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
