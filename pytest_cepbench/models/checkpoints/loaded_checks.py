@@ -115,8 +115,9 @@ def cut_off(model: Any, stored: Collection[str]) -> list[str]:
     """
     known = set(model.state_dict())
     kinds = {_NUMBER.sub("#", name) for name in known}
-    # CLIP's text tower had one level more when older files were written.
-    levels = ("", f"{model.base_model_prefix}.", "text_model.")
+    levels = ["", f"{model.base_model_prefix}."]
+    if "Text" in type(model).__name__:  # CLIP's had one level more when older files were written
+        levels.append("text_model.")
     left = []
     for name in stored:
         own = {name.removeprefix(level) for level in levels}

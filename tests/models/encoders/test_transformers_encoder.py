@@ -16,7 +16,7 @@ from pytest_cepbench.models.encoders.vectors import to_vectors
 from tests.models.encoders.conftest import Folders, Images, bind_encoder, load, shared
 from tests.optional import needs
 from tests.tiny import encoders as tiny
-from tests.tiny.common import skip_before
+from tests.tiny.common import edit_tensors, skip_before
 
 needs("open_clip", "timm", reason="encoders need the [models] extra")
 
@@ -106,6 +106,7 @@ def test_a_saved_image_tower_keeps_its_projection(
     folders: Folders, images: Images, tmp_path: Path
 ) -> None:
     """A CLIP's vision tower saved with its projection gives the CLIP's own joint-space features."""
+    import torch
     from transformers import AutoImageProcessor, CLIPVisionModelWithProjection
 
     folder = tmp_path / "tower"
@@ -115,6 +116,9 @@ def test_a_saved_image_tower_keeps_its_projection(
     model.save_pretrained(folder)
     AutoImageProcessor.from_pretrained(folders["clip"]).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["model_type"] == "clip_vision_model"
+    # Layers of the text tower are none of its own, however many there are.
+    deep = {"text_model.encoder.layers.7.mlp.fc1.bias": torch.ones(2)}
+    edit_tensors(folder / "model.safetensors", lambda tensors: tensors.update(deep))
     tower = load(str(folder)).encode_images(images)
     assert np.abs(tower - shared(str(folders["clip"])).encode_images(images)).max() < 1e-5
 
