@@ -371,15 +371,14 @@ def test_hooks_leave_a_case_that_holds_alone(accepted: Project) -> None:
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("-p", "no:terminal", "--maxfail=1"), ("--no-summary", "--lf", "-q", "-q")],
-    ids=" ".join,
-)
-def test_no_option_hides_a_regression(accepted: Project, arguments: tuple[str, ...]) -> None:
+def test_no_option_hides_a_regression(accepted: Project) -> None:
     """Exit code 1 in the quiet too, and beside a hook that would have it green."""
     accepted.write("conftest.py", hooked("finish-around"))
-    assert accepted.run_here(*SOME, REGRESSED, *arguments).ret == FAILED
+    for arguments in (
+        ("-p", "no:terminal", "--maxfail=1"),
+        ("--no-summary", "--lf", "-q", "-q"),
+    ):
+        assert accepted.run_here(*SOME, REGRESSED, *arguments).ret == FAILED
 
 
 @pytest.mark.slow
@@ -520,9 +519,9 @@ def test_addopts_and_the_environment_are_no_way_round(
     assert_refused("--setup-plan")
 
 
-@pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test"])
-def test_listings_judge_nothing_and_say_nothing(accepted: Project, option: str) -> None:
+def test_listings_judge_nothing_and_say_nothing(accepted: Project) -> None:
     """What lists fixtures, markers or cases is no run: no summary or report, pytest's exit code."""
-    result = accepted.run_here("-p", "cacheprovider", option)
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.no_fnmatch_line("*cepbench summary*")
+    for option in ("--fixtures", "--fixtures-per-test"):
+        result = accepted.run_here("-p", "cacheprovider", option)
+        assert result.ret == pytest.ExitCode.OK
+        result.stdout.no_fnmatch_line("*cepbench summary*")

@@ -129,19 +129,15 @@ def _look(ended: Ended) -> int:
     return look
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_mistakes_are_one_line(begun: ScoredProject) -> None:
+    """What was given, what is expected, before anything runs."""
+    for arguments, message in (
         (["--cep-series=a/b"], "letters, digits, '.', '_' and '-' are expected"),
         ([SERIES, "--cep-gate=threshold"], "leave one of the two out"),
         ([SERIES, "--cep-series-length=100000000"], "have 1e-08 of alpha or less"),
         ([SERIES, "--cep-series-length=9"], "begun for 40 checkpoints, and 9 are expected now"),
-    ],
-    ids=["name", "threshold", "endless", "other length"],
-)
-def test_mistakes_are_one_line(project: ScoredProject, arguments: list[str], message: str) -> None:
-    """What was given, what is expected, before anything runs."""
-    ended = project.run(step(0.001, 2), *arguments)
-    assert ended.code == pytest.ExitCode.USAGE_ERROR
-    assert message in ended.errors
-    assert "Traceback" not in ended.output + ended.errors
+    ):
+        ended = begun.run(step(0.001, 2), *arguments)
+        assert ended.code == pytest.ExitCode.USAGE_ERROR
+        assert message in ended.errors
+        assert "Traceback" not in ended.output + ended.errors
