@@ -31,7 +31,7 @@ _POOL_KEYS = ("actors", "gpus")
 _POOL_EXAMPLE = "describer:actors=4,gpus=0.5"
 
 # Compiled where it is read: a plain run of pytest, which imports this module, has no use for it.
-_BUDGET = r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s"
+_BUDGET = r"(?P<samples>[0-9]{1,15})|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s"
 
 
 @dataclass(frozen=True)

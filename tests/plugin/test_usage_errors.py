@@ -189,7 +189,7 @@ COUNT = "a number of at least 1 is expected"
 OF_THE_GATE = {
     "alpha": (["0", "0.51", "nan", "5%"], PROBABILITY),
     "tolerance": (["-1", "nan", "inf", "small"], TOLERANCE),
-    "budget": (["0", "0s", "5x", "5,5", ",", "1.5"], BUDGET),
+    "budget": (["0", "0s", "5x", "5,5", ",", "1.5", "9" * 400], BUDGET),
     "seeds": (["0", "1.5", "two"], COUNT),
     "attribute": (["-1"], COUNT),
     "devices-per-worker": (["0", "all"], "auto or a number of devices of at least 1 is expected"),
