@@ -55,6 +55,8 @@ def test_undecided_cases_are_a_warning() -> None:
     assert line.endswith("; toy part0 GC@2, toy part1 GC@2, toy part2 GC@2 and 2 more")
     (line,) = _annotations([replace(cases[0], strict=True)])
     assert line.startswith("::error ")
+    assert "more in the report" not in "".join(_annotations([FULL] * 3))
+    assert _annotations([FULL] * 4)[-1].endswith(" (1 case more in the report)")
 
 
 def test_an_incomplete_run_says_why() -> None:

@@ -34,7 +34,7 @@ from pytest_cepbench.report.view import (
     sample_anchor,
     word_differences,
 )
-from pytest_cepbench.report.writers import RunOutcome
+from pytest_cepbench.report.writers import Provenance, RunOutcome, SuiteProvenance
 from tests.report.pages import Page, assert_self_contained, read_page
 from tests.report.results import (
     ANSWERED,
@@ -147,6 +147,18 @@ def test_the_page_says_what_the_run_found_promises_and_lacks() -> None:
     ):
         assert shown in _words(page)
     assert SECRET not in html
+
+
+def test_the_page_says_when_baselines_were_accepted() -> None:
+    """The latest of all suites, by which commit, or by none yet."""
+    first = SuiteProvenance("a", accepted="2026-01-01T10:00:00+00:00", accepted_commit="c" * 40)
+    later = SuiteProvenance("b", accepted="2026-01-02T10:00:00+00:00", uncommitted=True)
+    for suites, said in (
+        ([first], "accepted 2026-01-01 by cccccccc"),
+        ([first, later], "accepted 2026-01-02, not committed; others earlier"),
+    ):
+        facts = dataclasses.replace(FACTS, provenance=Provenance(suites=suites))
+        assert said in _page(FULL, facts=facts)[0].texts
 
 
 def test_samples_that_lost_most_are_shown_first() -> None:
@@ -464,5 +476,9 @@ def test_curves_lie_on_a_zoomed_axis_with_round_numbers() -> None:
     assert before[0][1] < now[0][1]
     corners = [*_corners(plot, "area now"), *_corners(plot, "area before")]
     assert all(0 <= x <= CURVES[0] and 0 <= y <= CURVES[1] for x, y in corners)
+    long = CurveShown([*range(1, 26)], *([0.5] * 25 for _ in range(3)), 4)
+    plot = curve_plot(long, None, "baseline", "similarity")
+    numbers = [text.text for text in ET.fromstring(plot).iter("text")][-10:-1]
+    assert numbers == [str(number) for number in range(1, 26, 3)]
     flat = CurveShown([1, 2], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], 4)
     assert _corners(curve_plot(flat, None, "baseline", "similarity"), "trace now")

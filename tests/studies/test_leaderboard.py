@@ -67,6 +67,9 @@ def test_categories_weigh_alike() -> None:
 
     assert board.models[0].model == "better"
     assert board.models[1].difference == pytest.approx((0.35 + 0.52) / 2 - (0.95 + 0.5) / 2)
+    alone = {name: record({"all": {"x": value}}) for name, value in (("a", 1.0), ("b", 0.5))}
+    one = rank_case(alone)
+    assert (one.units, one.models[1].low, one.models[1].rank_low) == (0, None, 1)
 
 
 def test_clusters_are_units() -> None:
