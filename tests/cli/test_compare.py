@@ -261,6 +261,8 @@ def test_page_and_files(reports: Home) -> None:
     assert ended.out.startswith(reports.command("compare", *runs).out)
     assert "best against low" in ended.out
     assert "third against low" in ended.out
+    alone = reports.command("compare", *runs, "--case=toy/overall/gc")
+    assert alone.out.startswith("leaderboard of toy: 3 models\n")
     document = json.loads((reports.path / "boards/leaderboard.json").read_text("utf-8"))
 
     assert (ended.code, ended.err) == (0, "")

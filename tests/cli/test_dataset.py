@@ -279,6 +279,7 @@ def test_what_is_frozen_stays(photos: Home) -> None:
         assert path.read_text("utf-8") != text
         freeze(photos, "--unverified").refused(words, lines=1)
         path.write_text(text, "utf-8")
+    freeze(photos, "--unverified", "--name=a b").refused("'a b' cannot name the set", lines=1)
     assert freeze(photos, "--unverified", "--to=sent").code == 0
     freeze(photos, "--unverified", "--to=sent").refused("what is frozen stays; name another")
     (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")

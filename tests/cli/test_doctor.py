@@ -19,7 +19,7 @@ from pytest_cepbench.datasets.shapes import Scene, SceneObject, caption, load_sh
 from pytest_cepbench.datasets.shapes.scene import COLORS, SHAPES, SIZES
 from pytest_cepbench.errors import RoleError
 from tests.cli.conftest import Ended, Home
-from tests.cli.reports import GATED
+from tests.cli.reports import GATED, Measured, accept_by_hand
 from tests.studies.toy import write_suite
 
 MODELS = f"python:{__name__}"
@@ -225,6 +225,16 @@ def _scene(number: int) -> np.ndarray[Any, Any]:
     """A picture of the shapes world."""
     sample = load_shapes(samples_per_category=20).in_category("relation")[number]
     return load_seed_image(sample).pixels
+
+
+def test_the_accepted_model_stands_in(home: Home, measured: Measured) -> None:
+    """In the role that it was accepted in, where neither suite nor command names a model."""
+    write_suite(home.path, SMALL.replace('generator = "shapes:"', ""))
+    accepted = {"role": "generator", "spec": "shapes:?move=0.3"}
+    accept_by_hand(home.path / "baselines", measured()[:1], model=accepted)
+    ended = doctor(home)
+    assert ended.err.startswith("model: shapes:?move=0.3, which was accepted for this suite")
+    assert "\ngenerator shapes:?move=0.3, seeds 0 to 1; models:\n" in ended.out
 
 
 def test_text_starts(home: Home) -> None:

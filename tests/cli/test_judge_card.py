@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ def verdicts(home: Home) -> Home:
     """Verdicts of people, of a judge that errs in every fifth, and files that fit neither."""
     write(home.path / "people.json", PEOPLE)
     write(home.path / "judge.json", [*ERRING, *swap(ERRING)[:100]])
+    strict = [replace(b, winner="A" if b.first < b.second else "B") for b in PEOPLE]
+    write(home.path / "strict.json", strict)
     write(home.path / "copied.json", [*PEOPLE[1:], PEOPLE[0]])
     write(
         home.path / "others.json",
@@ -69,6 +72,12 @@ def test_a_card(verdicts: Home) -> None:
     agreements = card["card"]["agreements"]
     assert agreements[0]["seen"]["total"] == 100
     assert agreements[0]["unseen"]["total"] == 200
+    biases = [100 * (model["judge"] - model["people"]) for model in card["card"]["models"]]
+    rms, largest = np.sqrt(np.mean(np.square(biases))), max(biases, key=abs)
+    assert f"{rms:.1f} points (root mean square), the largest {largest:+.1f} for" in ended.flat
+    assert "so it flattens differences" in ended.flat
+    ended = verdicts.command("agree", "judges", "strict.json", "--people=people.json")
+    assert "so it exaggerates differences" in ended.flat
     ended = verdicts.command("agree", "judges", "few.json", "--people=people.json")
 
     assert ended.code == 0

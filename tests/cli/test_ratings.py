@@ -271,6 +271,8 @@ def test_both_sections_of_a_sample_are_graded(runs: Home) -> None:
     assert "grades of fine in both sections" in ended.out
     assert "metrics over models" in ended.out
     assert {"understanding", "generation"} <= set(ended.out.split())
+    twice = runs.command("agree", "models", "ratings/it", *reports[:1] * 2)
+    twice.refused("two runs are of 'fine': name them, --report NAME=fine.json", lines=1)
 
 
 def test_captions_of_two_runs(runs: Home) -> None:
