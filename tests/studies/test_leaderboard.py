@@ -11,7 +11,13 @@ import pytest
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import CaseKey, Measurement, record_of
-from pytest_cepbench.studies.comparison import rank_case
+from pytest_cepbench.studies.comparison import (
+    MeasuredRun,
+    RunCase,
+    compare_runs,
+    rank_case,
+    rank_common_cases,
+)
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 HARD = np.random.default_rng(0).normal(0, 1, 60)
@@ -70,6 +76,36 @@ def test_categories_weigh_alike() -> None:
     alone = {name: record({"all": {"x": value}}) for name, value in (("a", 1.0), ("b", 0.5))}
     one = rank_case(alone)
     assert (one.units, one.models[1].low, one.models[1].rank_low) == (0, None, 1)
+
+
+def measured(name: str, *records: Measurement, **battles: Any) -> MeasuredRun:
+    """A run of these cases. battles: of all of them, as of `RunCase`."""
+    cases = {r.case: RunCase(r.case, r.value, 0.01, True, r, **battles) for r in records}
+    return MeasuredRun(name, name, cases)
+
+
+def test_whole_suites_stand_for_their_cases() -> None:
+    """Where a suite has such a case in every run; else all of its cases are ranked."""
+    levels = (("a", 0.0), ("b", 0.1))
+    whole, parts = (
+        [measured(run, *(model(level, part=part) for part in names)) for run, level in levels]
+        for names in (("overall", "x"), ("x", "y"))
+    )
+    assert [board.case for board in rank_common_cases(whole)] == ["s/overall/gc"]
+    assert [board.case for board in rank_common_cases(parts)] == ["s/x/gc", "s/y/gc"]
+    comparison = compare_runs(whole[0], parts[1], 0.05)
+    assert (comparison.only_first, comparison.only_second) == (("s/overall/gc",), ("s/y/gc",))
+
+
+def test_battles_of_other_questions_are_not_paired() -> None:
+    """Each question that was answered needs a score of its battle against the same answers."""
+    even = record({"all": dict.fromkeys("abc", 0.5)}, answers=dict.fromkeys("abc", "0" * 64))
+    runs = [
+        measured(name, even, opponents="same", won=dict.fromkeys(questions, 0.5))
+        for name, questions in (("first", "abc"), ("second", "abc"), ("third", "ab"))
+    ]
+    first, second = (compare_runs(runs[0], run, 0.05).cases[0] for run in runs[1:])
+    assert (first.judgement is None, second.judgement is None) == (False, True)
 
 
 def test_clusters_are_units() -> None:

@@ -311,8 +311,8 @@ def test_choices_within_a_margin(tmp_path: Path) -> None:
     assert metric.within_margin is not None
     assert (metric.within_margin.votes.right, metric.within_margin.votes.total) == (9, 12)
     assert metric.within_margin.majorities.share == 1
-    assert metric.direction is not None
-    assert metric.direction.value == 1
+    turned = aligned(ratings, fair=[scored("good")], good=[scored("fair")]).metrics
+    assert [own.direction and own.direction.value for own in (metric, *turned)] == [1, 0]
 
 
 def test_what_has_no_models(tmp_path: Path) -> None:
