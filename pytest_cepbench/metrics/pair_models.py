@@ -17,6 +17,8 @@ from pytest_cepbench.metrics.battles import BattleTable, FloatArray, IntArray
 
 _DRAWS = 20_000  # of the largest error among all differences: its 95 % point is good to a percent
 
+_AT_ONCE = 10**7  # differences: all those of a hundred models would take gigabytes
+
 _TINY = 1e-150  # variance of a difference that is the same for all samples
 
 
@@ -57,10 +59,11 @@ def max_t_intervals(covariance: FloatArray) -> FloatArray:
         np.zeros(size), covariance, _DRAWS, method="svd", check_valid="ignore"
     )
     left, right = np.triu_indices(size, 1)
-    largest = np.abs((draws[:, left] - draws[:, right]) / errors[left, right]).max(
-        axis=1, initial=0.0
-    )
-    half: FloatArray = float(np.quantile(largest, 0.95)) * errors
+    largest = [
+        np.abs((some[:, left] - some[:, right]) / errors[left, right]).max(axis=1, initial=0.0)
+        for some in np.array_split(draws, 1 + draws.size * size // _AT_ONCE)
+    ]
+    half: FloatArray = float(np.quantile(np.concatenate(largest), 0.95)) * errors
     return half
 
 

@@ -165,6 +165,7 @@ def test_models_that_are_not_told_apart_share_their_ranks() -> None:
     """
     half = max_t_intervals(np.eye(3))
     assert half[0, 1] == pytest.approx(3.314, abs=0.05)
+    assert max_t_intervals(np.eye(24))[0, 1] == pytest.approx(5.144, abs=0.05)
     ranks = ranks_of(np.array([5.0, 2.5, 0.0]), half)
     assert ranks == (RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3))
 
