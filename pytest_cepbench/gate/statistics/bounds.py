@@ -351,18 +351,20 @@ def hall_steps(d: Differences, alpha: float) -> tuple[float, float]:
     t, units = t_upper_quantile(alpha, d.degrees), d.effective_units
     moved = sqrt(6 / units)
     below, above = (min(0.0, side) - moved for side in (d.skewness, -d.skewness))
-    return hall_step(t, below / sqrt(units)), hall_step(t, above / sqrt(units))
+    return float(hall_step(t, below / sqrt(units))), float(hall_step(t, above / sqrt(units)))
 
 
-def hall_step(t: float, skewness: float) -> float:
+def hall_step(t: float | Array, skewness: float | Array) -> Array:
     """Standard errors to a bound of a mean whose own skewness is known, at most 0; at least t.
 
+    t, skewness: of shapes that fit each other.
     3 / c (cbrt(1 + x) - 1) with x = c (t - c / 6), c the skewness. As c falls the bound moves
     away until c t + c^2 / 6 is 9 / 8, to four times t, and then comes back, which would make the
     most lopsided samples count as harmless: from there on it stays where it was farthest. Without
     that, bounds of 8 samples err up to 2.8 times as often as they say.
     """
-    c = -min(-skewness, 3 * (sqrt(t * t + FARTHEST_TURN * 2 / 3) - t))
-    root = float(np.cbrt(1 + c * (t - c / 6)))
+    c = np.maximum(skewness, 3 * (t - np.sqrt(t * t + FARTHEST_TURN * 2 / 3)))
+    root = np.cbrt(1 + c * (t - c / 6))
     # (root^3 - 1) / (root - 1): hardly any skewness would leave nothing but rounding of root - 1.
-    return max(t, 3 * (t - c / 6) / (root * root + root + 1))
+    steps = np.maximum(t, 3 * (t - c / 6) / (root * root + root + 1))
+    return np.asarray(steps, np.float64)

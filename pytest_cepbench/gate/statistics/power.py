@@ -115,8 +115,8 @@ def chance_to_fail(design: Design, drop: float, alpha: float, tolerance: float) 
 def chance_to_hold(design: Design, alpha: float, tolerance: float) -> float:
     """Probability that a checkpoint as good as its baseline is held: low > -tolerance.
 
-    Where categories leave fewer than 15 degrees of freedom, their number varies from run to run,
-    and up to 15 in 100 fewer are held.
+    Where categories leave fewer than 15 degrees of freedom, few samples show how many they are, and
+    this is rough.
     """
     if design.worst is not None:  # the bound has one more unit, which lost the most
         least = design.worst * (1 - alpha ** (1 / design.units))
@@ -131,8 +131,13 @@ def _chance_to_exclude(design: Design, distance: float, alpha: float) -> float:
     """Probability that Hall's bound lies on the near side of what is so far from the truth."""
     if distance <= 0:
         return 0.0  # at most alpha
-    steps = _steps_to_bound(design, alpha)
-    return float(_beyond(distance / design.error, design.degrees, steps) @ _SHARES)
+    away = distance / design.error
+    chance = _beyond(away, design.degrees, _steps_to_bound(design, alpha)) @ _SHARES
+    if design.effective < UNEVEN * design.units:
+        from scipy.special import ndtr
+
+        chance = min(chance, ndtr(away - _bounds_of_few(design, alpha)).mean(axis=0) @ _SHARES)
+    return float(chance)
 
 
 def smallest_visible(
@@ -229,12 +234,40 @@ def _steps_to_bound(design: Design, alpha: float) -> Array:
     share = min(design.degrees / design.effective, 0.99)
     root = sqrt((2 + share) ** 2 - 4 * (1 - share))
     units = (2 + share + root) / (2 * (1 - share))
+    return hall_step(t, _skewness_found(units) / design.effective)
+
+
+@cache
+def _bounds_of_few(design: Design, alpha: float) -> Array:
+    """(64, 40) true standard errors between a mean and its bound where few units have the spread.
+
+    At each quantile of the spread that they show; degrees and effective units that are found vary
+    with it. Let a stratum of k units have the share r of the variance, and let the rest be known:
+    then there are (k - 1) / r^2 degrees and k / r^2 effective units, from which k and r follow.
+    """
+    strata = max(design.effective - design.degrees, 1.0)
+    units, part = design.effective / strata, strata**-0.5
+    free, rest = max(units - 1, 0.5), (1 - part) ** 2 / max(design.units - units, 1.0)
+    few = part * _found_errors(free) ** 2
+    found = few + 1 - part
+    degrees = np.minimum(found**2 / (few**2 / free + rest), design.units - 1)
+    shown = found**2 / (few**2 / ((free + 1) * (1 + 2 / free)) + rest) / (1 + 2 / degrees)
+    effective = np.minimum(shown, design.units)
+    t = np.array([t_upper_quantile(alpha, max(int(own + 1e-9), 1)) for own in degrees])
+    steps = hall_step(t[:, None], _skewness_found(units) / effective[:, None])
+    return np.asarray(steps * np.sqrt(found)[:, None], np.float64)
+
+
+def _skewness_found(units: float) -> Array:
+    """(40,) that of the mean of bell-shaped differences, moved, times the effective units.
+
+    units: of a stratum.
+    """
     scatter = 0.0
     if units >= FEWEST_IN_STRATUM:
         scatter = float((units - 1) ** 1.5) / (sqrt(units) * (units - 2))
     scattered = _NODES * min(scatter, MOST_SCATTER)
-    moved = (np.minimum(scattered, 0.0) - 1) * sqrt(6) / design.effective
-    return np.array([hall_step(t, skewness) for skewness in moved.tolist()])
+    return (np.minimum(scattered, 0.0) - 1) * sqrt(6)
 
 
 def _beyond(distance: float, degrees: float, steps: Array) -> Array:

@@ -19,6 +19,7 @@ from pytest_cepbench.gate.statistics.power import (
     chance_to_fail,
     chance_to_hold,
     smallest_visible,
+    tolerance_that_holds,
     units_needed,
     units_to_fail,
 )
@@ -126,6 +127,18 @@ def test_as_many_as_are_called_needed_do(alpha: float) -> None:
     drawn = unequal(int(needed)).drawn(RUNS, 5)
     held = [(mean_bounds(d, alpha, span=10).low or -10.0) > -tolerance for d in drawn]
     assert np.mean(held) > 0.8 - NEAR  # 0.6 with those that the strata seem to need
+
+
+def test_few_units_with_most_of_the_spread_show_it_now_and_then() -> None:
+    """With the true degrees of 24: bound and degrees vary together, and fewer are held."""
+    own, alpha = unequal(24), 0.05 / 14
+    sizes = np.array(own.sizes)
+    parts = np.square(own.sds) / sizes
+    effective, degrees = (parts.sum() ** 2 / (parts**2 / n).sum() for n in (sizes, sizes - 1))
+    design = replace(own.design(), effective=float(effective), degrees=float(degrees))
+    tolerance = tolerance_that_holds(design, alpha)
+    held = [(mean_bounds(d, alpha, span=10).low or -10.0) > -tolerance for d in own.drawn(RUNS, 6)]
+    assert np.mean(held) == pytest.approx(0.8, abs=NEAR)
 
 
 @pytest.mark.parametrize("shares", [0.02, 0.1])
