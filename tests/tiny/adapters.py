@@ -12,15 +12,16 @@ import torch
 
 from pytest_cepbench.models.torch_runtime import dtype_option, quiet
 
-TARGETS = ("q_proj", "v_proj")
-"""Attention projections, which the language models and the vision towers here have."""
-
 
 def build_lora(folder: Path, base: Path, seed: int = 7, **options: Any) -> Path:
-    """A LoRA of rank 4 for a describer; options: further ones of peft.LoraConfig."""
+    """A LoRA of rank 4 for a describer's language model and vision tower.
+
+    options: further ones of peft.LoraConfig.
+    """
     from peft import LoraConfig
 
-    config = LoraConfig(**{"r": 4, "lora_alpha": 8, "target_modules": list(TARGETS), **options})
+    targets = ["q_proj", "v_proj"]
+    config = LoraConfig(**{"r": 4, "lora_alpha": 8, "target_modules": targets, **options})
     return build_adapter(folder, base, config, seed)
 
 

@@ -11,8 +11,6 @@ from tests.tiny.common import edit_tensors, skip_before
 RANK = 4
 ALPHA = 8
 
-ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
-
 LORA_FILE = "pytorch_lora_weights.safetensors"
 
 
@@ -39,7 +37,7 @@ def build_lora(
     pipeline = DiffusionPipeline.from_pretrained(pipeline_folder)
     denoiser = "unet" if hasattr(pipeline, "unet") else "transformer"
     trained: dict[str, Any] = {denoiser: getattr(pipeline, denoiser)}
-    targets = {denoiser: [*ATTENTION]}
+    targets = {denoiser: ["to_q", "to_k", "to_v", "to_out.0"]}
     if text_encoder:
         trained["text_encoder"] = pipeline.text_encoder
         targets["text_encoder"] = ["q_proj", "v_proj"]

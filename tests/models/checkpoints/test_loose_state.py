@@ -63,23 +63,19 @@ def save_shards(folder: Path, content: dict[str, Any]) -> Path:
     return folder
 
 
-def as_run(folder: Path, whole: Path, content: dict[str, Any]) -> Path:
-    """A run of transformers' Trainer with FSDP: configuration and processor in its root."""
-    checkpoint = folder / "checkpoint-500"
-    save_shards(checkpoint / "pytorch_model_fsdp_0", content)
-    save_shards(checkpoint / "optimizer_0", {"optimizer": {"step": torch.ones(3)}})
-    shutil.copytree(whole, folder, dirs_exist_ok=True)
-    (folder / "model.safetensors").unlink()
-    return checkpoint
-
-
 def test_shards_of_a_run_describe_as_the_whole_model(
     whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
 ) -> None:
-    """The run's root, its checkpoint and the shards themselves are the same model."""
-    checkpoint = as_run(tmp_path / "run", whole, {"model": state})
+    """As Trainer saves them with FSDP, configuration and processor in the run's root: that, its
+    checkpoint and the shards themselves are the same model.
+    """
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    (run / "model.safetensors").unlink()
+    checkpoint = run / "checkpoint-500"
+    save_shards(checkpoint / "pytorch_model_fsdp_0", {"model": state})
+    save_shards(checkpoint / "optimizer_0", {"optimizer": {"step": torch.ones(3)}})
 
-    folders = [tmp_path / "run", checkpoint, checkpoint / "pytorch_model_fsdp_0"]
+    folders = [run, checkpoint, checkpoint / "pytorch_model_fsdp_0"]
     bound = [bind_text(str(folder), "describer") for folder in folders]
 
     assert len({role.fingerprint for role in bound}) == 1
