@@ -74,6 +74,12 @@ def _text(given: GivenValue) -> str:
     return given.last
 
 
+def _spec(given: GivenValue) -> str:
+    if not given.last.strip():  # the suite's own model is not meant: it would pass in its place
+        raise ValueError(f"{given}: a model is expected, such as a folder or a hub id")
+    return given.last
+
+
 def _path(given: GivenValue) -> Path:
     if not given.last:  # as of a variable of the shell that is not set: no folder is meant
         raise ValueError(f"{given}: a path is expected")
@@ -276,6 +282,7 @@ _ROLES = tuple(
         role,
         "[NAME=]SPEC" if role == "encoder" else "SPEC",
         f"Model {about}",
+        _spec,
         short=True,
         multiple=role == "encoder",
     )
@@ -313,6 +320,7 @@ class RunSettings:
         "[models] model SPEC: Model under test: a checkpoint folder, a hub id, or a spec that "
         "begins with shapes:, tones:, python:, openai:, serve:, unicom:, cleanfid:, human:, "
         "preset: or replay:",
+        _spec,
         short=True,
     )
     role: str | None = _option(

@@ -151,6 +151,8 @@ def settings_of(config: pytest.Config) -> RunSettings:
         text, ini = os.environ.get(option.env, ""), config.getini(option.ini)
         parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
         set_there = [part.strip() for part in parts if part.strip()]
+        if option.short and option.env in os.environ and not set_there:
+            set_there = [text]  # which is refused
         if typed is not None:
             values[option.name] = list(typed) if option.multiple else [typed]
             sources[option.name] = option.flag

@@ -223,6 +223,12 @@ def test_a_value_is_refused_wherever_it_is_set(
     monkeypatch.setenv("CEPBENCH_ALPHA", "3")
     assert_one_message(toy.run_here(), f"CEPBENCH_ALPHA '3': {PROBABILITY}")
     assert_one_message(toy.run_here("--cep-alpha=4"), f"--cep-alpha '4': {PROBABILITY}")
+    monkeypatch.setenv("CEPBENCH_ALPHA", "")  # as good as not set
+    monkeypatch.setenv("CEPBENCH_MODEL", " ")  # the suite's own would pass in its place
+    assert_one_message(toy.run_here("--cep-alpha=0.1"), "CEPBENCH_MODEL ' ': a model is")
+    monkeypatch.delenv("CEPBENCH_MODEL")
+    monkeypatch.setenv("CEPBENCH_ENCODER", "")
+    assert_one_message(toy.run_here("--cep-alpha=0.1"), "CEPBENCH_ENCODER '': a model is")
 
 
 def test_shares_of_alpha_at_which_nothing_fails_are_refused(accepted: Project) -> None:
