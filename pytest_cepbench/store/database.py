@@ -26,8 +26,8 @@ from pytest_cepbench.store.rows import Read, Row, is_sealed, packed, provenance_
 INDEX = "index.sqlite"
 """Name of the database in a store's folder."""
 
-_REBUILDING = "index.rebuilding"
-"""Holds the name of the damaged database while that is written anew."""
+_ANEW = "index.anew.sqlite"
+"""A damaged database is written anew here, and then moved aside: this one is whole from then on."""
 
 FORMAT = 2
 """Version of the layout on disk; any change that an older version would misread raises it."""
@@ -243,18 +243,17 @@ def _parts(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
 
-def _put_back(path: Path) -> None:
-    """Undo a rebuild that did not end: the damaged file lies in its place again."""
-    begun = path.with_name(_REBUILDING)
-    with suppress(FileNotFoundError):
-        aside = path.with_name(begun.read_text() or "none")
-        if aside.exists():  # moved last: the other parts are there too, and here lie new ones
-            for part in _parts(path):
-                part.unlink(missing_ok=True)
-        for part, new in zip(_parts(path), _parts(aside), strict=True):
-            with suppress(FileNotFoundError):
-                new.rename(part)
-        begun.unlink()
+def _remove(path: Path) -> None:
+    for part in _parts(path):
+        part.unlink(missing_ok=True)
+
+
+def _end_replacement(path: Path) -> None:
+    """Put the database that was written anew in the place of the one that was moved aside."""
+    anew = path.with_name(_ANEW)
+    if anew.exists() and not path.exists():
+        _remove(path)  # a log of the other one
+        anew.rename(path)
 
 
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
@@ -373,7 +372,7 @@ class Index:
             self._connection.close()
             # SQLite removes the log when the last process closes the database.
             alone = not self.path.with_name(f"{self.path.name}-wal").exists()
-            self._connection = open_database(self.path)
+            self._replace(lambda: open_database(self.path))
             if not alone:
                 return False
             with suppress(StoreFullError), store_errors(self.path):
@@ -407,7 +406,7 @@ class Index:
     def _connect(self) -> sqlite3.Connection:
         with store_errors(self.path), replacement_lock(self.path):
             try:
-                _put_back(self.path)
+                _end_replacement(self.path)  # of a process that was killed
                 return open_database(self.path)
             finally:
                 self._inode = inode(self.path)
@@ -417,18 +416,19 @@ class Index:
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
         with store_errors(path), replacement_lock(path):
             if inode(path) == self._inode:
-                begun = path.with_name(_REBUILDING)
+                anew = path.with_name(_ANEW)
+                _remove(anew)
                 try:
-                    begun.write_text(aside.name)
-                    for part, new in reversed(list(zip(_parts(path), _parts(aside), strict=True))):
-                        with suppress(FileNotFoundError):
-                            part.rename(new)
-                    with closing(open_database(path)) as sound:
-                        saved = _copy_rows(aside, sound)
+                    with closing(open_database(anew)) as sound:
+                        saved = _copy_rows(path, sound)
+                        sound.execute("PRAGMA journal_mode=DELETE")  # all of it is in one file
                 except BaseException:
-                    _put_back(path)
+                    _remove(anew)
                     raise
-                begun.unlink()
+                for part, new in zip(_parts(path), _parts(aside), strict=True):
+                    with suppress(FileNotFoundError):
+                        part.rename(new)
+                _end_replacement(path)
                 kept = f"from the damaged file, which is kept as {aside.name}"
                 self._note(f"index: {saved} results saved {kept}")
         return self._connect()

@@ -116,6 +116,8 @@ def repair_index(folder: Path) -> None:
             if "read" in outcomes:
                 break
             say(left, *outcomes)
+        with without_handles():
+            say("compact:", outcome(attempt(store.index.compact)).partition(",")[0])
         say("saved:", rows(), len(store.index.read("SELECT * FROM results")))
 
 

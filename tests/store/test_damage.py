@@ -391,10 +391,10 @@ def test_without_file_handles_no_index_is_repaired(root: Path, index: Path) -> N
     shutil.copytree(root, whole)
     with Store(whole) as store:
         saved = len(store.get(RESULTS))
-    *refused, last = starve(root, "index")
+    *refused, compacted, last = starve(root, "index")
     assert len(refused) > 3
     assert {tuple(line.split()[1:]) for line in refused} == {("StoreError", "StoreError")}
-    assert last == f"saved: {saved} {saved}"
+    assert (compacted, last) == ("compact: StoreError", f"saved: {saved} {saved}")
 
 
 def test_without_memory_nothing_is_damaged(tmp_path: Path) -> None:
