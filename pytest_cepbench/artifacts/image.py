@@ -58,7 +58,7 @@ else:
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *(("AVIF",) if AVIF else ()))
 """Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) are not used."""
 
-DECODER = f"1 pillow/{_pillow}"
+DECODER = f"2 pillow/{_pillow}"
 """Version of the rules above and of the decoders, on which remembered digests of pixels depend."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
