@@ -305,6 +305,11 @@ def test_floats_on_the_scale_of_bytes_are_a_failure() -> None:
     pixels = noise().astype(np.float32)
     reach = f"pixels reach {pixels.max():g}, [0, 1] is expected"
     assert check_image(pixels) == Failure("bad-image", reach)
+    white = np.full((8, 8, 3), 1.1, np.float32)  # some decoders overshoot, in places by far
+    white[0, 0] = 9.0
+    clipped = check_image(white)
+    assert isinstance(clipped, ImageArtifact)
+    assert (clipped.pixels == 255).all()
 
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=30)

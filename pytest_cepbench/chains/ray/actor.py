@@ -238,9 +238,8 @@ class ChainActor:
         outputs = getattr(self._model, method)(*args)
         if asked is not None:
             outputs = asked.convert(outputs)
-        if not isinstance(
-            outputs, Sequence | np.ndarray | Mapping | set
-        ):  # the driver refuses those
+        # The driver refuses mappings and sets, of which a list would hide what they were.
+        if not isinstance(outputs, Sequence | np.ndarray | Mapping | set):
             outputs = list(outputs)
         if asked is not None and asked.draws:
             outputs = [check_drawn(image) for image in outputs]
