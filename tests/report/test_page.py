@@ -248,6 +248,9 @@ def test_words_that_differ_are_marked() -> None:
     for before, now in ((long, "a dog"), (old, new)):  # the latter with commas alone in common
         assert word_differences(before, now) == ((TextPart(before, True),), (TextPart(now, True),))
     assert word_differences("cat " * 300, "cat " * 300)[0] == (TextPart("cat " * 300),)
+    parts = word_differences("a red cat. " * 60, "a red cat. " * 20 + "a blue cat. " * 40)
+    kinds = [{part.text for part in own if part.changed} for own in parts]
+    assert kinds == [{"red"}, {"blue"}]  # also where all words are frequent
 
 
 def test_chains_stand_below_those_of_the_baseline() -> None:
