@@ -62,7 +62,7 @@ class Gate:
     model: str = "{checkpoint}"
     series: str | None = None
     device: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
     timeout: float | None = None
     python: str = sys.executable
 
@@ -72,7 +72,8 @@ class Gate:
                 f"options={self.options!r} is one string: give a list of options"
             )
         device = "" if self.device is None else self.device
-        for word in (*self.options, *self.env.values(), device):
+        values = (value for value in self.env.values() if not isinstance(value, os.PathLike))
+        for word in (*self.options, *values, device):
             if not isinstance(word, str):
                 raise TrainingGateError(f"options, env, device: {word!r} is no string: quote it")
         for option in self.options:

@@ -42,7 +42,9 @@ class GateProcess(subprocess.Popen[bytes]):
     Raises TrainingGateError where it cannot be started.
     """
 
-    def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], log: Path, env: Mapping[str, str | os.PathLike[str]]
+    ) -> None:
         inherited = {k: v for k, v in os.environ.items() if not _LEFT_OUT.fullmatch(k)}
         try:
             log.parent.mkdir(parents=True, exist_ok=True)

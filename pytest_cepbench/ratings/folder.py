@@ -87,7 +87,10 @@ def read_ratings(path: Path) -> Ratings:
     study = decoded(read_file(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
     if fault := _version_fault(study.v):
         raise DatasetError(f"{path / STUDY}: {fault}")
-    check_study(study)  # a folder may come from elsewhere, and files have the names of its people
+    try:  # a folder may come from elsewhere, and files have the names of its people
+        check_study(study)
+    except DatasetError as error:
+        raise DatasetError(f"{path / STUDY}: {error}") from error
     data = read_file(path / ITEMS, _MOST_ITEMS)
     if study.data and digest_bytes(data) != study.data:
         raise DatasetError(

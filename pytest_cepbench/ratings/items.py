@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -35,9 +36,10 @@ from pytest_cepbench.ratings.records import (
     option_name,
     record_line,
 )
-from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.replacement import recover, replace_files
 
-_OF_A_STUDY = {STUDY, ITEMS, SOURCES, VOTES, IMAGES}
+_OWN = re.compile(rf"{IMAGES}|[0-9a-f]{{64}}\.webp")
+"""What may lie in the folder of a new study."""
 
 # -- items whose right answer is known -------------------------------------------------------------
 #
@@ -124,8 +126,10 @@ def begin_study(
         raise WriteError(
             f"{str(folder)!r} holds a study already: go on with it, or name another folder"
         )
-    # What a killed process left of a study may stay, and what begins with a dot.
-    there = [path.name for path in folder.glob("[!.]*") if path.name not in _OF_A_STUDY]
+    recover(folder)
+    # What a killed process left: its images may stay, and what begins with a dot.
+    found = *folder.glob("[!.]*"), *folder.glob(f"{IMAGES}/[!.]*")
+    there = [str(p.relative_to(folder)) for p in found if not _OWN.fullmatch(p.name)]
     if there:
         raise WriteError(f"{str(folder)!r} holds {few_of(there)}: name a new folder for the study")
     check_study(study)
@@ -325,7 +329,8 @@ def read_items(path: Path, task: Task) -> tuple[list[Item], dict[str, ImageArtif
         compared = task in ("pair", "caption")
         if compared and line.models and len(set(line.models)) == 1:
             raise DatasetError(
-                f"{where}: both options are of {line.models[0]!r}: votes on them would say nothing"
+                f"{where}: both options are of {line.models[0]!r}, and votes rank models: say in "
+                "their names what differs, such as the prompt"
             )
         question = _parts(line.question, path.parent, where, images)
         options = [_parts(option, path.parent, where, images) for option in line.options]

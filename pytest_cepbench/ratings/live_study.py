@@ -18,7 +18,13 @@ import msgspec
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.files import digest_text, keep_out_of_git, read_regular, replace_small
+from pytest_cepbench.files import (
+    digest_json,
+    digest_text,
+    keep_out_of_git,
+    read_regular,
+    replace_small,
+)
 from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.folder import STUDY, LineFile, Ratings, counted_votes, read_votes
@@ -187,6 +193,8 @@ class LiveStudy:
     def __init__(self, ratings: Ratings) -> None:
         self.ratings = ratings
         study = ratings.study
+        # Pages send numbers of names: one that shows another list is told so, and loads it anew.
+        self._asked = f"{study.seed}{digest_json(study.names) if study.names else ''}"
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
             key = _key(ratings.path / _SECRETS / "key")
@@ -257,7 +265,7 @@ class LiveStudy:
         ]
 
     def _slot_name(self, annotator: str, slot: Slot) -> str:
-        words = (str(self.ratings.study.seed), "slot", annotator, slot.item, slot.kind)
+        words = (self._asked, "slot", annotator, slot.item, slot.kind)
         return digest_text("\0".join(words))[:32]
 
     def save(self, annotator: str, answer: SentAnswer) -> None:

@@ -44,7 +44,7 @@ def test_settings_that_cannot_be_meant_are_errors(make_gate: MakeGate) -> None:
     ):
         with pytest.raises(TrainingGateError, match=message):
             make(**settings)
-    gate = Gate("gate", [TEST, f"{ROOT}/suites"], timeout=0.5)
+    gate = Gate("gate", [TEST, f"{ROOT}/suites"], timeout=0.5, env={"HF_HOME": ROOT})
     assert gate.accepted is None
     assert TrainingGate(gate, every=1, stop_on="never").every == 1
 

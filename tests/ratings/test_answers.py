@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import signal
@@ -21,7 +22,7 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.human_ratings import GRADES
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.live_study import SentAnswer, make_vote, parse_answer
+from pytest_cepbench.ratings.live_study import LiveStudy, SentAnswer, make_vote, parse_answer
 from pytest_cepbench.ratings.records import Part, Study, Task, Vote, fault_of, record_line
 from tests.disk import small_disk
 from tests.optional import needs
@@ -128,6 +129,20 @@ def test_ticks_are_names(tmp_path: Path) -> None:
     for sent, kept in ((-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)):
         vote = own_vote(tmp_path / str(kept), "describe", text="it", seconds=sent)
         assert vote.seconds == kept
+
+
+def test_a_page_that_shows_other_names_is_told(tmp_path: Path) -> None:
+    """As after a restart with another list: a number would be another name's."""
+    ratings = make_study(tmp_path, "verify", count=1)
+    with LiveStudy(ratings) as live:
+        (shown,) = live.upcoming("a1")
+    names = msgspec.structs.replace(ratings.study, names=("Added", *NAMES))
+    sent = json.dumps({"key": "12345678", "slot": shown.slot, "ticked": [0], "added": [3]})
+    with (
+        LiveStudy(dataclasses.replace(ratings, study=names)) as live,
+        pytest.raises(DatasetError, match="that this study does not ask"),
+    ):
+        live.save("a1", parse_answer(sent.encode()))
 
 
 @pytest.mark.parametrize("shown", [("first", "second"), ("second", "first")])

@@ -61,6 +61,11 @@ def test_images_are_lossless_and_say_nothing(tmp_path: Path) -> None:
         assert ImageArtifact(pixels).digest == path.stem
     with pytest.raises(WriteError, match="holds a study already"):
         begin_study(tmp_path, TWO, list(ratings.items.values()), {})
+    (tmp_path / "study.json").unlink()  # then the others may be a user's own
+    (tmp_path / "images/mine.png").touch()
+    mine = "holds images/mine.png, items.jsonl, sources.jsonl, votes: name a new folder"
+    with pytest.raises(WriteError, match=mine):
+        begin_study(tmp_path, TWO, list(ratings.items.values()), {})
 
 
 @pytest.mark.parametrize(
