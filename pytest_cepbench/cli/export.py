@@ -31,9 +31,9 @@ def run(arguments: Namespace) -> int:
     named = f"{stem}{'-samples' * samples}.csv"
     target = arguments.out or HOME / "exports" / named
     target = target if target.suffix else target / named
-    if target.exists() and target.samefile(arguments.results):
-        raise SpecError(f"--out {str(target)!r} is the report itself: name another file")
     try:
+        if target.exists() and target.samefile(arguments.results):
+            raise SpecError(f"--out {str(target)!r} is the report itself: name another file")
         written = write_reports(target, {target.suffix: table})
         keep_out_of_git(HOME, target)
     except (OSError, WriteError) as error:

@@ -123,7 +123,8 @@ def test_the_place_of_an_export(home: Home, report: Path) -> None:
         assert home.command("export", "gate.json", f"--out={out}").code == 0
     assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
     assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
-    home.command("export", "gate.json", "--out=cases.csv/x.csv").refused(code=1, lines=1)
+    for place in ("cases.csv/x.csv", f"{'x' * 300}.csv"):
+        home.command("export", "gate.json", f"--out={place}").refused(code=1, lines=1)
     home.command("export", "gate.json", "--out=./gate.json").refused("is the report itself")
 
 
