@@ -153,7 +153,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         server=engine.title,
         warn=partial(api.provenance_warnings, f"{role} {plan.label}", None),
         files=files,
-        remarks=(_DATED,) if day_settings(checkpoint) else (),
+        remarks=(_DATED,) if day_settings(checkpoint, role, request.system_prompt) else (),
     )
 
 

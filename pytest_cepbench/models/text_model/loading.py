@@ -77,7 +77,8 @@ class LoadedTextModel:
     processor: joins image and text; None where the checkpoint has an image processor alone.
     chat_template: the template's text, or None.
     generation_config: transformers' object with the settings in force.
-    positions: longest text in tokens where positions are learned, else None.
+    positions: tokens of the longest text that it was made for, which where positions are learned
+        is the longest there can be; None where its configuration does not say.
     sounds: what it reads of sounds; None where it reads none.
     """
 
@@ -148,7 +149,7 @@ def conversation(pieces: Sequence[Any], system: str = "") -> Conversation:
 
 
 def _written_day(asked: re.Match[str]) -> str:
-    return repr(DAY.strftime(asked[2]))
+    return f"{asked[1]}{DAY.strftime(asked[2])}{asked[1]}"
 
 
 def any_of(tokens: Iterable[str]) -> re.Pattern[str]:
@@ -215,6 +216,11 @@ def load_text_model(plan: LoadPlan[P], settings: Mapping[str, Any]) -> LoadedTex
     names = ("n_positions", "max_position_embeddings", "max_target_positions")
     ends = (getattr(text, name, None) for name in names)
     positions = next((int(end) for end in ends if end is not None), None)
+    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    if positions is not None and (factor := rope.get("factor")):
+        # Stretched (YaRN, say): the configuration states how many there were before, or after.
+        before = rope.get("original_max_position_embeddings") or positions
+        positions = max(positions, int(factor * before))
     if positions is not None and hasattr(model.generation_config, "no_timestamps_token_id"):
         positions -= 3  # Whisper begins with its language, its task, and that it writes no times
     loaded = LoadedTextModel(
@@ -228,31 +234,38 @@ def load_text_model(plan: LoadPlan[P], settings: Mapping[str, Any]) -> LoadedTex
         sounds=sounds,
     )
     if chat:
-        _check_template(plan, loaded)
+        _check_template(checkpoint, loaded, "the text of a message", [_PROBE])
+        if plan.params.system_prompt or plan.role == "judge":  # whose prompts have one
+            check_system_prompt(checkpoint, loaded)
     return loaded
 
 
-def _check_template(plan: LoadPlan[P], loaded: LoadedTextModel) -> None:
-    """Warn of a chat template that does not show the model what it is asked.
+def check_system_prompt(checkpoint: Checkpoint, loaded: LoadedTextModel) -> None:
+    """Warn of a chat template that does not show the model a system prompt that it is given."""
+    with suppress(CheckpointError):  # it fails again where the model is asked
+        _check_template(checkpoint, loaded, "the system prompt", ["say"], _PROBE)
 
-    Raises CheckpointError for one that fails.
+
+def _check_template(
+    checkpoint: Checkpoint,
+    loaded: LoadedTextModel,
+    what: str,
+    texts: Sequence[str],
+    system: str = "",
+) -> None:
+    """Warn of a chat template that leaves out one of two texts. Raises CheckpointError for one that
+    fails.
     """
-    checkpoint = plan.checkpoint
     pieces = [Image.new("RGB", (64, 64))] if "image" in checkpoint.reads else []
-    texts = {}
     with explained(checkpoint), quiet():  # a template is a program, which may raise
-        texts["the text of a message"] = loaded.chat_text(conversation([*pieces, _PROBE]))
-    if plan.params.system_prompt or plan.role in ("judge", "writer"):
-        with suppress(Exception), quiet():  # it fails again where there is a system prompt
-            texts["the system prompt"] = loaded.chat_text(conversation([*pieces, "say"], _PROBE))
-    for what, text in texts.items():
-        if _PROBE not in text.casefold() or "'type':" in text:
-            msg = (
-                f"{checkpoint.path}: its chat template leaves out {what}, or writes it as Python "
-                "code, so the model does not read what it is asked. A message's content is a list "
-                "of parts here, as for other models of images"
-            )
-            warnings.warn(msg, stacklevel=3)
+        text = loaded.chat_text(conversation([*pieces, *texts], system))
+    if _PROBE not in text.casefold() or "'type':" in text:
+        msg = (
+            f"{checkpoint.path}: its chat template leaves out {what}, or writes it as Python "
+            "code, so the model does not read what it is asked. A message's content is a list "
+            "of parts here, as for other models of images"
+        )
+        warnings.warn(msg, stacklevel=3)
 
 
 def _read_processors(

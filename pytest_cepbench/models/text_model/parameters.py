@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
-from pytest_cepbench.errors import RoleError
+from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.models import RoleName
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.format_detection import read_json
@@ -153,7 +154,7 @@ def decisive_settings(plan: LoadPlan[GenerationParams], longest: int) -> dict[st
         "prompt_template": params.prompt_template,
         **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
         **generation_settings(plan.checkpoint, params, longest),
-        **day_settings(plan.checkpoint),
+        **day_settings(plan.checkpoint, plan.role, params.system_prompt),
     }
 
 
@@ -201,11 +202,58 @@ DAY = date(2024, 7, 26)
 That of Llama's templates where there is no clock."""
 
 
-def day_settings(checkpoint: Checkpoint) -> dict[str, str]:
-    """`DAY`, for keys, of a checkpoint whose chat template asks for today; else nothing."""
-    paths = map(checkpoint.preparation_file, _TEMPLATES)
-    asks = any(b"strftime_now" in path.read_bytes() for path in paths if path.is_file())
-    return {"today": str(DAY)} if asks else {}
+def day_settings(
+    checkpoint: Checkpoint, role: RoleName, system_prompt: str | None
+) -> dict[str, str]:
+    """`DAY`, for keys, of a checkpoint whose chat template tells it the day; else nothing.
+
+    Many templates that ask for today tell it in a system prompt of their own alone, or where there
+    is no image.
+    """
+    paths = map(checkpoint.preparation_file, _TEMPLATES if has_chat_template(checkpoint) else ())
+    asking = [path for path in paths if path.is_file() and b"strftime_now" in path.read_bytes()]
+    text = {"type": "text", "text": "say"}
+    medium = {"type": "image" if "image" in checkpoint.reads else "audio"}
+    told = bool(system_prompt) or role == "judge"
+    conversations = [
+        [*[{"role": "system", "content": [text]}] * system, {"role": "user", "content": content}]
+        for system in ((True, False) if role == "writer" and not told else (told,))
+        for content in ([medium, text], [text])
+        if role != "describer" or medium in content
+    ]
+    for path in asking:
+        template = (
+            path.read_text("utf-8", "replace")
+            if path.suffix == ".jinja"
+            else read_json(path).get("chat_template")
+        )
+        # Of several, which have names, any may.
+        if not isinstance(template, str) or any(_tells_day(template, own) for own in conversations):
+            return {"today": str(DAY)}
+    return {}
+
+
+def _tells_day(template: str, conversation: list[dict[str, Any]]) -> bool:
+    """Whether a chat template writes the day into a conversation; also where that is not known."""
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(why: str) -> None:
+        raise CheckpointError(why)
+
+    given = {"messages": conversation, "add_generation_prompt": True, "tools": None}
+    texts = set()
+    for day in (DAY, date(2031, 12, 3)):
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        environment.globals |= {"strftime_now": day.strftime, "raise_exception": refuse}
+        try:
+            texts.add(environment.from_string(template).render(given, bos_token="", eos_token=""))
+        except CheckpointError:
+            return False  # nothing is asked so
+        except Exception:  # noqa: BLE001 - of a program, which may raise anything
+            return True
+    return len(texts) > 1
 
 
 def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -235,7 +283,8 @@ class ConversationParams(TextModelParams):
 
 def decisive_of_conversation(plan: LoadPlan[ConversationParams]) -> dict[str, Any]:
     """What decides a likelihood besides the checkpoint, for keys."""
-    return {"dtype": plan.dtype, **plan.params.decisive, **day_settings(plan.checkpoint)}
+    day = day_settings(plan.checkpoint, plan.role, plan.params.system_prompt)
+    return {"dtype": plan.dtype, **plan.params.decisive, **day}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ refuse a batch in which some have none, and others pad what is missing.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ from pytest_cepbench.models.protocols import CUT, Question, Reply
 from pytest_cepbench.models.text_model.loading import (
     LoadedTextModel,
     any_of,
+    check_system_prompt,
     conversation,
     load_text_model,
 )
@@ -113,6 +115,7 @@ class TextModel:
         if params.do_sample and "temperature" in signature(loaded.model.generate).parameters:
             # Whisper's own takes none from the configuration.
             self._of_speech["temperature"] = loaded.generation_config.temperature
+        self._system_checked = bool(params.system_prompt) or not self._chats
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -172,6 +175,9 @@ class TextModel:
         ]
         prompt = self.special.sub(" ", prompt)
         system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
+        if system and not self._system_checked:
+            self._system_checked = True
+            check_system_prompt(self._checkpoint, self.loaded)
         # Equal for questions that go in one call; None for what the model cannot be asked.
         kinds: list[Hashable] = []
         for question in asked:
@@ -246,10 +252,20 @@ class TextModel:
 
         loaded, tokenizer = self.loaded, self.loaded.tokenizer
         config = copy.deepcopy(loaded.generation_config)
+        stops = () if config.eos_token_id is None else config.eos_token_id
+        stops = stops if isinstance(stops, Collection) else [stops]
+        enders = torch.tensor(stops, dtype=torch.long, device=loaded.device)
         broken = torch.zeros(len(inputs), dtype=torch.bool, device=loaded.device)
+        over: torch.Tensor | None = None
 
-        def note(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        def note(tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            nonlocal over
             nan = scores.isnan().any(dim=1)
+            if over is None or len(over) != len(nan):
+                over = torch.zeros_like(nan)  # an end in the prompt is none of the text's
+            else:
+                over |= torch.isin(tokens[:, -1], enders.to(tokens.device)).to(over.device)
+            nan &= ~over  # beside a longer text, one that has ended is filled up
             # The beams of a text stand together; Whisper leaves out texts that have ended.
             by_text = len(nan) % len(inputs) == 0
             nan = nan.view(len(inputs), -1).any(dim=1) if by_text else nan.any()
@@ -288,8 +304,6 @@ class TextModel:
         # Where a model ends every text at the limit, the token before tells whether it had ended.
         forced = config.forced_eos_token_id is not None
         longest = config.max_new_tokens + (forced and loaded.model.config.is_encoder_decoder)
-        stops = config.eos_token_id
-        ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
         strings = config.stop_strings or ()
         strings = [strings] if isinstance(strings, str) else strings
         # The likeliest of tokens without a score is the first of the vocabulary, over and over.
@@ -299,22 +313,22 @@ class TextModel:
             "holds the model's values, such as bfloat16",
         )
         # Rotary positions go on, with which the model was never trained.
-        most = loaded.positions if self._chats else None
         beyond = (
-            f"{self._checkpoint.path}: a prompt has more tokens than the {most} that the model was "
-            "made for: its texts of such may mean nothing. Smaller or fewer images need fewer"
+            f"{self._checkpoint.path}: a prompt has more tokens than the {loaded.positions} that "
+            "the model was made for: its texts of such may mean nothing. Smaller or fewer images "
+            "need fewer"
         )
-        lengths = [0] * len(rows) if most is None else read["attention_mask"].sum(dim=1).tolist()
+        long = self._chats and prompts.shape[1] > (loaded.positions or math.inf)
+        remarks = (beyond,) if long else ()
         results: list[str | Failure | Reply] = []
-        for text, row, has_nan, length in zip(texts, rows, broken.tolist(), lengths, strict=True):
+        for text, row, has_nan in zip(texts, rows, broken.tolist(), strict=True):
             ended = (
                 len(row) < longest  # Whisper takes the end of a text off
-                or int(row[-2:][0] if forced else row[-1]) in ends
+                or int(row[-2:][0] if forced else row[-1]) in (config.pad_token_id, *stops)
                 or any(string in text for string in strings)
             )
             value = failure if has_nan else text
             provenance = {} if ended or has_nan else CUT
-            remarks = (beyond,) if length > (most or 0) else ()
             bare = not provenance and not remarks
             results.append(value if bare else Reply(value, provenance=provenance, remarks=remarks))
         return results

@@ -45,6 +45,7 @@ from pytest_cepbench.models.text_model.parameters import (
     OF_EMU3,
     GenerationParams,
     UnifiedParams,
+    day_settings,
     drawing_settings,
     generation_settings,
     has_chat_template,
@@ -353,8 +354,8 @@ def bind_unified(
         resources = replace(resources, batch_size=drawing.image_batch_size, grows=grows)
         seeded = drawing.image_do_sample or (role == "interleaver" and seeded)
     if role == "generator":
-        own = ("dtype", "attn_implementation", "today")
-        params = {name: params[name] for name in own if name in params} | settings
+        taken = {name: params[name] for name in ("dtype", "attn_implementation")}
+        params = taken | day_settings(checkpoint, "writer", None) | settings
     elif role == "interleaver":
         if not has_chat_template(checkpoint):
             raise CheckpointError(
@@ -362,7 +363,8 @@ def bind_unified(
                 "none. Save the processor that the model was trained with "
                 "(processor.save_pretrained)"
             )
-        params = {**params, "prompts": PROMPTS, "image": settings}
+        day = day_settings(checkpoint, "writer", None)
+        params = {**params, **day, "prompts": PROMPTS, "image": settings}
     return replace(
         bound,
         role=role,

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cepbench.chains.batching import CallCounts
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.protocols import Describer
+from pytest_cepbench.models.protocols import Describer, RoleName, Writer
 from pytest_cepbench.models.text_model.loading import conversation
 from pytest_cepbench.models.text_model.text_generation import TextModel
 from pytest_cepbench.models.torch_runtime import has
@@ -150,8 +150,13 @@ def test_a_chat_template_that_cannot_ask_is_told(copied: Build) -> None:
         told = pytest.warns(UserWarning, match=f"leaves out {what}, .* does not read what it is")
         with told, warnings.catch_warnings(action="error"), CallCounts().timed():  # `-W error`
             describer(folder, query)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error"):  # a suite may give a writer none
         describer(folder)
+        writer = bind_text(f"{folder}?max_new_tokens=1", "writer").load()
+        assert isinstance(writer, Writer)
+        writer.write([["what ?"]], "", [0])
+    with pytest.warns(UserWarning, match="leaves out the system prompt"):
+        writer.write([["what ?"]], "be brief", [0])
     template.write_text("{{ raise_exception('roles must alternate') }}", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"could not be loaded: .*roles must alternate"):
         describer(folder)
@@ -177,6 +182,36 @@ def test_a_chat_template_is_told_one_day(copied: Build) -> None:
     for role in ("describer", "writer", "judge", "vqa"):
         assert bind_text(str(folder), role).params["today"] == "2024-07-26"
     assert "today" not in before
+
+
+def test_the_day_is_in_keys_where_a_template_tells_it(copied: Build) -> None:
+    """Llama 3.2 tells it where there is no image, Mistral in a system prompt of its own: elsewhere
+    all days have one prompt, and results that are stored stay those of their keys.
+    """
+    folder = copied("llava")
+    asks = "{%- if strftime_now is defined %}{% set day = strftime_now('%d %b %Y') %}{% endif %}"
+    llama = """{% for part in messages[-1]['content'] if part['type'] == 'image' -%}
+        {% if messages[0]['role'] == 'system' %}{{ raise_exception('not both') }}{% endif %}
+        {%- else %}{{ day }}{% endfor %}"""
+    mistral = "{% if messages[0]['role'] != 'system' %}{{ bos_token + 'It is ' + day }}{% endif %}"
+    own, given = "", "system_prompt=be brief"
+    cases: tuple[tuple[str, RoleName, str, bool], ...] = (
+        (llama, "describer", own, False),
+        (llama, "describer", given, False),
+        (llama, "writer", own, True),
+        (llama, "judge", own, True),
+        (mistral, "describer", own, True),
+        (mistral, "describer", given, False),
+        (mistral, "writer", own, True),
+        (mistral, "writer", given, False),
+        (mistral, "judge", own, False),
+        (mistral, "vqa", own, True),
+        ("{% generation %}{% endgeneration %}", "describer", own, True),
+    )
+    for template, role, query, told in cases:
+        (folder / "chat_template.jinja").write_text(asks + template, "utf-8")
+        params = bind_text(f"{folder}?{query}", role).params
+        assert ("today" in params) == told, (template, role, query)
 
 
 WITHOUT_TORCHVISION = """

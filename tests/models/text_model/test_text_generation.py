@@ -12,6 +12,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.errors import CheckpointError, ModelError, SpecError
 from pytest_cepbench.models.protocols import Describer, Question, Reply, Writer
+from pytest_cepbench.models.text_model.text_generation import TextModel
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
@@ -133,16 +134,33 @@ def test_a_text_of_tokens_without_scores_is_a_failure(copied: Build) -> None:
             assert "not numbers in torch.float32: give a dtype" in failure.detail
 
 
+def test_what_comes_after_the_end_of_a_text_is_no_failure(tiny: Load, copied: Build) -> None:
+    """A text that ends before its neighbour is filled up with padding, whose scores count not."""
+    skip_before("a tiny model that ends by itself", "transformers", "5.0")
+    query = "max_new_tokens=40"
+    model = describer(copied("llava"), query)
+    assert isinstance(model, TextModel)
+    loaded = model.loaded
+    padding = loaded.tokenizer.convert_tokens_to_ids("yellow")  # which the texts do not have
+    loaded.generation_config.pad_token_id = padding
+    loaded.model.get_input_embeddings().weight.data[padding] = float("nan")
+    asked = pictures(), "what ?"
+    ends, *others = describe(model, *asked)
+    assert [ends.replace(" yellow", ""), *others] == describe(tiny("llava", query), *asked)
+
+
 def test_a_prompt_beyond_what_the_model_was_made_for_is_told(copied: Build) -> None:
     """Rotary positions go on in silence; a judge refuses such a battle."""
     folder = copied("llava")
-    config = json.loads((folder / "config.json").read_text())
-    change(
-        folder / "config.json", text_config=config["text_config"] | {"max_position_embeddings": 9}
-    )
-    (reply,) = describer(folder).describe(pictures()[:1], "what ?", [0])
-    assert isinstance(reply, Reply)
-    assert "more tokens than the 9 that the model was made for" in reply.remarks[0]
+    config = json.loads((folder / "config.json").read_text())["text_config"]
+    stretched = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 9}
+    for rope, told in ((None, True), ({"rope_theta": 10000.0, **stretched}, False)):
+        own = {"max_position_embeddings": 9} | ({"rope_parameters": rope} if rope else {})
+        change(folder / "config.json", text_config=config | own)
+        (reply,) = describer(folder).describe(pictures()[:1], "what ?", [0])
+        remarks = reply.remarks if isinstance(reply, Reply) else ()
+        assert len(remarks) == told
+        assert all("than the 9 that the model was made for" in remark for remark in remarks)
 
 
 def test_learned_positions_end_a_caption(tiny: Load) -> None:
