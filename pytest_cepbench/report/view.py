@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 from pytest_cepbench.gate import Verdict
@@ -41,14 +41,16 @@ _MOST_CARDS = 3
 _MOST_ROWS = 200
 """Samples of a case that the page lists; of 10,000 in forty cases all would be megabytes."""
 
-_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+_WORDS = re.compile(r"(\s*)(\w+|[^\w\s]|\Z)")
+"""Spaces, and the word, the sign or the end of the text behind them."""
 
 _MOST_WORDS = 2000
 """Words of a text that are compared one by one."""
 
 _MOST_PAIRS = 20_000
-"""Equal words of two texts, up to which each may begin what both share; beyond, rare ones alone.
-A thousand words of English have 15,000 with another thousand."""
+"""Equal words of two texts, up to which each can begin what both share; beyond, rare ones alone:
+comparing texts that repeat themselves would take minutes. A thousand words of English have 15,000
+with another thousand."""
 
 _NOT_IN_ANCHORS = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST_NAME = 60
@@ -150,28 +152,39 @@ def paired_steps(shown: ChainShown) -> list[PairedStep]:
 def word_differences(before: str, now: str) -> tuple[tuple[TextPart, ...], tuple[TextPart, ...]]:
     """Both texts in parts: those that the other one has as well, and those that it has not.
 
-    Words and signs are compared, and spaces beside equal ones; texts of more than 2,000 of them
-    whole.
+    Words and signs are compared, and the spaces before those that are equal; texts of more than
+    2,000 of them whole.
     """
-    words: list[list[str]] = [_WORDS.findall(text) for text in (before, now)]
-    if before == now or max(map(len, words)) > _MOST_WORDS:
+    spaced: list[list[tuple[str, str]]] = [_WORDS.findall(text) for text in (before, now)]
+    words, words_now = ([word for _, word in own] for own in spaced)
+    if before == now or max(len(words), len(words_now)) > _MOST_WORDS:
         return _whole(before, changed=before != now), _whole(now, changed=before != now)
+    counts, counts_now = Counter(words), Counter(words_now)
+    pairs = sum(count * counts_now[word] for word, count in counts.items())
+    matcher = SequenceMatcher(None, words, words_now, autojunk=pairs > _MOST_PAIRS)
     old: list[TextPart] = []
     new: list[TextPart] = []
-    # Any two equal words can begin a match. If spaces did, or all words of long texts that repeat
-    # themselves, comparing would take the cube of their length: minutes for a thousand words.
-    counts, counts_now = (Counter(word for word in own if not word.isspace()) for own in words)
-    pairs = sum(count * counts_now[word] for word, count in counts.items())
-    matcher = SequenceMatcher(str.isspace, words[0], words[1], autojunk=pairs > _MOST_PAIRS)
     for tag, low, high, low_now, high_now in matcher.get_opcodes():
         changed = tag != "equal"
-        old += _whole("".join(words[0][low:high]), changed=changed)
-        new += _whole("".join(words[1][low_now:high_now]), changed=changed)
-    return tuple(old), tuple(new)
+        gone, come = spaced[0][low:high], spaced[1][low_now:high_now]
+        for parts, own, other in ((old, gone, come), (new, come, gone)):
+            for place, (space, word) in enumerate(own):
+                # Of words that differ, the first ones may still begin at the same space.
+                kept = place < len(other) and other[place][0] == space and not (changed and place)
+                parts += [TextPart(space, not kept), TextPart(word, changed)]
+    return _joined(old), _joined(new)
 
 
 def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
     return (TextPart(text, changed),) if text else ()
+
+
+def _joined(parts: Sequence[TextPart]) -> tuple[TextPart, ...]:
+    """Parts that follow each other and are both changed, or both not, as one."""
+    return tuple(
+        TextPart("".join(part.text for part in own), changed)
+        for changed, own in groupby(filter(lambda p: p.text, parts), lambda part: part.changed)
+    )
 
 
 # -- cases -----------------------------------------------------------------------------------------
