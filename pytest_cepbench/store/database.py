@@ -26,8 +26,8 @@ from pytest_cepbench.store.rows import Read, Row, is_sealed, packed, provenance_
 INDEX = "index.sqlite"
 """Name of the database in a store's folder."""
 
-_ANEW = "index.anew.sqlite"
-"""A damaged database is written anew here, and then moved aside: this one is whole from then on."""
+_BEGUN = ".begun"
+"""Ends the name of a file beside a database that was moved aside, until it is written anew."""
 
 FORMAT = 2
 """Version of the layout on disk; any change that an older version would misread raises it."""
@@ -240,20 +240,26 @@ def inode(path: Path) -> int | None:
 
 def _parts(path: Path) -> list[Path]:
     """The files of a database, whether or not they exist."""
-    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+    suffixes = ("", "-wal", "-shm", "-journal")  # the last one until it is switched to WAL
+    return [path.with_name(path.name + suffix) for suffix in suffixes]
 
 
-def _remove(path: Path) -> None:
-    for part in _parts(path):
-        part.unlink(missing_ok=True)
+def _put_back(path: Path, aside: Path) -> None:
+    """Undo a rebuild that did not end: the damaged file lies in its place again."""
+    if aside.exists():  # moved last: the other parts are there too, and here lie new ones
+        for part in _parts(path):
+            part.unlink(missing_ok=True)
+    for part, new in zip(_parts(path), _parts(aside), strict=True):
+        with suppress(FileNotFoundError):
+            new.rename(part)
+    aside.with_name(aside.name + _BEGUN).unlink(missing_ok=True)
 
 
-def _end_replacement(path: Path) -> None:
-    """Put the database that was written anew in the place of the one that was moved aside."""
-    anew = path.with_name(_ANEW)
-    if anew.exists() and not path.exists():
-        _remove(path)  # a log of the other one
-        anew.rename(path)
+def _undo_begun(path: Path) -> None:
+    """Put back what a process that was killed had moved aside."""
+    for begun in path.parent.iterdir():
+        if begun.suffix == _BEGUN:
+            _put_back(path, begun.with_suffix(""))
 
 
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
@@ -406,7 +412,7 @@ class Index:
     def _connect(self) -> sqlite3.Connection:
         with store_errors(self.path), replacement_lock(self.path):
             try:
-                _end_replacement(self.path)  # of a process that was killed
+                _undo_begun(self.path)
                 return open_database(self.path)
             finally:
                 self._inode = inode(self.path)
@@ -415,20 +421,21 @@ class Index:
         path = self.path
         aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
         with store_errors(path), replacement_lock(path):
+            _undo_begun(path)
             if inode(path) == self._inode:
-                anew = path.with_name(_ANEW)
-                _remove(anew)
+                begun = aside.with_name(aside.name + _BEGUN)
                 try:
-                    with closing(open_database(anew)) as sound:
-                        saved = _copy_rows(path, sound)
-                        sound.execute("PRAGMA journal_mode=DELETE")  # all of it is in one file
+                    begun.touch()
+                    # Before they are copied: who stores meanwhile sees that it is another file.
+                    for part, new in reversed(list(zip(_parts(path), _parts(aside), strict=True))):
+                        with suppress(FileNotFoundError):
+                            part.rename(new)
+                    with closing(open_database(path)) as sound:
+                        saved = _copy_rows(aside, sound)
                 except BaseException:
-                    _remove(anew)
+                    _put_back(path, aside)
                     raise
-                for part, new in zip(_parts(path), _parts(aside), strict=True):
-                    with suppress(FileNotFoundError):
-                        part.rename(new)
-                _end_replacement(path)
+                begun.unlink()
                 kept = f"from the damaged file, which is kept as {aside.name}"
                 self._note(f"index: {saved} results saved {kept}")
         return self._connect()

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -267,6 +269,10 @@ def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
         assert store.get(["kept"]) == {"kept": "a text"}
 
 
+JOURNAL = struct.pack(">8s5I484x", bytes.fromhex("d9d505f920a163d7"), 0, 0, 1, 512, PAGE)
+"""SQLite's rollback journal of a file with one page, none of which has changed yet."""
+
+
 def test_a_process_that_is_killed_while_it_mends_the_index_loses_no_row(
     root: Path, index: Path
 ) -> None:
@@ -284,14 +290,19 @@ def test_a_process_that_is_killed_while_it_mends_the_index_loses_no_row(
 
         return in_child(die) == -signal.SIGKILL
 
+    journals = 0
     for number in range(1, 30):
         folder = shutil.copytree(root, root.with_name(f"killed {number}"))
         if not killed(folder, number):
             break
+        if any(folder.glob("index.damaged-*.sqlite")) and any(folder.glob("*.begun")):
+            # Of the new file, as it is created: it would truncate the damaged one to its page.
+            (folder / "index.sqlite-journal").write_bytes(JOURNAL)
+            journals += 1
         killed(folder, 4)
         with Store(folder) as store:
             assert store.get(RESULTS).keys() == saved, number
-    assert number > 8
+    assert (number > 8, journals > 1) == (True, True)
 
 
 def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, index: Path) -> None:
@@ -307,6 +318,28 @@ def test_what_others_store_while_the_index_is_mended_is_not_lost(root: Path, ind
         assert bystander.get(RESULTS).keys() == finder.get(RESULTS).keys()
     with Store(root) as store:
         assert store.get(["late"]) == {"late": "confirmed"}
+
+
+def test_what_others_store_while_its_rows_are_copied_is_not_lost(root: Path, index: Path) -> None:
+    """At whatever instant: they wait for the end and store it once more."""
+    destroy(index, b"text number 0")
+
+    def stored(folder: Path, number: int) -> None:
+        with Store(folder) as bystander, Store(folder) as finder:
+            late = Thread(target=bystander.put, args=([StoredResult("late", "confirmed")],))
+
+            def store_late() -> None:
+                late.start()
+                late.join(0.1)
+
+            at_change(number, store_late, "sqlite3.connect")
+            finder.index.rebuild()
+            late.join()
+            assert finder.get(["late"]) == {"late": "confirmed"}
+
+    for number in range(1, 9):
+        folder = shutil.copytree(root, root.with_name(f"late {number}"))
+        assert in_child(partial(stored, folder, number)) == 0, number
 
 
 @pytest.mark.parametrize("spoil", ["flip", "cut", "empty", "text", "other"])
