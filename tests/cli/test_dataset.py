@@ -282,14 +282,20 @@ def test_what_is_frozen_stays(photos: Home) -> None:
     freeze(photos, "--unverified", "--name=a b").refused("'a b' cannot name the set", lines=1)
     assert freeze(photos, "--unverified", "--to=sent").code == 0
     freeze(photos, "--unverified", "--to=sent").refused("what is frozen stays; name another")
+    for place in ("..", "sent/card.md"):
+        freeze(photos, "--unverified", f"--to={place}").refused("cannot be a new folder", lines=1)
     (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")
     Image.new("RGB", (64, 64), "red").save(photos.path / "photos" / first["path"])
     freeze(photos, "--unverified").refused("has changed since it was read first", lines=1)
     assert {path.name for path in photos.path.glob("bench/*frozen*")} == set()
 
 
-def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
-    """Let a person label every item by the truth, but for the names in `wrong`."""
+def vote(
+    home: Home, annotator: str, wrong: Sequence[str] = (), known: Sequence[str] = NAMES
+) -> int:
+    """Let a person label every item by the truth, but for the names in `wrong`, and by none that is
+    not in `known`.
+    """
     truth = write_scenes(home.path / "photos")
     ratings = read_ratings(home.path / "bench" / RATINGS)
     number = 0
@@ -297,7 +303,7 @@ def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
         if item.kind != "item":
             continue
         image = next(part.image for part in item.question if part.image)
-        labels = set(truth[image]).symmetric_difference(wrong)
+        labels = set(truth[image]).symmetric_difference(wrong).intersection(known)
         offered = [option_name(option) for option in item.options]
         cast(
             ratings,
@@ -358,6 +364,14 @@ def test_a_name_that_people_were_not_asked_about_is_told(photos: Home) -> None:
     assert (more.code, again.code) == (2, 2)
     assert "people were not asked about 'Crowds'" in more.err
     assert "people were not asked about 'Crowds'" in again.err
+
+
+def test_a_set_of_which_people_leave_nothing_is_refused(photos: Home) -> None:
+    """The one person who was asked ticks nothing."""
+    construct(photos, "--per-pattern=1")
+    photos.command("dataset", "verify", "bench", "--annotators=ada", "--only-write")
+    vote(photos, "ada", known=())
+    freeze(photos).refused("no image has a pattern that is left", lines=1)
 
 
 def test_a_study_of_other_images_is_told(photos: Home) -> None:

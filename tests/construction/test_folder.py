@@ -224,9 +224,9 @@ def test_other_replies_are_refused_in_one_line(text: str, words: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_what_counts_of_a_reply() -> None:
+def test_what_counts_of_a_reply(tmp_path: Path) -> None:
     """JSON in the reasoning is no answer; nor is the prose around one. 32 patterns of 200
-    characters; no control characters, each name once whatever its case.
+    characters; no control characters, each name once whatever its case. A file may have them all.
     """
     entry = '{"name": "Right", "reason": "r", "merged_from": ["a", 3]}'
     reply = f'<think>{{"image_pattern": ["Wrong"]}}</think> So: {{"image_pattern": [{entry}]}}!'
@@ -238,3 +238,4 @@ def test_what_counts_of_a_reply() -> None:
     first_names = [pattern.name for pattern in patterns[:4]]
     assert first_names == ["[31mRed", "red", "x" * LONGEST_NAME, "two lines"]
     assert len(patterns) == MOST_PATTERNS
+    assert read_patterns(put_patterns(tmp_path, write_patterns(patterns))) == patterns
