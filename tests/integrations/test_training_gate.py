@@ -105,6 +105,8 @@ def test_checkpoints_that_the_training_saved_are_gated_once(
         gate.submit(3, save(tmp_path / "latest", 0.9))
     with pytest.raises(TrainingStoppedError, match="from step 3"):
         TrainingGate(rule_gate()).submit(3, save(tmp_path / "latest", 0.1))
+    with pytest.raises(TrainingStoppedError, match="from step 3"):
+        TrainingGate(rule_gate()).step(4)  # the first step of one that goes on from there
 
 
 def pipes(folder: Path, *names: str) -> list[Path]:
