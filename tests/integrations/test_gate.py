@@ -33,7 +33,7 @@ def test_settings_that_cannot_be_meant_are_errors(make_gate: MakeGate) -> None:
         (make_gate, {"device": 0}, "0 is no string"),
         (make_gate, {"options": ["--cep-plan=1"]}, "--cep-plan is set by the gate itself"),
         (make_gate, {"model": "checkpoint"}, "does not contain {checkpoint}"),
-        (make_gate, {"timeout": -1.0}, "above 0"),
+        (make_gate, {"timeout": 0}, "above 0"),
         (Gate, {"folder": "gate", "suites": "suites/shape"}, "there is no suites/shape"),
         (Gate, {"folder": "gate", "suites": []}, "suites is empty"),
         (TrainingGate, {"gate": make_gate(), "when": "after"}, "unknown when 'after'"),
