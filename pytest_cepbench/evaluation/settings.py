@@ -87,8 +87,8 @@ def _path(given: GivenValue) -> Path:
 
 
 def _file(given: GivenValue) -> Path:
-    """Of a file that is written; a folder would be taken for its name beside it."""
-    if given.last.rpartition("/")[2] in ("", ".", ".."):
+    """Of a file that is written. Of `runs/` it is called `runs`, and lies beside that folder."""
+    if Path(given.last).name in ("", ".."):
         raise ValueError(f"{given}: the path of a file is expected")
     return given.path(given.last)
 

@@ -199,7 +199,7 @@ OF_THE_GATE = {
     "plan": (["perhaps"], "true or false is expected"),
     "store": ([""], "a path is expected"),
     "shared": ([""], "a path is expected"),
-    "report": (["", "/", "..", "runs/"], "the path of a file is expected"),
+    "report": (["", "/", ".", ".."], "the path of a file is expected"),
 }
 """Option -> values that it cannot have, and what is said to be expected."""
 
