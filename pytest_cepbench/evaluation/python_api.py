@@ -167,7 +167,7 @@ def gate_checkpoint(
     has no part in is skipped, as in pytest; one whose data set is not here makes the result
     incomplete.
     """
-    if not isinstance(snapshot_update, bool):  # "false" of an environment variable is true
+    if not isinstance(snapshot_update, int | None):  # "false" of an environment variable is true
         raise SpecError(f"snapshot_update={snapshot_update!r}: True or False is expected")
     with name_errors():
         settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())

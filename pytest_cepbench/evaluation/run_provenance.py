@@ -97,7 +97,8 @@ def _suite_provenance(
     own = suite_provenance(suite, (result for result in results if result.suite == suite))
     accepted = commit = ""
     if own.baselines and baselines.is_dir():
-        last = (_git(baselines, "log", "-1", "--format=%ct %H %P", "--", ".") or "").split()
+        show = ("-1", "--no-show-signature", "--format=%ct %H %P", "--", ".")
+        last = (_git(baselines, "log", *show) or "").split()
         if not last or _modified(baselines, "--", ".") is not False:
             changes: list[float] = []  # what lies there is in no commit
             with suppress(OSError):

@@ -54,15 +54,18 @@ def stands_for(item: pytest.Item) -> str:
     return str(getattr(item, "stands_for", "nothing" if absent else "case"))
 
 
-def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
+def walk(
+    config: pytest.Config, root: Path, unentered: Iterable[str] | None = None
+) -> Iterator[tuple[Path, list[str]]]:
     """Folders that the engineer has pytest look into, and the names of their files.
 
-    Those that a conftest.py ignores are among them.
+    Those that a conftest.py ignores are among them. unentered: patterns of others, in the place of
+    norecursedirs.
     """
     here = config.invocation_params.dir
     ignored = {here / path for path in config.getoption("ignore") or ()}
     globs = [str(here / glob) for glob in config.getoption("ignore_glob") or ()]
-    unentered = ["__pycache__", *config.getini("norecursedirs")]
+    unentered = ["__pycache__", *(unentered or config.getini("norecursedirs"))]
     # As pytest has it: of a pattern without a slash the name counts, or nothing below a hidden
     # folder, such as ~/.jenkins, would be looked into.
     skipped_name = re.compile("|".join(translate(p) for p in unentered if "/" not in p)).match

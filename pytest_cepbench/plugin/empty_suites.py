@@ -13,6 +13,7 @@ import ast
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
+from os.path import normpath
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from pytest_cepbench.plugin.cases import (
 from pytest_cepbench.plugin.hooks import RUN, run_of
 
 _MODELS = {f"cep_{role}" for role in ROLE_NAMES}
+
+_NO_TESTS = (".*", "node_modules", "site-packages")
 
 _KEYS = {"name", "version", "data", "prompts", "metrics"}
 """What every suite file has; other tools have files of this name too."""
@@ -272,25 +275,31 @@ class EmptySuites:
         return item
 
     def _is_gated_elsewhere(self, session: pytest.Session, suite: Path) -> bool:
-        """Whether tests that the engineer left out, or that failed to import, may gate a suite."""
-        if self._failed or self.config.getoption("ignore") or self.config.getoption("ignore_glob"):
+        """Whether tests may gate a suite that the engineer left out, or that failed to import, or
+        whose marks compute which cases they have.
+        """
+        option = self.config.getoption
+        if self._failed or option("ignore") or option("ignore_glob") or option("pyargs"):
             return True
-        narrowed = self._narrowed
-        whole = session._initialpaths - narrowed  # noqa: SLF001
-        for folder, names in walk(self.config, self.config.rootpath):
-            for module in (folder / name for name in names if name.endswith(".py")):
-                if module not in narrowed and not whole.isdisjoint({module, *module.parents}):
-                    continue
-                near = folder == suite.parent or mentions(module, [suite.name])
-                if near and mentions(module, FIXTURES):
-                    return True
+        whole = session._initialpaths - self._narrowed  # noqa: SLF001
+        entered = {folder for path in whole for folder, _ in walk(self.config, path)}
+        for root in (self.config.rootpath, suite.parent):
+            for folder, names in walk(self.config, root, _NO_TESTS):
+                for module in (folder / name for name in names if name.endswith(".py")):
+                    near = folder == suite.parent or mentions(module, [suite.name])
+                    # Without a suite beside it, its mark may have the name from elsewhere.
+                    if not (near or SUITE_FILE not in names) or not mentions(module, FIXTURES):
+                        continue
+                    taken = module in whole or (folder in entered and module not in self._narrowed)
+                    if not taken or _computes_cases(module):
+                        return True
         return False
 
     @property
     def _narrowed(self) -> set[Path]:
         """Modules of which arguments choose tests."""
         return {
-            self.config.invocation_params.dir / argument.partition("::")[0]
+            Path(normpath(self.config.invocation_params.dir / argument.partition("::")[0]))
             for argument in self.config.args
             if "::" in argument
         }
@@ -362,6 +371,22 @@ def _gated_by(module: Path) -> Iterator[_Wanted]:
                 own[test] = own.get(test, marks) & marks
         if path.is_file():
             yield _Wanted(module, path, own, helpers)
+
+
+def _computes_cases(module: Path) -> bool:
+    """Whether a module's marks do not spell which categories or metrics they choose."""
+    from pytest_cepbench.files import MOST_TEXT, read_regular
+
+    try:
+        for node in ast.walk(ast.parse(read_regular(module, MOST_TEXT))):
+            if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "cep":
+                continue
+            for keyword in node.keywords:
+                if keyword.arg in (None, "categories", "metrics"):  # None before a mapping
+                    ast.literal_eval(keyword.value)
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return True
+    return False
 
 
 def _tests_in(

@@ -174,6 +174,22 @@ def test_a_suite_says_what_was_compared_on_what(
     assert (suite.accepted, suite.accepted_commit, suite.uncommitted) == ("", "", False)
 
 
+def test_signatures_that_git_shows_are_passed_over(repository: Path) -> None:
+    """`log.showSignature` puts what gpg says before the time of a commit."""
+    signer = repository.parent / "gpg"
+    signature = "-----BEGIN PGP SIGNATURE-----\n\nx\n-----END PGP SIGNATURE-----"
+    signer.write_text(
+        f"#!/bin/sh\ncat >/dev/null\necho '{signature}'\necho '\n[GNUPG:] SIG_CREATED ' >&2\n"
+    )
+    signer.chmod(0o755)
+    _git(repository, "config", "gpg.program", str(signer))
+    _git(repository, "commit", "-qS", "--amend", "-m", "signed")
+    _git(repository, "config", "log.showSignature", "true")
+    assert "SIG_CREATED" in _git(repository, "log", "-1", "--format=%ct")
+    (suite,) = _gathered(repository).suites
+    assert suite.accepted_commit == _git(repository, "rev-parse", "HEAD")
+
+
 def test_changes_that_are_not_committed_are_said(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

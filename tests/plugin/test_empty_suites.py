@@ -215,6 +215,35 @@ def test_cases_of_a_deleted_test_are_missed(accepted: Project) -> None:
     assert accepted.run_here().ret == pytest.ExitCode.OK
 
 
+def test_cases_that_another_run_has_are_not_missed(accepted: Project) -> None:
+    """Of a module that is outside of this one, whatever says so; or where marks compute them."""
+    mark = "import os, pytest\n\n@pytest.mark.cep({})\n"
+    accepted.write("test_toy.py", mark.format("metrics=['failures']") + TEST_MODULE)
+    accepted.write("sub/empty.txt", "")
+    accepted.write("elsewhere/pytest.ini", INI)
+
+    def judged(*arguments: str, folder: str = "") -> pytest.ExitCode | int:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(accepted.path / folder)
+            return accepted.run_here("--cep-gate=threshold", *arguments).ret
+
+    assert judged() == INCOMPLETE
+    assert judged("../test_toy.py::test_drift", folder="sub") == pytest.ExitCode.OK
+    accepted.write("marks.py", "SUITE = '../suite.toml'\n")
+    other = "from marks import SUITE\n" + mark.format("suite=SUITE, metrics=['gc']")
+    accepted.write("nightly/test_more.py", other + TEST_MODULE)
+    for out in (("test_toy.py",), ("-o", "norecursedirs=nightly")):
+        assert judged(*out) == pytest.ExitCode.OK
+    (accepted.path / "nightly" / "test_more.py").rename(accepted.path / "test_more.py")
+    baselines = f"--cep-baselines={accepted.baselines}"
+    assert judged("-c", "elsewhere/pytest.ini", baselines, "test_toy.py") == pytest.ExitCode.OK
+    (accepted.path / "test_more.py").unlink()
+    assert judged() == INCOMPLETE
+    share = "metrics=os.environ.get('METRICS', 'failures').split()"
+    accepted.write("test_toy.py", mark.format(share) + TEST_MODULE)
+    assert judged() == pytest.ExitCode.OK
+
+
 SELECTED_OUT = [
     ("-k", "crowded and not other"),
     ("-k", "toy and crowded"),
