@@ -101,7 +101,7 @@ def start_chains(
                 seed, plan.start, partial(load_seed, sample, plan.start), store
             )
             return Link(plan.start, digest, source=seed)
-        if sample.text is None or not sample.text.strip():
+        if not isinstance(sample.text, str) or not sample.text.strip():
             raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
         return Link("text", digest_text(sample.text), text=sample.text)
 

@@ -145,7 +145,7 @@ def _row(change: BaselineChange, result: CaseResult, root: Path) -> tuple[str, .
     n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
     there = baseline_path(root, change.key).exists()
     difference = None  # of two that mean different things there is none
-    if before is not None and not differing_fields(before, after):
+    if before is not None and not differing_fields(before.identity, after.identity):
         sign = 1 if after.higher_is_better else -1
         difference = sign * (after.value - before.value) + 0.0  # the sum turns -0.0 into 0.0
     values = number(after.value), number(difference, signed=True)
@@ -171,7 +171,7 @@ def _remarks(changes: Sequence[BaselineChange], root: Path) -> Iterator[str]:
                 read_baseline(baseline_path(root, change.key), change.key)
             except BaselineError as error:
                 yield f"replaced, since it cannot be used: {error}"
-        elif differ := differing_fields(before, after):
+        elif differ := differing_fields(before.identity, after.identity):
             others.setdefault(", ".join(differ), []).append(change.key)
     for fields, keys in others.items():
         yield f"not comparable with what was accepted before ({fields}): {few_of(map(str, keys))}"

@@ -251,13 +251,12 @@ class Dataset:
 def _are_names(value: Any) -> bool:
     """Whether a value is a tuple of names, at least one; a text alone is none."""
     names = value if isinstance(value, tuple | list) else ()
-    return bool(names) and all(isinstance(name, str) and name.strip() for name in names)
+    return bool(names) and all(isinstance(name, str) for name in names)
 
 
 _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "id": (lambda value: isinstance(value, str) and value != "", "a text"),
+    "id": (lambda value: isinstance(value, str), "a text"),
     "categories": (_are_names, 'a tuple of names, such as ("fog",),'),
-    "text": (lambda value: value is None or isinstance(value, str), "a text"),
     "cluster": (lambda value: value is None or isinstance(value, str), "a text"),
     "image": (lambda value: isinstance(value, SeedImage | None), "FileImage(path)"),
     "sound": (lambda value: isinstance(value, FileSound | DrawnSound | None), "FileSound(path)"),

@@ -263,13 +263,18 @@ def propose(
     """
     before = usable_baseline(baseline_path(root, key), key)
     unchanged = before is not None and _same(before, after)
-    comparable = before is not None and not differing_fields(before, after)
-    # A floor that only now is kept is no step away from what was accepted.
-    stays = before is not None and _same(msgspec.structs.replace(before, floor=after.floor), after)
+    comparable = before is not None and not differing_fields(before.identity, after.identity)
+    # What only now is kept, floors and fields, is no step away from what was accepted.
+    stays = before is not None and _same(
+        msgspec.structs.replace(before, floor=after.floor, identity=after.identity), after
+    )
     path = anchor_path(root, key)
     known = usable_baseline(path, key)
     anchor: AnchorStep
-    if known is not None and not differing_fields(known, after) and not move_anchor:
+    same = known is not None and not differing_fields(known.identity, after.identity)
+    if known is not None and before is not None and not comparable:  # by a field it may not have
+        same = known.identity == after.identity
+    if same and not move_anchor:
         anchor = "kept"
     elif comparable and not stays and not move_anchor:  # what was there before can be the anchor
         anchor = "frozen"

@@ -195,11 +195,10 @@ _ADDED = ("references",)
 """Fields that a baseline of an earlier version lacks; they are not compared with one without."""
 
 
-def differing_fields(before: Measurement, after: Measurement) -> list[str]:
-    """The fields of the identities in which two measurements differ, sorted."""
-    old, new = before.identity, after.identity
-    names = sorted(old.keys() | {*new}.difference(_ADDED))
-    return [name for name in names if old.get(name) != new.get(name)]
+def differing_fields(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The fields in which two identities differ, the earlier one first; sorted."""
+    names = sorted(before.keys() | {*after}.difference(_ADDED))
+    return [name for name in names if before.get(name) != after.get(name)]
 
 
 class FreshMeasurement(Measurement, frozen=True):

@@ -218,7 +218,7 @@ def _differing(
 ) -> Iterator[tuple[str, str]]:
     """The name and a sentence for each field of the identity that differs, and the direction."""
     left_out = SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()
-    for name in differing_fields(baseline, measurement):
+    for name in differing_fields(baseline.identity, measurement.identity):
         if name not in left_out:
             before = baseline.identity.get(name, "(none)")
             reason = f"{name}: baseline {before}, now {measurement.identity.get(name, '(none)')}"

@@ -64,7 +64,8 @@ def list_parts(
 ) -> dict[str, tuple[str, ...]]:
     """Part -> its categories, the same in every process: categories, then groups, then all.
 
-    A data set of a single category has only the overall part. Raises SuiteError when a group names
+    A data set of a single category has only the overall part; a category that a group names twice
+    counts once. Raises SuiteError when a group names
     a category that the data set does not have, or shares a category's name.
     """
     categories = dataset.categories
@@ -80,7 +81,7 @@ def list_parts(
                 f"(categories: {', '.join(categories)})"
                 f"{did_you_mean(absent[0], categories) if absent else ''}"
             )
-        parts[group] = tuple(members)
+        parts[group] = tuple(dict.fromkeys(members))
     if OVERALL in categories:
         raise SuiteError(f"suite {suite!r}: a category cannot be named {OVERALL!r}")
     return parts | {OVERALL: categories}

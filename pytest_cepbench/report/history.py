@@ -357,6 +357,7 @@ def timelines_of(
     Raises HistoryError where no case is asked for.
     """
     from pytest_cepbench.gate import CaseKey
+    from pytest_cepbench.gate.measurement import differing_fields
 
     known: dict[tuple[str, str], Timeline] = {}
     measured: dict[tuple[str, str], HistoryCase] = {}  # the latest that was
@@ -367,8 +368,9 @@ def timelines_of(
             before = measured.get(key, case)
             if case.identity and case.identity != before.identity:
                 named = before.fields and case.fields
-                changed = dict(before.fields.items() ^ case.fields.items()) if named else {}
-                timeline.breaks[len(timeline.points)] = ", ".join(sorted(changed))
+                changed = differing_fields(before.fields, case.fields) if named else []
+                if changed or not named:
+                    timeline.breaks[len(timeline.points)] = ", ".join(changed)
             if case.identity:
                 measured[key] = case
             timeline.runs.append(run)

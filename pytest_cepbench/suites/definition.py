@@ -367,8 +367,6 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     for group, members in table.groups.items():
         if group == OVERALL or not group.strip() or not members:
             yield f"group {group!r} is reserved or empty"
-        if twice := [name for name in members if members.count(name) > 1]:
-            yield f"group {group!r} names {twice[0]!r} twice"
 
 
 def _chain_problems(table: SuiteTable) -> Iterator[str]:

@@ -143,9 +143,10 @@ def test_unusable_seeds_are_all_named_before_any_model_is_asked(
     bad = [
         Sample("none", ("c",), image=DrawnImage(lambda: ImageArtifact(noise()))),
         Sample("blank", ("c",), text=" \n"),
+        Sample("nan", ("c",), text=float("nan")),  # type: ignore[arg-type] # as pandas has it
     ]
     with pytest.raises(
-        DatasetError, match=r"(?s)2 of 3 samples.*none: has no text.*blank: has no text"
+        DatasetError, match=r"(?s)3 of 4 samples.*none: has no text.*blank: has.*nan: has no text"
     ):
         grow_and_trace(TEXT_PLAN, [*samples(1), *bad], runners)
     assert runners.asked == [0, 0, 0]

@@ -308,6 +308,24 @@ def test_an_anchor_is_frozen_kept_or_moved_on_request(tmp_path: Path) -> None:
     assert _lies(anchor_path(tmp_path, KEY)) == _lies(baseline_path(tmp_path, KEY)) == _model(4)
 
 
+def test_a_field_of_the_identity_that_only_now_is_kept(tmp_path: Path) -> None:
+    """No step away from what was accepted, which is no anchor of it. An anchor without the field
+    stays until what it tells changes.
+    """
+
+    def step(k: int, answers: str = "") -> str:
+        references = {"references": answers} if answers else {}
+        return known(_accept(tmp_path, _model(k, identity={"suite": "s/1", **references}))).anchor
+
+    assert step(1) == step(1, "1 a") == "none"
+    assert step(2, "1 a") == "frozen"
+    path = anchor_path(tmp_path, KEY)
+    before, field, after = path.read_text().partition('"references" = "1 a"\n')
+    assert field
+    path.write_text(before + after)
+    assert [step(3, "1 a"), step(3, "1 b")] == ["kept", "moved"]
+
+
 def test_what_has_not_changed_is_not_written(tmp_path: Path) -> None:
     """Not a byte, though reason, calibration and format of the file be others."""
     kept = replace(_model(1), noise=NOISE, accepted={"reason": "first"})

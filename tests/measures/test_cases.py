@@ -24,8 +24,8 @@ def _cases(tmp_path: Path, text: str, *samples: tuple[str, ...]) -> list[Case]:
 
 
 def test_categories_then_groups_then_all(tmp_path: Path) -> None:
-    """In order of appearance; the failure rate is asked of the whole only."""
-    groups = "[groups]\nwarm = ['b', 'a']\n"
+    """In order of appearance, each once; the failure rate is asked of the whole only."""
+    groups = "[groups]\nwarm = ['b', 'a', 'b']\n"
     cases = _cases(tmp_path, SHAPES + groups, ("b",), ("a",), ("c", "a"))
     assert [case.id for case in cases] == [
         "b-gc", "a-gc", "c-gc", "warm-gc", "overall-gc", "overall-failures",

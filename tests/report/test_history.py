@@ -168,6 +168,9 @@ def test_breaks_are_where_the_measurement_became_another() -> None:
     ]
     (timeline,) = timelines_of(runs)
     assert timeline.breaks == {3: "prompt, samples, under test"}
+    told = {**same, "references": "x"}  # by later versions alone
+    added = [recorded(n, judged(0.7, identity=own)) for n, own in enumerate((same, told))]
+    assert timelines_of(added)[0].breaks == {}
     page = history_page(History(Path("history"), ()), runs, [timeline], Path())
     assert "measured otherwise from here: prompt, samples, under test changed" in page
     (earlier,) = runs[2].cases  # as versions wrote it that kept one digest alone

@@ -165,7 +165,6 @@ def test_a_number_out_of_its_range_is_named(
         ("[chain]", "[groups]\noverall = ['color']\n[chain]", "group 'overall' is reserved or"),
         ("[chain]", "[groups]\nnone = []\n[chain]", "group 'none' is reserved or empty"),
         ("[chain]", "[groups]\n' ' = ['color']\n[chain]", "group ' ' is reserved or empty"),
-        ("[chain]", "[groups]\na = ['x', 'y', 'x']\n[chain]", "group 'a' names 'x' twice"),
         ("[metrics.gc]", "[metrics.gc]\nalpha = 0.1", "metric 'gc': .* unknown field `alpha`"),
         ("[metrics.gc]", "[metrics.verdict]\nkind = 'gc'", "metric 'verdict': the name belongs to"),
         ("iterations = 2", "seeds = 0", "chain.seeds = 0: 1 to 10,000 are expected"),

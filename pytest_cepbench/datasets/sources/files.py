@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -55,7 +56,15 @@ def stem(name: str) -> str:
 
 
 def unsafe(name: str) -> str | None:
-    """Why a name that a file gives must not be used as a path, or None where it may be.
+    """Why a name that a file gives cannot be used as a path, or None where it can be."""
+    if reason := outside(name):
+        return reason
+    long = len(max(name.encode().split(b"/"), key=len)) > 255  # bytes, on all usual file systems
+    return f"{name!r:.80} is no file name: it is too long" if long else None
+
+
+def outside(name: str) -> str | None:
+    """Why a name must not be that of a file in a folder or an archive, or None where it may be.
 
     Absolute paths and `..` are refused as POSIX and Windows write them: a data set never points at
     files outside its own folder.
@@ -68,11 +77,10 @@ def unsafe(name: str) -> str | None:
     if not name.strip() or "\0" in name:
         return f"{name!r} is no file name"
     try:
-        parts = name.encode().split(b"/")
+        name.encode()
     except UnicodeEncodeError:
         return f"{name!r} is no file name: it is not UTF-8"
-    long = len(max(parts, key=len)) > 255  # bytes, on all usual file systems
-    return f"{name!r:.80} is no file name: it is too long" if long else None
+    return None
 
 
 def some_of(names: Iterable[str]) -> str:
@@ -194,9 +202,8 @@ def refuse_outside(root: Path, path: Path, place: str = "") -> None:
     """
     inside = [os.path.realpath(root).rstrip("/")]
     # In huggingface_hub's cache every file is a link to one among the blobs beside the snapshots.
-    home, snapshots, _ = inside[0].partition("/snapshots/")
-    if snapshots and "/datasets--" in home:
-        inside.append(f"{home}/blobs")
+    if cached := re.match("(.*/datasets--[^/]+)/snapshots/", f"{inside[0]}/"):
+        inside.append(os.path.realpath(f"{cached[1]}/blobs"))
     real = f"{os.path.realpath(path)}/"
     if not any(real.startswith(f"{folder}/") for folder in inside):
         what = f"{str(path)!r} is a link out of {str(root)!r}: put the file itself there"

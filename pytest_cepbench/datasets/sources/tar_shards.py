@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
-from pytest_cepbench.datasets.sources.files import unsafe
+from pytest_cepbench.datasets.sources.files import outside
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import open_regular
 
@@ -90,7 +90,7 @@ def _list_members(path: Path, stream: BinaryIO) -> tuple[dict[str, int], dict[st
                 continue
             if not member.isreg() or member.issparse():
                 _refuse(path, f"member {member.name!r} is no plain file")
-            if reason := unsafe(member.name):
+            if reason := outside(member.name):
                 _refuse(path, f"member {reason}")
             stem, _, suffix = file.partition(".")
             column = suffix.lower()

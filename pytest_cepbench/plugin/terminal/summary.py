@@ -247,7 +247,8 @@ def _acceptance(outcome: RunOutcome, baselines: Path, *, verbose: bool) -> Itera
     for change in outcome.changes:
         before, after = change.before, change.after
         if before is not None:
-            other = ", measured under other conditions" if differing_fields(before, after) else ""
+            differ = differing_fields(before.identity, after.identity)
+            other = ", measured under other conditions" if differ else ""
             if change.replaced_answers is not None:  # against themselves all score one half
                 what = f"{change.replaced_answers} of {len(after.answers)} answers replaced"
             else:

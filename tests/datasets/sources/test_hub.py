@@ -230,8 +230,12 @@ def test_the_commit_is_what_the_identity_holds(
     assert load(tmp_path, LOCATION, run=tmp_path / "run").identity == dataset.identity
 
 
-def test_other_formats_are_read_from_the_cache(tmp_path: Path, cache: Path) -> None:
-    """All of its files are links to blobs; one to another place leads out, as ever."""
+def test_other_formats_are_read_from_the_cache(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of its files are links to blobs, wherever it lies; one to another place leads out."""
+    cache = tmp_path / "snapshots" / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
     line = (
         b'{"id": "a", "category": "c", "verdict": "A", "question": [{"image": "q.png"}], '
         b'"first": [{"text": "x"}], "second": [{"text": "y"}]}\n'

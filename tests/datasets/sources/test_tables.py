@@ -443,8 +443,11 @@ def test_an_archive_that_was_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_members_of_a_row_may_lie_apart(tmp_path: Path) -> None:
-    """As `tar --sort` by type leaves them; what macOS and tools hide among them is passed over."""
-    members = {"./a.jpg": png(1), "./b.jpg": png(2), "./a.txt": b"one", "./b.txt": b"two"}
+    """As `tar --sort` by type leaves them; what macOS and tools hide among them is passed over.
+    Names may be longer than those of files.
+    """
+    long = "b" * 300
+    members = {"./a.jpg": png(1), f"./{long}.jpg": png(2), "./a.txt": b"1", f"./{long}.txt": b"2"}
     hidden = {"./._a.jpg": b"fork", "__MACOSX/a.jpg": b"fork", "./.DS_Store": b"view"}
     together = {name: members[name] for name in sorted(members)}
     pairs = f'{FOLDER}\ntext = "txt"'
@@ -452,7 +455,7 @@ def test_members_of_a_row_may_lie_apart(tmp_path: Path) -> None:
     whole = load(tmp_path, write_tar(tmp_path / "y.tar", together), pairs)
     assert contents(apart) == contents(whole)
     texts = [(sample.id, sample.text) for sample in whole.samples]
-    assert texts == [("a", "one"), ("b", "two")]
+    assert texts == [("a", "1"), (long, "2")]
 
 
 def test_images_of_mixed_types_are_one_column(tmp_path: Path) -> None:
