@@ -57,7 +57,7 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.chain_run import refuse_answers
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.role_assignment import Part, check_data_names
+from pytest_cepbench.suites.role_assignment import Part, check_data_names, check_encoders
 
 StudyName = Literal["seeds", "generators", "encoders"]
 
@@ -361,6 +361,7 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
                 f"suite {loaded.name!r}: {unknown_name('encoder', spec.encoder_name, known)}"
             )
     check_data_names(spec.data, [loaded], "--data")
+    check_encoders(spec.encoders, [loaded], "--encoder")
     suite, metrics = _chosen_metrics(spec, loaded)
     dataset = load_data(suite, spec.data, spec.samples).repeated(suite.seeds)
     places: list[_Place] = list(product(spec.models, spec.variants))

@@ -199,6 +199,7 @@ def test_rows_and_columns_must_be_apart(
         ("seeds", {"metrics": ("gcc",)}, "unknown metric 'gcc'. Did you mean 'gc'?"),
         ("seeds", {"parts": ("crowd",)}, "unknown part 'crowd'. Did you mean 'crowded'?"),
         ("encoders", {"encoder_name": "clip"}, "unknown encoder 'clip'"),
+        ("seeds", {"encoders": {"clip": "shapes:"}}, "--encoder clip=...: unknown encoder 'clip'"),
         ("encoders", {"role": "encoder"}, "is the encoder, which the study of encoders exchanges"),
         ("seeds", {"role": "detector"}, "the detector under test has no role"),
         ("generators", {"role": "generator"}, "is the generator, which the study"),
