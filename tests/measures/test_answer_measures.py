@@ -91,8 +91,9 @@ class _Silent:
         self.fingerprint = failure.kind
 
     def judge(self, battles: Sequence[Battle], _: Sequence[int]) -> list[Failure]:
-        """The same failure for each battle."""
-        return [self._failure] * len(battles)
+        """The same failure for each battle, in other words where what is bad comes first."""
+        other = Failure(self._failure.kind, "nobody is there")
+        return [self._failure if battle.first[0] == "good" else other for battle in battles]
 
 
 def mute() -> _Silent:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.measures.soft_tifa import spellings
@@ -56,6 +57,7 @@ def test_exact_models_meet_every_prompt(tmp_path: Path, store: Store) -> None:
         assert measured.label == f"Soft-TIFA {mean.upper()}"
         assert any("control questions answered rightly" in note for note in measured.notes)
         assert "count 1.000 (24)" in measured.notes[-1]
+        assert len(measured.identity["questions"]) == 16
 
 
 def test_a_generator_that_loses_things_is_seen(tmp_path: Path, store: Store) -> None:
@@ -216,9 +218,7 @@ def test_a_usable_model_is_measured_whatever_the_group(tmp_path: Path, store: St
     assert staged.measure("overall-soft_tifa_am").value < 0.65
 
 
-@pytest.mark.parametrize(
-    "suite", [SCENES, FROM_TEXTS.replace("= 2\n", "= 3\n")], ids=["images", "texts"]
-)
+@pytest.mark.parametrize("suite", [SCENES, SUITE], ids=["images", "texts"])
 def test_a_collapse_is_measured_and_not_blamed_on_the_model(
     tmp_path: Path, store: Store, suite: str
 ) -> None:
@@ -235,11 +235,16 @@ def test_a_collapse_is_measured_and_not_blamed_on_the_model(
 
 
 def test_yes_to_what_no_start_shows_is_refused(tmp_path: Path, store: Store) -> None:
-    """Starts that are texts say nothing of pictures: there controls about drawings decide."""
+    """Starts that are texts say nothing of pictures: there controls about drawings decide. Where
+    starts are pictures, and answered rightly, drawings may show what is asked for.
+    """
     text = _by(f"{ANSWERERS}:yes_to_pictures", FROM_TEXTS)
     staged = stage(tmp_path / "suite", text + CONTROLLED, store)
     with pytest.raises(MeasurementError, match=r"rightly: 0 of \d+ .* in drawings, where at least"):
         staged.measure("overall-soft_tifa_am")
+    text = _by(f"{ANSWERERS}:yes_to_pictures?knows=starts") + CONTROLLED
+    told = stage(tmp_path / "told", text.replace("shapes:", "shapes:?collapse=1", 1), store)
+    assert "drawings 0 of " in told.measure("overall-soft_tifa_am").notes[0]
 
 
 ONE_DRAWING = FROM_TEXTS.replace("= 2\n", "= 1\n")
@@ -332,12 +337,16 @@ def noisy(wrong: str = "0.25") -> Answerer:
     return Answerer(f"noisy/1/{wrong}", answer)
 
 
-def yes_to_pictures() -> Answerer:
-    """Exact about texts; of every picture it says yes."""
-    return Answerer(
-        "yes to pictures/1",
-        lambda piece, question, right: right if isinstance(piece, str) else _wants(question, "yes"),
-    )
+def yes_to_pictures(knows: str = "") -> Answerer:
+    """Exact about texts, and starts where it knows them; of every other picture it says yes."""
+    samples = load_shapes(samples_per_category=3).samples if knows else ()
+    starts = {load_seed_image(sample).to_pil().tobytes() for sample in samples}
+
+    def answer(piece: Piece, question: VqaQuestion, right: float) -> float:
+        known = isinstance(piece, str) or piece.tobytes() in starts
+        return right if known else _wants(question, "yes")
+
+    return Answerer(f"yes to pictures/1/{knows}", answer)
 
 
 def looks_only(says: str = "") -> Answerer:

@@ -8,7 +8,7 @@ from math import fsum
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -78,6 +78,7 @@ def curve(g: Array, a: float, b: float, c: float) -> Array:
     b=st.floats(0.01, 1.0),
     c=st.floats(-0.4, 0.4),
 )
+@example(generations=np.arange(1.0, 5.0), a=0.4, b=9.9, c=0.4)  # one step off the fastest
 def test_an_exact_decay_gives_its_parameters(
     generations: Array, a: float, b: float, c: float
 ) -> None:

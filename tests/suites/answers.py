@@ -168,7 +168,9 @@ def other_gold(steps: str = "") -> Dataset:
 
 
 class RedrawnInterleaver(ShapesInterleaver):
-    """Answers as the embedded interleaver does, every image some levels brighter in one corner."""
+    """Answers as the embedded interleaver does, every image some levels darker in one corner; of
+    another size where it is darker by none.
+    """
 
     def __init__(self, levels: str) -> None:
         super().__init__(AnswerDegradation())
@@ -188,7 +190,7 @@ class RedrawnInterleaver(ShapesInterleaver):
         pixels = np.asarray(image).copy()
         corner = pixels[:8, :8].astype(int) - self.levels  # type: ignore[attr-defined]
         pixels[:8, :8] = corner.clip(0)
-        return Image.fromarray(pixels)
+        return Image.fromarray(pixels if self.levels else pixels[1:])  # type: ignore[attr-defined]
 
 
 class SilentJudge(ShapesJudge):

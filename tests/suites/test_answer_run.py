@@ -378,11 +378,14 @@ def test_one_identity_that_answers_in_two_ways_is_battled(tmp_path: Path, accept
     assert "a python: model" in warning
 
 
-@pytest.mark.parametrize(("levels", "verdict"), [(2, Verdict.HELD), (3, Verdict.INCONCLUSIVE)])
+@pytest.mark.parametrize(
+    ("levels", "verdict"),
+    [(2, Verdict.HELD), (3, Verdict.INCONCLUSIVE), (0, Verdict.INCONCLUSIVE)],
+)
 def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
     tmp_path: Path, accepted: Store, levels: int, verdict: Verdict
 ) -> None:
-    """Equal texts, and images no number of which is more than two levels away."""
+    """Equal texts, and images of one size, no number of which is more than two levels away."""
     redrawn = f"python:tests.suites.answers:RedrawnInterleaver?levels={levels}"
     suite = prepare(tmp_path, accepted, model=redrawn)
     judgement = suite.judge()
