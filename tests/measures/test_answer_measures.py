@@ -57,9 +57,11 @@ ties = "three"
 
 
 class _Named:
-    """A judge that gives one verdict where the first answer is the good one, and its mirror."""
+    """A judge that gives one verdict, or fails, where the first answer is the good one, and in its
+    mirror.
+    """
 
-    def __init__(self, first: Winner, second: Winner) -> None:
+    def __init__(self, first: Winner | Failure, second: Winner | Failure) -> None:
         self._verdicts = {"good": first, "bad": second}
         self.fingerprint = f"{first} {second}"
 
@@ -83,27 +85,14 @@ def first() -> _Named:
     return _Named("A", "A")
 
 
-class _Silent:
-    """A judge of which no verdict can be read, or that nobody answers for."""
-
-    def __init__(self, failure: Failure) -> None:
-        self._failure = failure
-        self.fingerprint = failure.kind
-
-    def judge(self, battles: Sequence[Battle], _: Sequence[int]) -> list[Failure]:
-        """The same failure for each battle, in other words where what is bad comes first."""
-        other = Failure(self._failure.kind, "nobody is there")
-        return [self._failure if battle.first[0] == "good" else other for battle in battles]
-
-
-def mute() -> _Silent:
+def mute() -> _Named:
     """It says something else."""
-    return _Silent(Failure("no-verdict", "words, and no verdict among them"))
+    return _Named(*[Failure("no-verdict", "words, and no verdict among them")] * 2)
 
 
-def absent() -> _Silent:
+def absent() -> _Named:
     """Its server is down."""
-    return _Silent(Failure("unanswered", "503"))
+    return _Named(Failure("unanswered", "503"), Failure("unanswered", "nobody is there"))
 
 
 def measure(folder: Path, judge: str, text: str = SUITE) -> dict[str, float]:
@@ -126,7 +115,9 @@ def measure(folder: Path, judge: str, text: str = SUITE) -> dict[str, float]:
 
 
 def test_a_share_of_orders_agrees(tmp_path: Path) -> None:
-    """With ties forced the side counts, with three outcomes a tie is one of its own."""
+    """With ties forced the side counts, with three outcomes a tie is one of its own. A judge of
+    places agrees in one of the two orders of every battle: no better than a coin.
+    """
     values = measure(tmp_path, "honest")
     assert values["x/agreement"] == 1.0
     assert values["y/agreement"] == 0.0
@@ -135,10 +126,6 @@ def test_a_share_of_orders_agrees(tmp_path: Path) -> None:
     values = measure(tmp_path, "leaning")
     assert values["x/agreement"] == 1.0
     assert values["x/exact"] == 0.5
-
-
-def test_one_order_alone_is_right_for_a_judge_of_places(tmp_path: Path) -> None:
-    """It agrees in one of the two orders of every battle: no better than a coin."""
     values = measure(tmp_path, "first")
     assert [values[f"{part}/agreement"] for part in ("x", "y", "overall")] == [0.5] * 3
 

@@ -109,16 +109,6 @@ def test_gc_is_the_mean_of_the_categories_unless_samples_are_pooled(staged: Stag
     assert pooled.value != pytest.approx(np.mean(means), abs=1e-4)
 
 
-@pytest.mark.parametrize("at", [0, 3, -1])
-def test_an_iteration_beyond_the_chain_is_refused(tmp_path: Path, store: Store, at: int) -> None:
-    """By suite, metric and number."""
-    text = SUITE + f"[metrics.late]\nkind = 's'\nat = {at}\n"
-    with pytest.raises(
-        SuiteError, match=f"'world', metric 'late': at = {at}, and the chains have 2 iterations"
-    ):
-        stage(tmp_path / "suite", text, store)
-
-
 def test_a_failed_chain_counts_as_zero(tmp_path: Path, store: Store) -> None:
     """From the generation on where it stopped; the failure is counted, the sample is not lost."""
     text = SUITE.replace("shapes:?miss=0.3&recolor=0.2", "shapes:?blank=0.2")
@@ -151,7 +141,8 @@ def test_texts_that_were_cut_for_the_encoder_are_noted(tmp_path: Path, store: St
     )
     staged = stage(tmp_path / "suite", text + "[metrics.gc]\n", store)
     measured = staged.measure("overall-gc")
-    texts = _texts(staged, (0, 2, 4))
+    chains = staged.run.data.chains("text", staged.run.dataset.samples).values()
+    texts = [str(chain.links[g].text) for chain in chains for g in (0, 2, 4) if chain.has(g)]
     cut = [text for text in texts if len(text.split()) > 16]
     assert 0 < len(cut) < len(texts)
     (note,) = measured.notes
@@ -190,11 +181,6 @@ def test_prompts_that_were_cut_for_the_generator_are_noted(tmp_path: Path, store
     again = stage(tmp_path / "suite", text, store)
     assert again.measure("overall-gc").notes == measured.notes
     assert again.run.data.runner("encoder").tally.inputs == 0
-
-
-def _texts(staged: Staged, generations: Sequence[int]) -> list[Any]:
-    chains = staged.run.data.chains("text", staged.run.dataset.samples).values()
-    return [chain.links[g].text for chain in chains for g in generations if chain.has(g)]
 
 
 BOTH = SUITE.replace('start = "image"\niterations = 2', 'start = "both"\ngenerations = 9')
@@ -265,37 +251,35 @@ def test_mappings_that_are_named_have_their_own_encoders(tmp_path: Path, store: 
     assert "other" not in images
 
 
-def test_a_mapping_without_a_generation_is_refused(tmp_path: Path, store: Store) -> None:
-    """A single drawing never comes back to a text."""
-    text = BOTH.replace("generations = 9", "generations = 1") + "[metrics.mcd]\n"
-    with pytest.raises(SuiteError, match=r"'text-to-text' has no generation in chains of 1"):
-        stage(tmp_path / "suite", text, store)
+MCD, NAMED = "[metrics.mcd]\n", "[metrics.mcd.mappings]\n"
 
 
 @pytest.mark.parametrize(
-    ("start", "mappings", "message"),
+    ("suite", "metric", "message"),
     [
-        ("both", 'text-to-smell = "encoder"', "unknown mapping 'text-to-smell'"),
-        ("both", 'text-to-sound = "encoder"', "mapping 'text-to-sound': its chains make images"),
-        ("text", 'image-to-text = "encoder"', "no image-first chains .*start = text"),
-        ("image", 'text-to-text = "encoder"', "no text-first chains .*start = image"),
+        *((SUITE, f"[metrics.mcd]\nkind = 's'\nat = {at}\n",
+           f"at = {at}, and the chains have 2 iterations") for at in (0, 3, -1)),
+        (BOTH.replace("= 9", "= 1"), MCD, r"'text-to-text' has no generation in chains of 1"),
+        (BOTH, f'{NAMED}text-to-smell = "encoder"\n', "unknown mapping 'text-to-smell'"),
+        (BOTH, f'{NAMED}text-to-sound = "encoder"\n',
+         "mapping 'text-to-sound': its chains make images"),
+        (BOTH.replace('"both"', '"text"'), f'{NAMED}image-to-text = "encoder"\n',
+         "no image-first chains .*start = text"),
+        (BOTH.replace('"both"', '"image"'), f'{NAMED}text-to-text = "encoder"\n',
+         "no text-first chains .*start = image"),
+        (BOTH, f"{MCD}pool = 'categories'\n", "pool = 'categories': MCD is of samples"),
     ],
-)
-def test_a_mapping_that_the_suite_cannot_have_is_refused(
-    tmp_path: Path, store: Store, start: str, mappings: str, message: str
+)  # fmt: skip
+def test_what_the_chains_cannot_give_is_refused(
+    tmp_path: Path, store: Store, suite: str, metric: str, message: str
 ) -> None:
-    """Names that do not exist, and mappings of chains that are not played."""
-    text = BOTH.replace('"both"', f'"{start}"') + f"[metrics.mcd.mappings]\n{mappings}\n"
+    """By suite, metric and number: iterations beyond the chain; a text that a single drawing never
+    comes back to; names that do not exist, and mappings of chains that are not played. No mean of
+    categories is made of mappings.
+    """
+    stage(tmp_path / "suite", f"{BOTH}{MCD}pool = 'samples'\n", store)
     with pytest.raises(SuiteError, match=f"suite 'world', metric 'mcd': .*{message}"):
-        stage(tmp_path / "suite", text, store)
-
-
-def test_mappings_are_of_samples(tmp_path: Path, store: Store) -> None:
-    """No mean of categories is made of them, so one that is asked for is refused."""
-    text = BOTH + "[metrics.mcd]\npool = "
-    stage(tmp_path / "suite", f"{text}'samples'\n", store)
-    with pytest.raises(SuiteError, match="metric 'mcd': pool = 'categories': MCD is of samples"):
-        stage(tmp_path / "suite", f"{text}'categories'\n", store)
+        stage(tmp_path / "suite", suite + metric, store)
 
 
 def test_a_sample_is_shown_by_the_chain_of_the_mapping(drifting: Staged) -> None:

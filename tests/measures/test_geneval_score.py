@@ -168,7 +168,8 @@ class Spotter:
             Detection(query, self.score, each.box)
             for each in seen
             for query in asked
-            if query in _answers(each.what.shape, each.what.color)
+            if query.removeprefix("a photo of a ")
+            in (each.what.shape, f"{each.what.color} {each.what.shape}")
         ]
         return Detections(tuple(detections))
 
@@ -189,10 +190,6 @@ class Unseeing(Spotter):
         return Detections(tuple(Detection(q, 1.0, (8, 8, 16, 16), color="red") for q in asked[:1]))
 
 
-def _answers(shape: str, color: str) -> tuple[str, ...]:
-    return shape, f"a photo of a {shape}", f"a photo of a {color} {shape}"
-
-
 def test_a_detector_of_one_box_holds_nothing(tmp_path: Path, store: Store) -> None:
     """Whatever is drawn gets the same scores; no checkpoint is held by them."""
     text = SUITE.replace('detector = "shapes:"', f'detector = "python:{__name__}:Unseeing"')
@@ -201,12 +198,6 @@ def test_a_detector_of_one_box_holds_nothing(tmp_path: Path, store: Store) -> No
     judgement = compare(measured, record_of(measured), Policy())
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.reasons[0].startswith("the detector found the same boxes in all ")
-
-
-def _colored(staged: Staged) -> dict[str, list[str | None]]:
-    """The colors that each prompt asks for."""
-    samples = staged.run.dataset.samples
-    return {s.id: [clause.color for clause in parse_prompt(s.metadata).include] for s in samples}
 
 
 def _tasks(detector: str, colors: str, more: str = "") -> str:
@@ -224,8 +215,8 @@ def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) ->
     }
     known = {None, *COLORS}
     assert scores == {
-        name: float(all(color in known for color in colors))
-        for name, colors in _colored(staged).items()
+        s.id: float(all(clause.color in known for clause in parse_prompt(s.metadata).include))
+        for s in staged.run.dataset.samples
     }
     assert 0.0 in scores.values()
     assert readers_of(staged.run.measures["geneval"].required_features(None)) == (
@@ -244,34 +235,41 @@ class OneColor(Namer):
         return np.ones((len(images), 3))
 
 
-def test_an_encoder_that_sees_no_colors_measures_nothing(tmp_path: Path, store: Store) -> None:
-    """It would find the same color everywhere; of eight cut-outs that is known."""
-    text = _tasks(f"python:{__name__}:Spotter", "clip")
-    text = text.replace("tests.suites.world:namer", f"{__name__}:OneColor")
-    more = 'loader = "shapes-tasks"\noptions = { samples_per_category = 4 }'
-    text = text.replace('loader = "python:tests.suites.world:uneven_tasks"', more)
-    staged = stage(tmp_path / "suite", text, store)
-    with pytest.raises(MeasurementError, match="gives one vector for 8 cut-outs that differ"):
-        staged.measure("color_attr-geneval")
+def no_clauses() -> Dataset:
+    """A prompt that cannot be judged."""
+    return Dataset("bare", {}, (Sample("one", ("a",), text="a circle"),))
 
 
-def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
-    tmp_path: Path, store: Store
+FOUR_EACH = 'loader = "shapes-tasks"\noptions = { samples_per_category = 4 }'
+
+
+@pytest.mark.parametrize(
+    ("detector", "colors", "data", "case", "message"),
+    [
+        (f"python:{__name__}:Spotter", "clip", FOUR_EACH, "color_attr",
+         "gives one vector for 8 cut-outs that differ"),
+        (f"python:{__name__}:Masked", "clip", "", "colors",
+         r"in 'colors/000\d' cannot be cut out: a mask of 2 x 2 pixels does not fit"),
+        (f"python:{__name__}:Spotter", "detector", "", "colors",
+         r"the detector tells none .*: use colors = 'clip'"),
+        ("shapes:", "detector", f'loader = "python:{__name__}:no_clauses"', "overall",
+         "sample 'one' has no clauses to judge its images by"),
+    ],
+    ids=["an encoder that sees no colors", "masks that do not fit", "no colors", "no clauses"],
+)  # fmt: skip
+def test_what_cannot_be_judged_is_an_error(
+    tmp_path: Path, store: Store, detector: str, colors: str, data: str, case: str, message: str
 ) -> None:
-    """Said of the sample in words, where a color has to be cut out."""
-    masked = f"python:{__name__}:Masked"
-    staged = stage(tmp_path / "suite", _tasks(masked, "clip"), store)
-    expected = r"in 'colors/000\d' cannot be cut out: a mask of 2 x 2 pixels does not fit"
-    with pytest.raises(ModelError, match=expected):
-        staged.measure("colors-geneval")
-
-
-def test_colors_of_a_detector_that_tells_none_are_an_error(tmp_path: Path, store: Store) -> None:
-    """Where a color decides; a task without colors is measured all the same."""
-    detector = f"python:{__name__}:Spotter"
-    staged = stage(tmp_path / "suite", _tasks(detector, "detector"), store)
-    with pytest.raises(MeasurementError, match=r"the detector tells none .*: use colors = 'clip'"):
-        staged.measure("colors-geneval")
+    """Of the model, the data set or the sample, in words. An encoder would find the same color
+    everywhere, which is known of eight cut-outs.
+    """
+    text = _tasks(detector, colors).replace("tests.suites.world:namer", f"{__name__}:OneColor")
+    if data:
+        text = text.replace('loader = "python:tests.suites.world:uneven_tasks"', data)
+    staged = stage(tmp_path / "suite", text, store)
+    with pytest.raises((MeasurementError, ModelError), match=message) as raised:
+        staged.measure(f"{case}-geneval")
+    assert isinstance(raised.value, ModelError) == detector.endswith("Masked")
 
 
 def test_the_thresholds_are_those_of_the_rules_unless_given(tmp_path: Path, store: Store) -> None:
@@ -299,22 +297,6 @@ def test_a_setting_out_of_range_is_refused(tmp_path: Path, store: Store) -> None
     images = _tasks("shapes:", "detector").replace('"text"', '"image"')
     with pytest.raises(SuiteError, match="metric 'geneval': there are no text-first chains"):
         stage(tmp_path / "suite", images, store)
-
-
-def no_clauses() -> Dataset:
-    """A prompt that cannot be judged."""
-    return Dataset("bare", {}, (Sample("one", ("a",), text="a circle"),))
-
-
-def test_a_sample_without_clauses_is_an_error(tmp_path: Path, store: Store) -> None:
-    """A data set of plain texts cannot be judged, and its first sample is named."""
-    text = _tasks("shapes:", "detector").replace(
-        "suites.world:uneven_tasks", "measures.test_geneval_score:no_clauses"
-    )
-    with pytest.raises(
-        MeasurementError, match="sample 'one' has no clauses to judge its images by"
-    ):
-        stage(tmp_path / "suite", text, store).measure("overall-geneval")
 
 
 def test_a_sample_is_shown_with_what_was_wrong(
