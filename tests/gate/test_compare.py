@@ -26,13 +26,6 @@ def plain(tolerance: float) -> Policy:
     return Policy(gate="threshold", tolerance=tolerance)
 
 
-def mapped(scores: Scores, change: Any) -> dict[str, dict[str, float]]:
-    """Scores with a function applied to each."""
-    return {
-        name: {k: round(change(v), 6) for k, v in part.items()} for name, part in scores.items()
-    }
-
-
 @pytest.mark.parametrize("gate", GATES)
 def test_no_baseline_never_passes(gate: Any) -> None:
     """Nothing to compare with is a verdict of its own, whatever the rule; an anchor is no help."""
@@ -62,7 +55,7 @@ def test_the_edge_of_the_tolerance_is_exact(tolerance: float, higher: bool) -> N
     sign = -1 if higher else 1
     for drop, verdict in [(tolerance, Verdict.HELD), (tolerance + 1e-6, Verdict.REGRESSED)]:
         before = measured({"c": {"a": 0.7, "b": 0.4}}, higher_is_better=higher)
-        scores = mapped(before.scores, lambda x, d=drop: x + sign * d)
+        scores = {"c": {k: round(v + sign * drop, 6) for k, v in before.scores["c"].items()}}
         now = measured(scores, higher_is_better=higher)
         judgement = judge(now, accepted(before), plain(tolerance))
         assert judgement.verdict is verdict
@@ -161,20 +154,21 @@ def test_a_verdict_shows_as_it_is_documented(verdict: Verdict) -> None:
         assert not (row.meaning + row.next_step).endswith(".")
 
 
-@pytest.mark.parametrize("tolerance", [-0.01, -1e-12, nan, inf, -inf])
-def test_a_tolerance_that_allows_everything_or_nothing_is_refused(tolerance: float) -> None:
-    """NaN would fail every case, infinity pass every one; the same since the anchor."""
-    with pytest.raises(ValueError, match=f"a tolerance is a number of at least 0, got {tolerance}"):
-        Policy(tolerance=tolerance)
-    with pytest.raises(ValueError, match=f"an anchor tolerance is .* 0, got {tolerance}"):
-        Policy(anchor_tolerance=tolerance)
-
-
-@pytest.mark.parametrize("alpha", [0.0, -0.05, 0.5000001, 1.0, 2.0, nan, inf])
-def test_an_alpha_that_is_no_error_probability_is_refused(alpha: float) -> None:
-    """At 0 nothing is ever decided, beyond one half a bound lies on the wrong side of the mean."""
-    with pytest.raises(ValueError, match=f"alpha is a number over 0 and at most 0.5, got {alpha}"):
-        Policy(alpha=alpha)
+def test_numbers_that_allow_everything_or_nothing_are_refused() -> None:
+    """A tolerance of NaN would fail every case, infinity pass every one; the same since the anchor.
+    At an alpha of 0 nothing is ever decided, beyond one half a bound lies on the wrong side of the
+    mean.
+    """
+    for tolerance in (-0.01, -1e-12, nan, inf, -inf):
+        words = f"a tolerance is a number of at least 0, got {tolerance}"
+        with pytest.raises(ValueError, match=words):
+            Policy(tolerance=tolerance)
+        with pytest.raises(ValueError, match=f"an anchor tolerance is .* 0, got {tolerance}"):
+            Policy(anchor_tolerance=tolerance)
+    for alpha in (0.0, -0.05, 0.5000001, 1.0, 2.0, nan, inf):
+        words = f"alpha is a number over 0 and at most 0.5, got {alpha}"
+        with pytest.raises(ValueError, match=words):
+            Policy(alpha=alpha)
 
 
 def test_the_documented_defaults() -> None:

@@ -247,17 +247,6 @@ def _set(
     return measured({"color": {"all": value}}, **(fields | changes))
 
 
-def _apart(
-    drop: float, sd: float, blocks: int = 24, policy: Policy | None = None, **changes: Any
-) -> Judgement:
-    """A set metric, lower is better, that got worse by a drop; its blocks differ by about that."""
-    before = bell(blocks, 12.0, 1.0)
-    steps = bell(blocks, drop, sd)
-    now = _set(12.0 + drop, [b + s for b, s in zip(before, steps, strict=True)], **changes)
-    then = accepted(_set(12.0, before, model=MODEL))
-    return judge(now, then, policy or Policy(tolerance=0.1))
-
-
 @pytest.mark.parametrize(
     ("drop", "sd", "verdict"),
     [
@@ -271,7 +260,10 @@ def test_the_bounds_of_a_set_are_those_of_its_blocks(
     drop: float, sd: float, verdict: Verdict
 ) -> None:
     """A distance that rose is a drop; each block counts as one unit."""
-    judgement = _apart(drop, sd)
+    before, steps = bell(24, 12.0, 1.0), bell(24, drop, sd)
+    now = _set(12.0 + drop, [b + s for b, s in zip(before, steps, strict=True)])
+    then = accepted(_set(12.0, before, model=MODEL))
+    judgement = judge(now, then, Policy(tolerance=0.1))
     assert (judgement.verdict, judgement.units, judgement.method) == (verdict, 24, HALL)
     assert judgement.difference == pytest.approx(-drop)
     low, high = known(judgement.low), known(judgement.high)

@@ -59,7 +59,9 @@ def series(tmp_path: Path) -> SeriesFile:
 
 
 def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile) -> None:
-    """Each has its share; the lines tell what was looked at."""
+    """Each has its share; the lines tell what was looked at. One that is gated again has the alpha
+    that it had, in whatever run, and however that one divides its alpha; the record does not grow.
+    """
     assert series.read() is None
     places = [judge(series, f"step-{k}") for k in range(1, 4)]
     assert [place.look for place in places] == [1, 2, 3]
@@ -69,14 +71,10 @@ def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile
     assert opening == {"format": 4, "series": "run-1", "expected": 40}
     assert len({digest, *(line["digest"] for line in lines)}) == 4
     assert [line["look"] for line in lines] == [1, 2, 3]
-
-
-def test_a_checkpoint_that_is_gated_again_has_the_alpha_that_it_had(series: SeriesFile) -> None:
-    """In whatever run, and however that one divides its alpha; the record does not grow."""
-    first = judge(series, "step-1", alpha=0.01)
-    judge(series, "step-2")
+    first = judge(series, "step-4", alpha=0.01)
+    judge(series, "step-5")
     size = series.path.stat().st_size
-    assert judge(series, "step-1", run="later", alpha=0.05) == first
+    assert judge(series, "step-4", run="later", alpha=0.05) == first
     assert series.path.stat().st_size == size
 
 
@@ -89,7 +87,9 @@ def test_the_cases_of_a_run_share_its_look(series: SeriesFile) -> None:
 
 
 def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> None:
-    """Half for the one that the series began with, else by the distance."""
+    """Half for the one that the series began with, else by the distance. An old checkpoint against
+    a newer baseline has a look of its own; against older ones it keeps the one it had.
+    """
     judge(series, "step-1")
     judge(series, "step-2", "step-1")
     near = judge(series, "step-3", "step-2", anchor="step-1")
@@ -103,6 +103,8 @@ def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> No
     assert parts == pytest.approx([1 / 6, 1 / 12, 1 / 2, 1 / 56])
     assert far.anchor is None
     assert far.share_beside(far.anchor) / far.share == pytest.approx(0.5)
+    again = judge(series, "step-2", "step-3", run="again")
+    assert (again.look, again.baseline) == (7, 3)
 
 
 def test_a_first_checkpoint_that_was_compared_is_not_what_the_series_began_with(
@@ -113,17 +115,6 @@ def test_a_first_checkpoint_that_was_compared_is_not_what_the_series_began_with(
     place = judge(series, "step-2", "step-1", anchor="its first")
     assert (place.baseline, place.anchor) == (1, 0)
     assert judge(series, "step-3", "of another training").baseline is None
-
-
-def test_an_old_checkpoint_against_a_newer_baseline_is_another_comparison(
-    series: SeriesFile,
-) -> None:
-    """It has a look of its own; against older ones it keeps the one it had."""
-    judge(series, "step-1")
-    judge(series, "step-2", "step-1")
-    judge(series, "step-3", "step-1")
-    again = judge(series, "step-2", "step-3", run="again")
-    assert (again.look, again.baseline) == (4, 3)
 
 
 def test_the_length_is_that_of_the_beginning(series: SeriesFile) -> None:

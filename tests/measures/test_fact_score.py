@@ -185,33 +185,24 @@ def test_a_chain_that_stopped_has_no_facts_left(tmp_path: Path, store: Store) ->
     assert sum(measured.failures.values()) == sum(c.failure is not None for c in chains.values())
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("at = 3", "at = 3, and the chains have 2 iterations"),
-        ('start = "text"', "there are no text-first chains"),
-    ],
-)
-def test_a_setting_that_cannot_be(
-    tmp_path: Path, store: Store, settings: str, message: str
-) -> None:
-    """Refused in one line that names suite, metric and what there is."""
-    with pytest.raises(SuiteError, match=rf"^suite 'world', metric 'facts': .*{message}") as raised:
-        stage(tmp_path / "suite", f"{SUITE}[metrics.facts]\n{settings}\n", store)
-    assert "\n" not in str(raised.value)
-
-
 def without_scenes() -> Dataset:
     """Pictures of which nothing is known."""
     samples = tuple(replace(own, metadata={}, text="a circle") for own in overlapping().samples)
     return Dataset("bare", {}, samples)
 
 
-def test_samples_without_facts_are_an_error(tmp_path: Path, store: Store) -> None:
-    """The first sample is named, with what could be done, before a model is asked."""
-    text = SUITE.replace("suites.world:overlapping", "measures.test_fact_score:without_scenes")
-    with pytest.raises(SuiteError, match=r"'facts': .*holds no generated scene"):
-        stage(tmp_path / "suite", text + "[metrics.facts]\n", store)
+def test_what_has_no_facts_is_refused(tmp_path: Path, store: Store) -> None:
+    """In one line that names suite, metric and what there is, before a model is asked."""
+    bare = SUITE.replace("suites.world:overlapping", "measures.test_fact_score:without_scenes")
+    for suite, settings, message in (
+        (SUITE, "at = 3", "at = 3, and the chains have 2 iterations"),
+        (SUITE, 'start = "text"', "there are no text-first chains"),
+        (bare, "", "holds no generated scene"),
+    ):
+        words = rf"^suite 'world', metric 'facts': .*{message}"
+        with pytest.raises(SuiteError, match=words) as raised:
+            stage(tmp_path / "suite", f"{suite}[metrics.facts]\n{settings}\n", store)
+        assert "\n" not in str(raised.value)
 
 
 def test_a_sample_is_shown_with_the_facts_it_lost(staged: Staged) -> None:

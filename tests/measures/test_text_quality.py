@@ -156,7 +156,9 @@ def test_a_chain_that_stopped_counts_one(tmp_path: Path, store: Store) -> None:
 
 
 def test_of_a_sample_with_two_chains_each_counts_half(tmp_path: Path, store: Store) -> None:
-    """One half where one of them stopped; the failures are counted by chain."""
+    """One half where one of them stopped; the failures are counted by chain. The chain that failed
+    is shown, whichever start it has.
+    """
     staged = stage(tmp_path / "suite", BOTH + "[metrics.mcd]\n[metrics.failures]\n", store)
     measured = staged.measure("overall-failures")
     image, text = _stopped(staged, "image"), _stopped(staged, "text")
@@ -165,6 +167,13 @@ def test_of_a_sample_with_two_chains_each_counts_half(tmp_path: Path, store: Sto
         assert scores == {n: ((n in image) + (n in text)) / 2 for n in scores}
     assert measured.failures == {"empty-text": len(image) + len(text)}
     assert measured.identity["chain"].count("-first") == 2
+    case = staged.cases["overall-failures"]
+    for name in image ^ text:
+        shown = staged.run.show(case, name)
+        assert shown is not None
+        assert shown.chain.failure is not None
+        assert shown.chain.links[0].kind == ("image" if name in image else "text")
+    assert staged.run.show(case, "no such sample") is None
 
 
 def test_what_cannot_be_compared_is_a_failure_too(tmp_path: Path, store: Store) -> None:
@@ -188,19 +197,6 @@ def test_without_an_encoder_the_chains_alone_count(tmp_path: Path, store: Store)
     assert "encoder" not in staged.run.assignments.roles
     for scores in measured.scores.values():
         assert scores == {name: float(name in stopped) for name in scores}
-
-
-def test_the_chain_that_stopped_is_shown(tmp_path: Path, store: Store) -> None:
-    """Of two, the one that failed, whichever start it has; the first one where both are whole."""
-    staged = stage(tmp_path / "suite", BOTH + "[metrics.mcd]\n[metrics.failures]\n", store)
-    image, text = _stopped(staged, "image"), _stopped(staged, "text")
-    case = staged.cases["overall-failures"]
-    for name in image ^ text:
-        shown = staged.run.show(case, name)
-        assert shown is not None
-        assert shown.chain.failure is not None
-        assert shown.chain.links[0].kind == ("image" if name in image else "text")
-    assert staged.run.show(case, "no such sample") is None
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,10 @@ def accepted(tmp_path: Path, accepted_root: Path) -> Iterator[Store]:
         yield opened
 
 
-def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, accepted: Store) -> None:
-    """Its answers against themselves score one half, and no battle is fought."""
+def test_a_worse_model_loses_its_battles(tmp_path: Path, accepted: Store) -> None:
+    """Answers of the accepted model against themselves score one half, and no battle is fought.
+    Accepting a worse one turns the tables: what was accepted before is an improvement then.
+    """
     again = prepare(tmp_path, accepted)
     assert again.judge().verdict is Verdict.HELD
     assert (again.measure().value, again.inputs("judge"), again.inputs("interleaver")) == (
@@ -50,10 +52,6 @@ def test_the_accepted_model_holds_without_the_judge(tmp_path: Path, accepted: St
         0,
         0,
     )
-
-
-def test_a_worse_model_loses_its_battles(tmp_path: Path, accepted: Store) -> None:
-    """And accepting it turns the tables: what was accepted before is an improvement then."""
     worse = prepare(tmp_path, accepted, model=WORSE)
     assert worse.judge().verdict is Verdict.REGRESSED
     assert (worse.judge("overall-truth").difference or 0.0) < -0.1
@@ -340,7 +338,9 @@ def test_the_places_of_thousands_of_verdicts_are_counted() -> None:
 
 
 def test_a_few_ties_hide_no_more_than_is_tolerated(tmp_path: Path, answered: Store) -> None:
-    """Equal answers need no judge, so it is held where the others could not lose enough."""
+    """Equal answers need no judge, so it is held where the others could not lose enough. What is
+    equal to the last accepted answers is not held where there are only ties against the anchor's.
+    """
     text = _dull("ties")
     prepare(tmp_path, answered, text).accept()
     few = prepare(tmp_path, answered, text, "shapes:?miss=0.01")
@@ -348,13 +348,6 @@ def test_a_few_ties_hide_no_more_than_is_tolerated(tmp_path: Path, answered: Sto
     assert few.inputs("judge") > 0
     assert judgement.verdict is Verdict.HELD
     assert any("the judge cannot see a drop" in statement for statement in judgement.statements)
-
-
-def test_a_judge_that_is_blind_to_what_was_lost_since_the_anchor(
-    tmp_path: Path, answered: Store
-) -> None:
-    """Equal to the last accepted answers, and only ties against those of the anchor."""
-    text = _dull("ties")
     prepare(tmp_path, answered, text).accept(anchor=True)
     prepare(tmp_path, answered, text, WORSE).accept()
     judgement = prepare(tmp_path, answered, text, WORSE).judge()

@@ -28,7 +28,10 @@ def _write(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
-    """Names, plan and policies are the file's; what is left out has the documented default."""
+    """Names, plan and policies are the file's; what is left out has the documented default. Both
+    chains have one length and one wording: generations count single steps, odd numbers too, and the
+    text-first chain is named first. A chain of one drawing needs no describer.
+    """
     suite = load_suite(_write(tmp_path, SHAPES))
     assert (suite.name, suite.folder) == ("toy", tmp_path)
     (plan,) = suite.plans.values()
@@ -37,10 +40,6 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     assert (plan.describe, plan.generate) == ("describe", "{description}")
     assert suite.table.gate == GateTable("threshold", 0.01, alpha=0.05)
     assert suite.table.chain.seeds == 1
-
-
-def test_both_chains_have_one_length_and_one_wording(tmp_path: Path) -> None:
-    """Generations count single steps, odd numbers too; the text-first chain is named first."""
     text = SHAPES.replace("iterations = 2", 'start = "both"\ngenerations = 5\nseed = 3')
     text = text.replace('"describe"', '"describe"\nclean = true\nmax_words = 70')
     suite = load_suite(_write(tmp_path, text))
@@ -48,10 +47,6 @@ def test_both_chains_have_one_length_and_one_wording(tmp_path: Path) -> None:
     for start, plan in suite.plans.items():
         assert (plan.start, plan.generations, plan.iterations, plan.seed) == (start, 5, 2, 3)
         assert plan.caption_rules == CaptionRules(clean=True, max_words=70)
-
-
-def test_one_drawing_needs_no_describer(tmp_path: Path) -> None:
-    """A text-first chain of one generation is drawn and never described."""
     text = SHAPES.replace("iterations = 2", 'start = "text"\ngenerations = 1')
     text = text.replace('describe = "describe"', "").replace("[metrics.gc]\n", "")
     (plan,) = load_suite(_write(tmp_path, text)).plans.values()

@@ -1,4 +1,4 @@
-"""Who says how a case is judged, which cases can fail a run, and how its alpha is divided."""
+"""Who says how a case is judged, which cases there are and can fail a run, how alpha is divided."""
 
 from __future__ import annotations
 
@@ -14,13 +14,8 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.suites import Case, RoleChoices, Suite, assign_models, list_cases
-from pytest_cepbench.suites.gate_config import (
-    Overrides,
-    check_names,
-    claim_of,
-    pooled_case,
-    settle,
-)
+from pytest_cepbench.suites.gate_config import Overrides, check_names, claim_of, pooled_case, settle
+from tests.plugin.project import SHAPES
 from tests.suites.world import read_suite
 
 SUITE = """\
@@ -61,10 +56,11 @@ def _policy(suite: Suite, key: CaseKey = COLOR, overrides: Overrides = NO_OVERRI
     return claim_of(suite, key, overrides)[0]
 
 
-def _cases(suite: Suite) -> list[Case]:
-    """Those of samples in the categories color and shape."""
+def _cases(suite: Suite, *categories: tuple[str, ...]) -> list[Case]:
+    """Those of a sample in each of these categories; in color and in shape where none are given."""
     _, measures = assign_models(suite, RoleChoices())
-    samples = tuple(Sample(name, (name,), text="t") for name in ("color", "shape"))
+    each = categories or (("color",), ("shape",))
+    samples = tuple(Sample(f"{i}", own, text="t") for i, own in enumerate(each))
     return list_cases(measures, suite.name, Dataset("made", {}, samples), suite.table.groups)
 
 
@@ -238,3 +234,79 @@ def test_the_shares_never_add_up_to_more_than_the_largest_alpha(
     if len(alphas) == 1:
         assert whole == pytest.approx(alphas.pop())
     assert all(settled[n] == policy for n, (policy, weight) in claims.items() if not weight)
+
+
+MAPPINGS = ["text-to-text", "text-to-image", "image-to-image", "image-to-text"]
+
+
+def test_categories_then_groups_then_all(tmp_path: Path) -> None:
+    """In order of appearance, each once; the failure rate is asked of the whole only."""
+    groups = "[groups]\nwarm = ['b', 'a', 'b']\n"
+    cases = _cases(read_suite(tmp_path, SHAPES + groups), ("b",), ("a",), ("c", "a"))
+    assert [case.id for case in cases] == [
+        "b-gc", "a-gc", "c-gc", "warm-gc", "overall-gc", "overall-failures",
+    ]  # fmt: skip
+    assert cases[3].categories == ("b", "a")
+    assert cases[4].categories == ("b", "a", "c")
+
+
+def test_no_two_metrics_are_called_alike(tmp_path: Path) -> None:
+    """Of two tables with one label the second has its name beside it; other labels have none."""
+    tables = """[metrics.gc]
+[metrics.gc_1]
+kind = "gc"
+at = 1
+[metrics.repetition]
+[metrics.bigrams]
+kind = "repetition"
+n = 2
+"""
+    cases = _cases(read_suite(tmp_path, SHAPES.replace("[metrics.gc]\n", tables)), ("a",))
+    labels = {case.key.metric: case.label for case in cases}
+    gc = (labels["gc"], labels["gc_1"])
+    assert "[" not in "".join(gc)
+    assert labels["repetition"].endswith(")")
+    assert labels["bigrams"].endswith(") [bigrams]")
+    assert len(set(labels.values())) == len(labels)
+
+
+def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
+    """Each mapping over all samples before the whole, the mean of the four."""
+    text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')
+    text = text.replace("[metrics.gc]", "[metrics.mcd]")
+    cases = _cases(read_suite(tmp_path, text), ("b",), ("a", "b"))
+    own = [f"{mapping}-mcd" for mapping in MAPPINGS]
+    assert [case.id for case in cases] == [*own, "overall-mcd", "overall-failures"]
+    assert {case.categories for case in cases} == {("b", "a")}
+
+
+def test_a_category_named_like_a_mapping_is_refused(tmp_path: Path) -> None:
+    """Two cases would have one name."""
+    text = SHAPES.replace("[metrics.gc]", "[metrics.mcd]")
+    with pytest.raises(SuiteError, match="'image-to-text' is a mapping, and cannot"):
+        _cases(read_suite(tmp_path, text), ("image-to-text",), ("a",))
+    with pytest.raises(SuiteError, match="'image-to-image' is a mapping, and cannot"):
+        _cases(read_suite(tmp_path, text + "[groups]\nimage-to-image = ['a']\n"), ("a",), ("b",))
+
+
+def test_a_single_category_is_the_whole(tmp_path: Path) -> None:
+    """One category has no case of its own beside the overall one."""
+    cases = _cases(read_suite(tmp_path, SHAPES), ("only",), ("only",))
+    assert [case.id for case in cases] == ["overall-gc", "overall-failures"]
+    assert cases[0].categories == ("only",)
+
+
+@pytest.mark.parametrize(
+    ("groups", "categories", "message"),
+    [
+        ("warm = ['red', 'blue']", [("red",), ("green",)], "group 'warm': .* no category 'blue'"),
+        ("red = ['red']", [("red",), ("green",)], "group 'red': the data set has a category 'red'"),
+        ("warm = ['red']", [("red",), ("overall",)], "a category cannot be named 'overall'"),
+    ],
+)
+def test_groups_that_do_not_fit_the_data(
+    tmp_path: Path, groups: str, categories: list[tuple[str, ...]], message: str
+) -> None:
+    """Members that are absent and names that are taken are errors that list what there is."""
+    with pytest.raises(SuiteError, match=message):
+        _cases(read_suite(tmp_path, f"{SHAPES}[groups]\n{groups}\n"), *categories)

@@ -224,29 +224,16 @@ def _assign(role: RoleName, spec: str = "shapes:") -> RoleAssignment:
     return RoleAssignment(role, parse_spec(spec), "a test")
 
 
-def _sharing(store: Store, shares: str) -> ModelPool:
-    """A pool that binds every role as one that shares its model under this name."""
-
-    def place(assignment: RoleAssignment) -> BoundRole:
-        bound = bind(assignment.spec, assignment.role, pool.context)
-        return replace(bound, resources=replace(bound.resources, shares=shares))
-
-    pool = ModelPool(store, place=place)
-    return pool
-
-
 def test_a_role_is_bound_once(store: Store) -> None:
-    """The same role and spec have one runner, which every agreement is asked about once."""
+    """The same role and spec have one runner, which every agreement is asked about once. Where the
+    processes of a run do not agree on a model, its error comes each time.
+    """
     bound: list[BoundRole] = []
     pool = ModelPool(store, agree=bound.append)
     runner = pool.runner(_assign("describer"))
     assert pool.runner(_assign("describer")) is runner
     assert pool.runner(_assign("describer", "shapes:?miss=0.5")) is not runner
     assert [str(role.spec) for role in bound] == ["shapes:", "shapes:?miss=0.5"]
-
-
-def test_a_model_that_may_not_be_used_has_no_runner(store: Store) -> None:
-    """Where the processes of a run do not agree on it, its error comes each time."""
 
     def refuse(bound: BoundRole) -> None:
         raise RuntimeError(f"other weights of {bound.role}")
@@ -260,7 +247,12 @@ def test_a_model_that_may_not_be_used_has_no_runner(store: Store) -> None:
 
 def test_roles_of_one_model_share_its_handle(store: Store) -> None:
     """Until the last of them is dismissed; then the model is loaded anew."""
-    pool = _sharing(store, "one model")
+
+    def place(assignment: RoleAssignment) -> BoundRole:
+        bound = bind(assignment.spec, assignment.role, pool.context)
+        return replace(bound, resources=replace(bound.resources, shares="one model"))
+
+    pool = ModelPool(store, place=place)
     describer, generator = (pool.runner(_assign(role)) for role in ("describer", "generator"))
     assert describer.handle is generator.handle
     pool.dismiss(("describer", parse_spec("shapes:")))

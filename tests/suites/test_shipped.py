@@ -78,21 +78,15 @@ JUDGING = RoleChoices(roles={"judge": "shapes:"})
 
 
 def _assign(suite: Suite) -> tuple[Assignments, dict[str, Any]]:
-    if suite.answer_plan is None:
-        return assign_models(suite, _choices(suite))
-    return assign_models(suite, JUDGING if suite.name == "judge" else ANSWERING)
-
-
-def _choices(suite: Suite) -> RoleChoices:
     plans = suite.plans.values()
-    if all(plan.makes == "sound" for plan in plans):
-        return TONES
-    describes = all((plan.start, plan.generations) == ("image", 1) for plan in plans)
-    return DESCRIBING if describes else CHOICES
-
-
-def _text(file: str) -> str:
-    return (SUITES / file).read_text(encoding="utf-8")
+    if suite.answer_plan is not None:
+        choices = JUDGING if suite.name == "judge" else ANSWERING
+    elif all(plan.makes == "sound" for plan in plans):
+        choices = TONES
+    else:
+        describes = all((plan.start, plan.generations) == ("image", 1) for plan in plans)
+        choices = DESCRIBING if describes else CHOICES
+    return assign_models(suite, choices)
 
 
 def _cases(file: str, places: dict[str, Path]) -> list[Case]:
@@ -122,18 +116,16 @@ def test_every_metric_of_every_suite_can_be_made(file: str) -> None:
 
 
 def test_scores_are_of_the_answers_that_battle() -> None:
-    """Data, prompts and seeds are those of the suite of battles, so no answer is made twice."""
+    """Data, prompts and seeds are those of the suite of battles, so no answer is made twice. Every
+    criterion and the overall are cases of one kind of reply, which the judge is asked for once for
+    each question; none is a battle.
+    """
     battles, scores = (
         load_suite(SUITES / folder / "suite.toml") for folder in ("opening", "opening-criteria")
     )
     assert scores.table.data == battles.table.data
     assert scores.answer_plan == battles.answer_plan
-
-
-def test_scores_ask_the_judge_once_for_each_question() -> None:
-    """Every criterion and the overall are cases of one kind of reply; none is a battle."""
-    suite = load_suite(SUITES / "opening-criteria/suite.toml")
-    _, measures = assign_models(suite, ANSWERING)
+    _, measures = assign_models(scores, ANSWERING)
     scored = [name for name, measure in measures.items() if measure.scored]
     assert [*scored] == ["overall_score", *CRITERIA, "judge_failures"]
     assert not any(measure.judged for measure in measures.values())
@@ -215,11 +207,6 @@ def _rules(file: str) -> dict[CaseKey, tuple[Policy, float]]:
     return {key: claim for key, claim in claims.items() if claim[1]}
 
 
-def _shares(file: str) -> dict[str, float]:
-    """The part of the run's alpha that each case has which takes one."""
-    return {key.within: own.alpha / 0.05 for key, own in settle(_rules(file)).items()}
-
-
 SIZES = {
     "mmeception/suite.toml": 1187,
     "mmgenbench/suite.toml": 1284,
@@ -249,15 +236,16 @@ def test_a_model_without_failures_is_held(folder: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_what_a_suite_says_of_its_cases_is_about_cases(file: str) -> None:
-    """Primary cases and rules of single ones name what is there, and some can fail a run."""
-    assert sum(_shares(file).values()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("file", [f for f in FILES if "Half of the error" in _text(f)])
-def test_half_of_the_error_goes_to_the_number_that_matters_most(file: str) -> None:
-    """As the file's comment says, so that what a paper reports is seen best."""
-    (name,) = load_suite(SUITES / file).table.cases
-    assert _shares(file)[name] == pytest.approx(0.5)
+    """Primary cases and rules of single ones name what is there, and some can fail a run. Half of
+    the error goes to the number that matters most where the file's comment says so, so that what a
+    paper reports is seen best.
+    """
+    suite = load_suite(SUITES / file)
+    shares = {key.within: own.alpha / 0.05 for key, own in settle(_rules(file)).items()}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    if "Half of the error" in (SUITES / file).read_text(encoding="utf-8"):
+        (name,) = suite.table.cases
+        assert shares[name] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("layout", ["flat", "images", "mixed"])

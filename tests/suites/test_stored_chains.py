@@ -265,8 +265,10 @@ def _silent(attribution: Attribution) -> str:
     return attribution.said
 
 
-def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged) -> None:
-    """No model is asked, and the sentence says which store would do."""
+def test_chains_that_the_store_lacks(tmp_path: Path, store: Store, candidate: Staged) -> None:
+    """No model is asked for those of another store, and the sentence says which store would do. Of
+    samples that are missing the others are looked at, and how many are missing is said.
+    """
     with Store(tmp_path / "elsewhere") as elsewhere:
         step = _measured(tmp_path, elsewhere, f"{BASELINE}?at=8", "describer", None)
     calls = ASKED.copy()
@@ -274,12 +276,6 @@ def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged
     assert sentence.startswith("The baseline's chains are not in this run's store, so")
     assert "--cep-store" in sentence
     assert calls == ASKED
-
-
-def test_samples_that_the_store_lacks_are_left_out(
-    tmp_path: Path, store: Store, candidate: Staged
-) -> None:
-    """The others are looked at, and how many are missing is said."""
     step = _measured(tmp_path, store, f"{BASELINE}?at=9", "describer", 2)
     attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
     assert 0 < attribution.samples < 5

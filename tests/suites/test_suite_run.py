@@ -69,9 +69,9 @@ def unlike() -> Unlike:
     return Unlike()
 
 
-def _foreseen(staged: Staged, *names: str, most: int | None = None) -> Forecast:
+def _foreseen(suite: Staged | MeasuredSuite, *names: str) -> Forecast:
     """Of the cases of these names, all where none is given."""
-    return staged.run.forecast([(staged.cases[n], most) for n in names or staged.cases])
+    return suite.run.forecast([(suite.cases[n], None) for n in names or suite.cases])
 
 
 def _by_role(estimate: Forecast) -> dict[str, int]:
@@ -141,10 +141,6 @@ def test_habits_tell_calls_and_time(tmp_path: Path, store: Store) -> None:
     assert (need.inputs, need.calls, need.seconds) == (24, 5, 12.0)
 
 
-def _foresee(suite: MeasuredSuite) -> Forecast:
-    return suite.run.forecast([(case, None) for case in suite.cases.values()])
-
-
 def _asked(suite: MeasuredSuite) -> dict[str, int]:
     """How many inputs each model was given while everything was measured."""
     for case in suite.cases:
@@ -157,7 +153,7 @@ def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, st
     """Answers that are yet to be made are taken to differ, so no more is asked than foreseen."""
     prepare(tmp_path, store).accept(["overall-win_rate"])
     worse = prepare(tmp_path, store, model=WORSE)
-    work = _foresee(worse)
+    work = _foreseen(worse)
     assert (_by_role(work), work.samples, work.units, work.steps) == (
         {"interleaver": 20, "judge": 40},
         20,
@@ -168,7 +164,7 @@ def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, st
     asked = _asked(worse)
     assert asked["interleaver"] == 20
     assert 20 < asked["judge"] <= 40
-    done = _foresee(prepare(tmp_path, store, model=WORSE))
+    done = _foreseen(prepare(tmp_path, store, model=WORSE))
     assert _by_role(done) == {}
     assert done.stored == 20 + asked["judge"]
 
@@ -179,7 +175,7 @@ def test_known_answers_are_judged_where_they_differ(tmp_path: Path, store: Store
     few = "shapes:?miss=0.05"
     prepare(tmp_path, store, model=few).answers()
     suite = prepare(tmp_path, store, model=few)
-    work = _foresee(suite)
+    work = _foreseen(suite)
     assert set(_by_role(work)) == {"judge"}
     assert 0 < work.steps - work.stored < 40
     assert _by_role(work) == _asked(suite)
@@ -199,7 +195,7 @@ def test_each_comparison_has_battles_of_its_own(
         prepare(tmp_path, store, text, "shapes:?no_image=1").accept(
             ["overall-win_rate"], anchor=True
         )
-    work = _foresee(prepare(tmp_path, store, text, WORSE))
+    work = _foreseen(prepare(tmp_path, store, text, WORSE))
     assert _by_role(work) == {"interleaver": 20, "judge": judged}
 
 
@@ -208,40 +204,32 @@ def test_scores_are_one_call_for_each_answer(tmp_path: Path, store: Store) -> No
     metrics = '[metrics.criteria]\n[metrics.right]\nkind = "criteria"\ncriterion = "correctness"\n'
     text = f'{HEAD}[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n{metrics}'
     suite = prepare(tmp_path, store, text, model=WORSE)
-    assert _by_role(_foresee(suite)) == {"interleaver": 20, "judge": 20}
+    assert _by_role(_foreseen(suite)) == {"interleaver": 20, "judge": 20}
     suite.answers()
     suite = prepare(tmp_path, store, text, model=WORSE)
-    assert _by_role(_foresee(suite)) == {"judge": 20} == _asked(suite)
-    assert _by_role(_foresee(prepare(tmp_path, store, text, model=WORSE))) == {}
+    assert _by_role(_foreseen(suite)) == {"judge": 20} == _asked(suite)
+    assert _by_role(_foreseen(prepare(tmp_path, store, text, model=WORSE))) == {}
 
 
 def test_what_is_drawn_follows_from_the_texts(tmp_path: Path, store: Store) -> None:
-    """It is left open until they are written, and is known then for another generator."""
+    """It is left open until they are written, and is known then for another generator. A forecast
+    stores nothing: no answer with images that are not there, above all.
+    """
     suite = prepare(tmp_path, store, PIPELINE, model="shapes:", role="writer")
-    work = _foresee(suite)
+    work = _foreseen(suite)
+    before = set(store.root.rglob("*"))
+    _foreseen(suite)
+    assert set(store.root.rglob("*")) == before
+    assert suite.inputs("writer") == suite.inputs("generator") == 0
     assert _by_role(work) == {"writer": 20}
     assert [need.bound.role for need in work.needs if need.incomplete] == ["generator"]
     suite.answers()
 
     other = prepare(tmp_path, store, PIPELINE, model="shapes:?miss=0.1", role="generator")
-    work = _foresee(other)
+    work = _foreseen(other)
     assert not any(need.incomplete for need in work.needs)
-    other.answers()
+    assert other.answers() != suite.answers()
     assert _by_role(work) == {"generator": other.inputs("generator")}
-
-
-def test_a_forecast_stores_nothing(tmp_path: Path, store: Store) -> None:
-    """No answer with images that are not there, above all."""
-    suite = prepare(tmp_path, store, PIPELINE, model="shapes:", role="writer")
-    _foresee(suite)
-    before = set(store.root.rglob("*"))
-    _foresee(suite)
-    assert set(store.root.rglob("*")) == before
-    assert suite.inputs("writer") == suite.inputs("generator") == 0
-    suite.answers()
-    made = prepare(tmp_path, store, PIPELINE, model="shapes:?miss=0.1", role="generator")
-    _foresee(made)
-    assert made.answers() != suite.answers()
 
 
 LOOKED = """\

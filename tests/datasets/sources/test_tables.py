@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import sys
@@ -386,13 +385,6 @@ def test_a_missing_package_names_the_extra(
 # -- webdataset shards: what is not a plain archive of plain files is refused ----------------------
 
 
-def _archive(path: Path, *members: tarfile.TarInfo) -> Path:
-    with tarfile.open(path, "w") as archive:
-        for member in members:
-            archive.addfile(member, io.BytesIO(b"x" * member.size))
-    return path
-
-
 def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, link
@@ -415,7 +407,10 @@ def test_a_hostile_member_is_refused(
     tmp_path: Path, members: list[tarfile.TarInfo], words: str
 ) -> None:
     """Paths that lead out, links, devices, and what is there twice, by the member's name."""
-    path = _archive(tmp_path / "x.tar", *members)
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as archive:
+        for member in members:
+            archive.addfile(member)
     with pytest.raises(DatasetError, match=words) as error:
         load(tmp_path, path)
     assert str(path) in str(error.value)

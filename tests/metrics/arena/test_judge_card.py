@@ -76,6 +76,11 @@ def test_symmetric_errors_shrink_what_is_seen() -> None:
     assert error == pytest.approx(0.1 * spread)  # which of a rate of one half is 0
     assert card.slope == pytest.approx(0.6, abs=0.05)
     assert card.first_right.low < 0.8 < card.first_right.high
+    # No number of samples helps a coin, and its sentence says so.
+    card = judge_card(erring(PEOPLE, 0.6, np.random.default_rng(2)), PEOPLE)
+    assert card.visible_drop < 0
+    assert card.sample_factor is None
+    assert "sees nothing of a true drop" in card.sentence()
 
 
 @pytest.mark.parametrize(
@@ -159,12 +164,3 @@ def test_an_order_effect_without_limit_is_none() -> None:
 
     assert judge_card(judge, people).order is None
     assert judge_card(swap(judge), swap(people)).order is None
-
-
-def test_a_coin_sees_nothing() -> None:
-    """The sentence says so, and there is no number of samples that would help."""
-    card = judge_card(erring(PEOPLE, 0.6, np.random.default_rng(2)), PEOPLE)
-
-    assert card.visible_drop < 0
-    assert card.sample_factor is None
-    assert "sees nothing of a true drop" in card.sentence()

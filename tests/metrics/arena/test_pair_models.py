@@ -75,19 +75,15 @@ def test_both_orders_do_not_count_twice() -> None:
 def test_clusters_widen_the_errors() -> None:
     """A question whose verdict is repeated for copies of other models tells less than new ones."""
     battles = simulate(TRUTH, 300, np.random.default_rng(5), per_question=1)
-    copies = [
-        JudgedBattle(f"{b.question}{i}", b.first, b.second, b.winner) for b in battles for i in "ab"
-    ]
-    names = [JudgedBattle(b.question[:-1], *_renamed(b), b.winner) for b in copies]
+    copies, names = (
+        [JudgedBattle(b.question + new, b.first + twin, b.second, b.winner)
+         for b in battles for new, twin in pair]
+        # A twin of the first model in every second copy, so that a question has no battle twice.
+        for pair in ((("a", ""), ("b", "")), (("", ""), ("", "'")))
+    )  # fmt: skip
     alone, clustered = fit_ratings(BattleTable(copies)), fit_ratings(BattleTable(names))
 
     assert clustered.errors.mean() > 1.3 * alone.errors.mean()
-
-
-def _renamed(battle: JudgedBattle) -> tuple[str, str]:
-    """Twins of the models in every second copy, so that a question has no battle twice."""
-    suffix = "" if battle.question.endswith("a") else "'"
-    return (battle.first + suffix, battle.second) if suffix else (battle.first, battle.second)
 
 
 def test_a_model_that_wins_everything_stays_within_bounds() -> None:
