@@ -126,27 +126,17 @@ def test_which_list_must_be_clear(tmp_path: Path) -> None:
     refused(tmp_path / "gone", "gone' cannot be read")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_damaged_entries_are_refused(tmp_path: Path) -> None:
+    """File, entry and field are named; no entry leads out of the folder."""
+    twice = {"images": [{"id": 4, "file_name": "a.jpg"}] * 2}
+    for changes, words in (
         ({"annotations": [3]}, r"annotations\[0\]: Expected `object`, got `int`"),
         ({"annotations": [{"image_id": "4", "caption": "x"}]},
          r"annotations\[0\]\.image_id: Expected `int`"),
-        ({"images": [{"id": 4, "file_name": "../x.jpg"}]},
-         r"images\[0\]\.file_name: .*out"),
-        ({"images": [{"id": 4, "file_name": "a.jpg"}] * 2},
-         r"images\[1\]: image 4 .* is there twice"),
-    ],
-)  # fmt: skip
-def test_damaged_annotations_are_refused(
-    tmp_path: Path, changes: dict[str, Any], words: str
-) -> None:
-    """File, entry and field are named; no entry leads out of the folder."""
-    refused(build(tmp_path, **changes), words)
-
-
-def test_damaged_descriptions_are_refused(tmp_path: Path) -> None:
-    """As annotations are."""
+        ({"images": [{"id": 4, "file_name": "../x.jpg"}]}, r"images\[0\]\.file_name: .*out"),
+        (twice, r"images\[1\]: image 4 .* is there twice"),
+    ):  # fmt: skip
+        refused(build(tmp_path, **changes), words)
     for name, file, words in (
         ("x", "../x.jpg", "image_file: .*out"),
         ("test_00001", "x.jpg", "'test_00001' is there twice"),

@@ -143,7 +143,9 @@ def test_a_floor_is_kept_in_the_file() -> None:
 
 
 def test_samples_with_which_good_checkpoints_are_often_undecided() -> None:
-    """How many are held, what is found all the same, and how many would do; else nothing."""
+    """How many are held, what is found all the same, and how many would do; else nothing. Units
+    that decide are as many; with that many already, planned for the difference as observed.
+    """
     design, policy = Design.plain(0.1, 24), Policy()
     remark = power_remark(design, policy)
     power = power_of(design, policy)
@@ -159,13 +161,7 @@ def test_samples_with_which_good_checkpoints_are_often_undecided() -> None:
     assert power_remark(design, Policy(tolerance=0.5)) is None
     assert power_remark(design, Policy(gate="threshold")) is None
     assert "would do" not in known(power_remark(design, Policy(tolerance=0.0)))
-
-
-def test_units_that_decide_are_planned_for_the_tolerance() -> None:
-    """As many as the remark says; with that many already, for the difference as observed."""
-    policy, design = Policy(), Design.plain(0.1, 24)
-    needed = known(units_to_decide(design, 0.0, policy))
-    assert f"about {needed} would do" in str(power_remark(design, policy))
+    assert units_to_decide(design, 0.0, policy) == needed
     enough = design.scaled(needed)
     assert known(units_to_decide(enough, -0.004, policy)) > needed
     assert units_to_decide(enough, -0.01, policy) is None  # at the very tolerance

@@ -182,43 +182,23 @@ def _rows(staged: Staged, samples: Sequence[Sample], generation: int) -> Any:
     return np.array(rows, np.float32)
 
 
-def _kid(staged: Staged, samples: list[Sample]) -> float:
-    return kernel_distance(_rows(staged, samples, 0), _rows(staged, samples, 2))
-
-
-def _blocks_by_hand(staged: Staged, samples: list[Sample]) -> dict[str, Any]:
-    """Pseudo-values of KID from distances of the remaining samples, each from the beginning."""
-    block = blocks_of([sample.unit for sample in samples])
-    rests = [
-        _kid(staged, [sample for sample in samples if block[sample.unit] != left_out])
-        for left_out in sorted(set(block.values()))
-    ]
-    values = pseudo_values(_kid(staged, samples), rests)
-    return {
-        str(name): pytest.approx(value, rel=1e-5, abs=1e-4) for name, value in enumerate(values)
-    }
-
-
-def _scores_by_hand(staged: Staged, metric: str, samples: list[Sample]) -> dict[str, Any]:
-    """The score of each sample: the distance and the influences of its start and its image."""
-    starts, *images = (_rows(staged, samples, generation) for generation in (0, 2, 4))
-    results = [frechet_influences(starts, rows) for rows in images]
-    first, last = (result.distance + result.x + result.y for result in results)
-    scores = {"fid": first, "last": last}.get(metric, (first + 2 * last) / 3)
-    return {
-        f"{SAMPLE}{sample.id}": pytest.approx(score, rel=1e-5, abs=2e-6)
-        for sample, score in zip(samples, scores.tolist(), strict=True)
-    }
-
-
 @pytest.mark.parametrize("metric", ["fid", "last", "gc_fid"])
 def test_every_sample_has_its_part_of_the_distance(staged: Staged, metric: str) -> None:
-    """By its name, in every category it is in; their mean is the distance."""
+    """By its name, in every category it is in: the distance and the influences of its start and its
+    image; their mean is the distance.
+    """
     measured = staged.measure(f"overall-{metric}")
     for category in ("a", "b"):
         samples = list(staged.run.dataset.in_category(category))
+        starts, *images = (_rows(staged, samples, generation) for generation in (0, 2, 4))
+        results = [frechet_influences(starts, rows) for rows in images]
+        first, last = (result.distance + result.x + result.y for result in results)
+        scores = {"fid": first, "last": last}.get(metric, (first + 2 * last) / 3)
         blocks = measured.blocks[category]
-        assert blocks == _scores_by_hand(staged, metric, samples)
+        assert blocks == {
+            f"{SAMPLE}{sample.id}": pytest.approx(score, rel=1e-5, abs=2e-6)
+            for sample, score in zip(samples, scores.tolist(), strict=True)
+        }
         whole = measured.scores[category]["all images"]
         assert np.mean(list(blocks.values())) == pytest.approx(whole, abs=2e-6)
 
@@ -236,13 +216,22 @@ def clustered() -> Dataset:
 
 
 def test_samples_of_a_cluster_are_one_unit(tmp_path: Path, store: Store) -> None:
-    """Five clusters make five scores, or two blocks; a category of one makes none, and says so."""
+    """Five clusters make five scores, or two blocks; a category of one makes none, and says so. The
+    pseudo-values of KID are those of distances of the remaining samples, each from the beginning.
+    """
     text = SUITE.replace("python:tests.suites.world:overlapping", f"{HERE}:clustered") + METRICS
     staged = stage(tmp_path / "suite", text, store)
     in_a = list(staged.run.dataset.in_category("a"))
     fid, kid = (staged.measure(f"overall-{metric}") for metric in ("fid", "kid"))
-    assert kid.blocks == {"a": _blocks_by_hand(staged, in_a)}
-    assert list(kid.blocks["a"]) == ["0", "1"]
+    block = blocks_of([sample.unit for sample in in_a])
+    whole, *rests = (
+        kernel_distance(*(_rows(staged, kept, generation) for generation in (0, 2)))
+        for kept in (in_a, *([s for s in in_a if block[s.unit] != out] for out in (0, 1)))
+    )
+    assert set(block.values()) == {0, 1}
+    values = map(str, range(2)), pseudo_values(whole, rests).tolist()
+    expected = dict(zip(*values, strict=True))
+    assert kid.blocks == {"a": pytest.approx(expected, rel=1e-5, abs=1e-4)}
     assert list(fid.blocks) == ["a"]
     assert list(fid.blocks["a"]) == [f"{SAMPLE}c{n}" for n in range(5)]
     mean = np.mean(list(fid.blocks["a"].values()))

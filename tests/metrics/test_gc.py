@@ -94,30 +94,11 @@ def test_shapes_that_do_not_fit_are_refused(start: tuple[int, ...], later: tuple
         chance_similarities(np.ones(start), np.ones(later), ["a"], ["c"])
 
 
-def _pair_by_pair(
-    start: npt.NDArray[Any], later: npt.NDArray[Any], starts: list[str], groups: list[str]
-) -> npt.NDArray[np.float64]:
-    """By definition, the mean cosine with outputs of all other starts of the group, else of all."""
-
-    def cosine(left: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
-        lengths = np.linalg.norm(left) * np.linalg.norm(two)
-        return float(left @ two / lengths) if lengths else 0.0
-
-    rows = []
-    for i, own in enumerate(starts):
-        others = [j for j, other in enumerate(starts) if other != own]
-        near = [j for j in others if groups[j] == groups[i]]
-        chosen = near or others
-        rows.append([
-            np.mean([cosine(start[i], later[j, t]) for j in chosen])
-            for t in range(later.shape[1])
-        ])  # fmt: skip
-    return np.array(rows)
-
-
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
-    """With groups of any size, one too, equal starts, failed steps and vectors of any length."""
+    """With groups of any size, one too, equal starts, failed steps and vectors of any length: by
+    definition, the mean cosine with outputs of all other starts of the group, else of all.
+    """
     rng = np.random.default_rng(seed)
     start, later = rng.normal(size=(n, 5)), rng.normal(size=(n, steps, 5)) * 100
     starts = [str(rng.integers(n)) for _ in range(n)]
@@ -127,8 +108,19 @@ def test_it_is_exact_over_all_pairs(n: int, steps: int, seed: int) -> None:
     chance = chance_similarities(start, later, starts, groups)
     if len(set(starts)) < 2:
         assert chance is None
-    else:
-        assert chance == pytest.approx(_pair_by_pair(start, later, starts, groups), abs=1e-12)
+        return
+
+    def cosine(left: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
+        lengths = np.linalg.norm(left) * np.linalg.norm(two)
+        return float(left @ two / lengths) if lengths else 0.0
+
+    rows = []
+    for i, own in enumerate(starts):
+        others = [j for j, other in enumerate(starts) if other != own]
+        chosen = [j for j in others if groups[j] == groups[i]] or others
+        means = [np.mean([cosine(start[i], later[j, t]) for j in chosen]) for t in range(steps)]
+        rows.append(means)
+    assert chance == pytest.approx(np.array(rows), abs=1e-12)
 
 
 SIMILARITY = st.floats(-1, 1)

@@ -81,8 +81,10 @@ def test_one_object_is_enough() -> None:
     assert judge(DOG, {"cat": many("cat", 1.0)}, {}) == ("1 dog expected, 0 found",)
 
 
-def test_only_the_surest_objects_are_looked_at_for_color() -> None:
-    """A second object of the right color does not help; two red dogs are the two surest."""
+def test_only_the_surest_objects_are_looked_at() -> None:
+    """A second object of the right color does not help; two red dogs are the two surest. So it is
+    for place, for subject and target alike: another one in the right place does not help.
+    """
     objects = [seen("dog", 0.9, color="blue"), seen("dog", 0.8, color="red")]
     assert judge(RED_DOG, {"dog": objects}, {}) == ("1 red dog expected, found blue",)
     prompt = Prompt("colors", (Clause("dog", 2, "red"),))
@@ -90,6 +92,10 @@ def test_only_the_surest_objects_are_looked_at_for_color() -> None:
     also_red = seen("dog", 0.7, color="red")
     assert not right(prompt, {"dog": [red, blue, also_red]})
     assert right(prompt, {"dog": [red, also_red]})
+    cat, dog = seen("cat", 0.9, 100), seen("dog", 0.9, 20)
+    assert right(placed("left of"), {"cat": [cat], "dog": [dog, seen("dog", 0.8, 180)]})
+    assert not right(placed("right of"), {"cat": [cat], "dog": [dog, seen("dog", 0.8, 180)]})
+    assert not right(placed("right of"), {"cat": [cat, seen("cat", 0.8, 0)], "dog": [dog]})
 
 
 def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
@@ -123,14 +129,6 @@ def test_an_object_in_its_place_is_right(relation: Relation, x: float, y: float)
         side for side in ("left of", "right of", "above", "below") if right(placed(side), detected)
     ]
     assert correct == [relation]
-
-
-def test_only_the_surest_objects_are_looked_at_for_place() -> None:
-    """Subject and target alike: another one in the right place does not help."""
-    cat, dog = seen("cat", 0.9, 100), seen("dog", 0.9, 20)
-    assert right(placed("left of"), {"cat": [cat], "dog": [dog, seen("dog", 0.8, 180)]})
-    assert not right(placed("right of"), {"cat": [cat], "dog": [dog, seen("dog", 0.8, 180)]})
-    assert not right(placed("right of"), {"cat": [cat, seen("cat", 0.8, 0)], "dog": [dog]})
 
 
 def test_every_pair_of_subject_and_target_needs_the_relation() -> None:

@@ -76,19 +76,14 @@ def test_equally_sure_ones_stay_in_the_order_of_the_detector(beside: tuple[float
     assert [detection for detection in kept if detection.score == 0.6] == equal
 
 
-@pytest.mark.parametrize(
-    ("max_overlap", "expected"), [(1.0, 3), (0.75, 2), (0.5, 2), (0.05, 1), (0.0, 1)]
-)
-def test_overlapping_boxes_are_dropped_only_below_a_limit_of_1(
-    max_overlap: float, expected: int
-) -> None:
-    """Boxes of 20 pixels, 2 apart: 21 * 19 of 2 * 21 * 21 - 21 * 19 is 0.83; 12 apart, 0.27."""
-    result = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 102), seen("dog", 0.7, 112)]}
-    assert right(counting(expected), result, _overlapping(max_overlap))
-
-
 def test_boxes_that_overlap_as_much_as_the_limit_are_dropped() -> None:
-    """What stays overlaps by less: the same box twice is one even at 0.99, and two at 1."""
+    """Only below a limit of 1. What stays overlaps by less: the same box twice is one even at 0.99,
+    and two at 1.
+    """
+    # Boxes of 20 pixels, 2 apart: 21 * 19 of 2 * 21 * 21 - 21 * 19 is 0.83; 12 apart, 0.27.
+    three = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 102), seen("dog", 0.7, 112)]}
+    for max_overlap, expected in ((1.0, 3), (0.75, 2), (0.5, 2), (0.05, 1), (0.0, 1)):
+        assert right(counting(expected), three, _overlapping(max_overlap))
     result = {"dog": [seen("dog", 0.9), seen("dog", 0.8)]}
     assert right(counting(1), result, _overlapping(0.99))
     assert right(counting(2), result, _overlapping(1.0))
@@ -223,7 +218,9 @@ def _atoms(prompt: Prompt) -> list[tuple[str, str]]:
 
 
 def test_each_task_demands_what_its_clauses_name() -> None:
-    """Objects always; number, color and place where the prompt says them."""
+    """Objects always; number, color and place where the prompt says them. The published prompts
+    have atoms of known kinds, at least one each.
+    """
     counting = Prompt("counting", (Clause("clock", 2),), (Exclusion("clock", 3),))
     assert _atoms(counting) == [("object", "clock"), ("count", "clock")]
     assert _atoms(Prompt("counting", (Clause("clock", 2),))) == _atoms(counting)
@@ -233,10 +230,6 @@ def test_each_task_demands_what_its_clauses_name() -> None:
     assert prompt_atoms(position)[-1].target == position.include[0]
     colored = Prompt("color_attr", (Clause("cup", 1, "red"), Clause("cup", 1, "blue")))
     assert _atoms(colored) == [("object", "cup"), ("color", "cup"), ("color", "cup")]
-
-
-def test_the_published_prompts_have_atoms_of_known_kinds() -> None:
-    """At least one each."""
     for sample in load_geneval().samples:
         kinds = {kind for kind, _ in _atoms(parse_prompt(sample.metadata))}
         assert kinds

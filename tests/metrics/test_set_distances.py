@@ -130,11 +130,14 @@ SIZES = st.sampled_from(
 """n of x, n of y, D: fewer samples than dimensions, as many, more, and different numbers."""
 
 
-def weighted_distance(x: Array, y: Array, w: Array, v: Array) -> float:
-    """The distance of weighted sets, from the definition; equal weights give the plain one."""
-    roots = []
-    means = []
-    for rows, weights in ((x, w), (y, v)):
+def along(x: Array, y: Array, side: str, row: int, step: float) -> float:
+    """The distance where a row of one set has a little more weight, from the definition."""
+    roots, means = [], []
+    for name, rows in (("x", x), ("y", y)):
+        weights = np.full(len(rows), 1 / len(rows))
+        if name == side:
+            weights *= 1 - step
+            weights[row] += step
         mean = weights @ rows
         n = len(rows)
         roots.append(np.sqrt(weights)[:, None] * (rows - mean) * np.sqrt(n / (n - 1)))
@@ -142,15 +145,6 @@ def weighted_distance(x: Array, y: Array, w: Array, v: Array) -> float:
     cross = np.linalg.svd(roots[0] @ roots[1].T, compute_uv=False).sum()
     apart = means[0] - means[1]
     return float(apart @ apart + sum((root**2).sum() for root in roots) - 2 * cross)
-
-
-def along(x: Array, y: Array, side: str, row: int, step: float) -> float:
-    """The distance where a row of one set has a little more weight."""
-    weights = [np.full(len(rows), 1 / len(rows)) for rows in (x, y)]
-    own = weights["xy".index(side)]
-    own *= 1 - step
-    own[row] += step
-    return weighted_distance(x, y, *weights)
 
 
 @SLOW
@@ -254,15 +248,6 @@ def test_features_that_do_not_fit_are_refused(distance: Callable[[Any, Any], flo
             distance(*rows)
 
 
-def test_kernels_that_have_no_number_are_refused() -> None:
-    """Features beyond the range of float64, and a block without two samples of a set."""
-    x, y = pair(4, 4, 3)
-    with pytest.raises(ValueError, match="leaves the range of float64"):
-        kernel_distance(x, y * 1e80)
-    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
-        kernel_distance(x, y, block=1)
-
-
 @KERNEL
 @given(seed=SEEDS, n_x=st.integers(8, 30), n_y=st.integers(8, 30), count=st.sampled_from([2, 3, 4]))
 def test_within_one_block_it_is_the_distance_of_what_is_left(
@@ -280,19 +265,21 @@ def test_within_one_block_it_is_the_distance_of_what_is_left(
         assert without[part] == pytest.approx(rest, rel=1e-10, abs=1e-13 * size)
 
 
-def test_a_block_that_keeps_one_sample_is_refused() -> None:
-    """The unbiased estimate needs two; which part it was, and what is left, is said."""
+def test_kernels_that_have_no_number_are_refused() -> None:
+    """Features beyond the range of float64, and a block without two samples of a set, or that keeps
+    one: the unbiased estimate needs two; which part it was, and what is left, is said. Labels are
+    one per row, from 0 to count - 1.
+    """
     x, y = pair(8, 8, 5)
+    with pytest.raises(ValueError, match="leaves the range of float64"):
+        kernel_distance(x, y * 1e80)
+    with pytest.raises(ValueError, match="holds at least 2 samples, got 1"):
+        kernel_distance(x, y, block=1)
     parts = np.array([0, 0, 0, 1, 1, 1, 2, 2])
     with pytest.raises(TooFewError, match=r"without part 0 a block .* keeps 1 and 2 samples"):
         kernel_distances(x, y, parts, np.arange(8) % 2, 3, block=4)
     two = np.array([0, 0, 1, 1])
     assert np.isfinite(kernel_distances(x[:4], y[:4], two, two, 2)[1]).all()
-
-
-def test_labels_that_do_not_fit_are_refused() -> None:
-    """One per row, from 0 to count - 1."""
-    x, y = pair(8, 8, 5)
     parts = np.arange(8) % 2
     for wrong in (parts[1:], parts - 1, parts + 1):
         for of_x, of_y in ((wrong, parts), (parts, wrong)):

@@ -26,16 +26,14 @@ JUDGE = 'judge = "shapes:"\n'
 # -- the file --------------------------------------------------------------------------------------
 
 
-def test_what_is_left_out_has_the_documented_default(tmp_path: Path) -> None:
-    """As many steps as the model likes, ten at most; both orders of every battle."""
+def test_every_word_is_read(tmp_path: Path) -> None:
+    """Of the answers, of their battles, and of the prompts. What is left out has the documented
+    default: as many steps as the model likes, ten at most; both orders of every battle.
+    """
     suite = read_suite(tmp_path, HEAD + "[answer]\n" + METRICS)
     assert suite.answer_plan == AnswerPlan("free", 10, 0, "", "{step}", "{step}")
     assert suite.battle_rules == BattleRules("both", 0)
     assert (suite.plans, suite.seeds) == ({}, 1)
-
-
-def test_every_word_is_read(tmp_path: Path) -> None:
-    """Of the answers, of their battles, and of the prompts."""
     prompts = 'system = "s"\nimage = "i {step}"\nedit = "e {step} {question}"\n'
     answer = "[answer]\nsteps = 'gold'\nmost = 5\nseed = 7\nseeds = 2\n"
     arena = '[arena]\nagainst = "gold"\norder = "balanced"\nseed = 4\n'
@@ -118,7 +116,10 @@ class Talker:
 
 
 def test_a_pipeline_is_named_on_the_command_line(tmp_path: Path) -> None:
-    """It goes before the suite's own interleaver; what is named as --model is under test."""
+    """It goes before the suite's own interleaver; what is named as --model is under test. A writer
+    alone has no part where an interleaver answers: a suite without a generator does not concern it,
+    until one is named that draws its steps.
+    """
     own = 'interleaver = "shapes:?miss=0.1"\n' + JUDGE
     parts = {"writer": "shapes:?miss=0.2", "generator": "shapes:?move=0.2"}
     composed = _assign(tmp_path, own, roles=parts)
@@ -128,14 +129,7 @@ def test_a_pipeline_is_named_on_the_command_line(tmp_path: Path) -> None:
     assert list(_specs(_assign(tmp_path, own, roles=edited))) == [
         "writer", "generator", "editor", "judge",
     ]  # fmt: skip
-
-
-def test_a_writer_alone_has_no_part_where_an_interleaver_answers(tmp_path: Path) -> None:
-    """A suite without a generator does not concern it, until one is named that draws its steps."""
-    own, writer = (
-        'interleaver = "shapes:"\n' + JUDGE,
-        "python:tests.suites.test_answer_suites:Talker",
-    )
+    writer = edited["editor"]
     with pytest.raises(SuiteNotApplicableError, match=r"no generator .* --generator=SPEC"):
         _assign(tmp_path, own, model=writer)
     drawn = _assign(tmp_path, own, model=writer, roles={"generator": "shapes:"})
@@ -143,22 +137,17 @@ def test_a_writer_alone_has_no_part_where_an_interleaver_answers(tmp_path: Path)
 
 
 def test_one_part_of_a_pipeline_is_under_test(tmp_path: Path) -> None:
-    """`--cep-role` says which; the others are held fixed."""
+    """`--cep-role` says which; the others are held fixed. An interleaver that is named goes before
+    the suite's own pipeline, and needs neither writer nor generator; only battles need a judge.
+    """
     own = 'writer = "shapes:"\ngenerator = "shapes:"\n' + JUDGE
     for role in ("writer", "generator"):
         assignments = _assign(tmp_path, own, model="shapes:?miss=0.2", role=role)
         assert assignments.under_test == role
         assert _specs(assignments)[role] == "shapes:?miss=0.2"
         assert len(assignments.roles) == 3
-
-
-def test_an_interleaver_is_named_on_the_command_line(tmp_path: Path) -> None:
-    """It goes before the suite's own pipeline, and needs neither writer nor generator; only battles
-    need a judge.
-    """
     counted = _assign(tmp_path, 'interleaver = "shapes:"\n', "[metrics.truth]\n")
     assert list(counted.roles) == ["interleaver"]
-    own = 'writer = "shapes:"\ngenerator = "shapes:"\n' + JUDGE
     for choices in ({"roles": {"interleaver": "shapes:?miss=0.2"}}, {"model": "shapes:?miss=0.2"}):
         assignments = _assign(tmp_path, own, **choices)
         assert (assignments.under_test, assignments.subject) == ("interleaver", "shapes:?miss=0.2")

@@ -71,16 +71,14 @@ def _specs(assignments: Assignments) -> Mapping[str, str]:
 
 
 def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
-    """Only the roles that chains and metrics need; the describer is gated."""
+    """Only the roles that chains and metrics need; the describer is gated. A model that plays
+    several roles takes the first that is free, the describer, unless `--cep-role` says otherwise.
+    """
     assignments = _assign(tmp_path, ROLES + GC)
     assert _specs(assignments) == {
         "describer": "shapes:?miss=0.1", "generator": "shapes:?move=0.1", "encoder": "shapes:",
     }  # fmt: skip
     assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.1")
-
-
-def test_a_model_that_plays_several_roles_takes_the_first_that_is_free(tmp_path: Path) -> None:
-    """The describer, unless one is named; `--cep-role` says otherwise."""
     free = {"describer": "shapes:"}
     assert _assign(tmp_path, ROLES + GC, model="shapes:", roles=free).under_test == "generator"
     assert _assign(tmp_path, ROLES + GC, model="shapes:", role="encoder").under_test == "encoder"
@@ -221,11 +219,19 @@ def test_chains_made_elsewhere_are_no_role(
         _assign(tmp_path, ROLES + ENCODERS, **({"model": "replay:made"} | choices))
 
 
-def test_a_model_whose_roles_are_all_taken_is_refused() -> None:
-    """The options that take them are named."""
+def test_options_that_leave_no_role_or_no_model_are_named() -> None:
+    """A model whose roles are all taken; and fixtures outside a suite take what the command line
+    names, and say what is missing.
+    """
     taken = RoleChoices("python:tests.plugin.user_models:describer", roles={"describer": "shapes:"})
     with pytest.raises(SpecError, match="and --describer is given as well: drop one"):
         _ = taken.played
+    choices = RoleChoices(roles={"detector": "shapes:"})
+    assert assigned_role(choices, "detector").spec.text == "shapes:"
+    with pytest.raises(
+        SpecError, match="no model is given for the encoder: give one with --encoder="
+    ):
+        assigned_role(choices, "encoder")
 
 
 def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
@@ -253,16 +259,6 @@ def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
             role="unified",
             roles={"describer": "shapes:", "generator": "shapes:"},
         )
-
-
-def test_a_role_by_name_needs_a_model() -> None:
-    """Fixtures outside a suite take what the command line names, and say what is missing."""
-    choices = RoleChoices(roles={"detector": "shapes:"})
-    assert assigned_role(choices, "detector").spec.text == "shapes:"
-    with pytest.raises(
-        SpecError, match="no model is given for the encoder: give one with --encoder="
-    ):
-        assigned_role(choices, "encoder")
 
 
 SUITE = """\

@@ -312,22 +312,18 @@ def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) 
     assert sentence.startswith("The chains were made elsewhere")
 
 
-@pytest.mark.parametrize(
-    ("step", "says"),
-    [
+def test_a_baseline_that_does_not_tell(candidate: Staged) -> None:
+    """An older or an edited baseline is named as the reason. A sample of another case is the
+    caller's mistake: an error that names the sample.
+    """
+    lost = "Where the score was lost cannot be said: the baseline's model.step "
+    for step, says in (
         ("", "The baseline does not say whose steps it was measured with"),
-        ("{}", "Where the score was lost cannot be said: the baseline's model.step cannot be read"),
-        ("[]", "Where the score was lost cannot be said: the baseline's model.step names no role"),
-    ],
-)
-def test_a_baseline_that_does_not_tell(candidate: Staged, step: str, says: str) -> None:
-    """An older or an edited baseline is named as the reason."""
-    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
-    assert _silent(attribution).startswith(says)
-
-
-def test_a_sample_of_another_case(candidate: Staged) -> None:
-    """The caller's mistake is an error that names the sample."""
+        ("{}", f"{lost}cannot be read"),
+        ("[]", f"{lost}names no role"),
+    ):
+        attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+        assert _silent(attribution).startswith(says)
     only_a = next(s.id for s in candidate.run.dataset.samples if s.categories == ("a",))
     with pytest.raises(ValueError, match=f"world/b/gc has no sample '{only_a}'"):
         attribute(candidate.run, candidate.cases["b-gc"], "{}", [only_a])

@@ -140,32 +140,26 @@ def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
 
 
 def test_what_is_no_layout_is_described(tmp_path: Path) -> None:
-    """What was found there, and every layout that would be read."""
+    """What was found there, and every layout that would be read. A folder that is not what it is
+    called is refused: nothing recorded is no measurement. So is an unknown layout.
+    """
     with pytest.raises(DatasetError, match="the folder is empty, which is no known layout"):
         open_chains(tmp_path)
     put(tmp_path, "holiday.jpg", "more/x.txt")
     with pytest.raises(DatasetError, match=r"found 'holiday\.jpg', 'more/', which") as caught:
         open_chains(tmp_path)
+    with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
+        open_chains(tmp_path, "sdq")
     for name in LAYOUTS:
         assert f"\n  {name}: " in str(caught.value)
+        with pytest.raises(DatasetError, match="holds no"):
+            open_chains(tmp_path, name)
     with pytest.raises(DatasetError, match="this is a single file, which is no known"):
         open_chains(tmp_path / "holiday.jpg")
     with pytest.raises(DatasetError, match=r"gone: there is no such file or folder"):
         open_chains(tmp_path / "gone")
     put(tmp_path, "text-first/gen-1/a_0.png")  # a name as GenCeption writes them, too
     assert open_chains(tmp_path).name == "sdp"
-
-
-def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
-    """A folder that is not what it is called is refused: nothing recorded is no measurement. So is
-    an unknown layout.
-    """
-    put(tmp_path, "holiday.jpg")
-    with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
-        open_chains(tmp_path, "sdq")
-    for name in LAYOUTS:
-        with pytest.raises(DatasetError, match="holds no"):
-            open_chains(tmp_path, name)
 
 
 def test_one_artifact_never_stands_for_two_samples(tmp_path: Path) -> None:

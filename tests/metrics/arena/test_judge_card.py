@@ -142,17 +142,15 @@ def test_a_favourite_is_found() -> None:
     )
 
 
-def test_nothing_in_common() -> None:
-    """There is no card of no battles."""
+def test_what_tells_nothing() -> None:
+    """There is no card of no battles. Verdicts that an ever larger order effect would explain ever
+    better do not tell how large it is.
+    """
     with pytest.raises(ValueError, match="no battle in common"):
         judge_card([JudgedBattle("q", "a", "b", "A")], [JudgedBattle("p", "a", "b", "A")])
     same = [JudgedBattle("q", "a", "b", "A")]
     with pytest.raises(ValueError, match="all battles to the same side"):
         judge_card(same, same).shown_win_rate(0.5)
-
-
-def test_an_order_effect_without_limit_is_none() -> None:
-    """Verdicts that an ever larger effect would explain ever better do not tell how large it is."""
     verdicts = [
         ("q0", "ada", "bob", "A"),
         ("q0", "ada", "cyd", "Tie(B)"),
