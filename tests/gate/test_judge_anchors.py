@@ -12,7 +12,6 @@ import pytest
 
 from pytest_cepbench.gate import (
     FreshMeasurement,
-    Measurement,
     Policy,
     Verdict,
     judge,
@@ -46,7 +45,12 @@ def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor(
     """
     policy, judgements = Policy(gate=gate), []
     for k in range(11):
-        baseline, anchor = _read(tmp_path, k)
+        paths = [baseline_path(tmp_path, KEY), anchor_path(tmp_path, KEY)]
+        assert [path.exists() for path in paths] == [k > 0, k > 1]
+        baseline, anchor = (
+            load_baseline(path.read_text(), KEY, path.name) if path.exists() else None
+            for path in paths
+        )
         judgements.append(judge(_step(k), baseline, policy, anchor=anchor))
         if baseline is not None:
             assert judge(_step(k), baseline, policy).verdict is Verdict.HELD
@@ -62,16 +66,6 @@ def test_ten_tolerated_steps_pass_the_last_baseline_and_fail_the_anchor(
         "the steps since the anchor add up to -0.0900, and -0.0200 is tolerated",
     )
     assert last.reference == "anchor"
-
-
-def _read(root: Path, k: int) -> tuple[Measurement | None, Measurement | None]:
-    """What a run finds before its k-th acceptance."""
-    paths = [baseline_path(root, KEY), anchor_path(root, KEY)]
-    assert [path.exists() for path in paths] == [k > 0, k > 1]
-    baseline, anchor = (
-        load_baseline(path.read_text(), KEY, path.name) if path.exists() else None for path in paths
-    )
-    return baseline, anchor
 
 
 def test_alpha_is_halved_only_where_an_anchor_says_something_else() -> None:

@@ -58,11 +58,6 @@ class Speaker:
         return [self._say(caption(scene)) for scene in scenes]
 
 
-def faithful() -> Speaker:
-    """Says the caption."""
-    return Speaker("faithful", lambda text: text)
-
-
 def looping() -> Speaker:
     """Says the caption, then one thing over and over."""
     return Speaker("loops", lambda text: text + " and so on" * 30)
@@ -127,7 +122,7 @@ def test_settings_that_cannot_be_are_refused(
 ) -> None:
     """With the suite and the metric."""
     with pytest.raises(SuiteError, match=problem):
-        staged(tmp_path, store, "faithful", metric + "\n")
+        staged(tmp_path, store, "looping", metric + "\n")
 
 
 BLANK = SUITE.replace(LOSSY, "shapes:?blank=0.2")

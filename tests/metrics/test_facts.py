@@ -215,10 +215,7 @@ def test_an_answer_that_is_always_the_same_shows(yes: int, no: int, least: float
     assert not ControlAccuracy.of((), [1.0] * no).below(least)
     # One half to every answer is no answer, and nothing below it is.
     assert ControlAccuracy.of([0.5] * yes, [0.5] * no) == ControlAccuracy((0, yes), (0, no))
-
-
-def test_few_controls_are_refused_only_where_none_is_right() -> None:
-    """Two of four wrong is no evidence against a model that is right nine times of ten."""
+    # Two of four wrong is no evidence against a model that is right nine times of ten.
     assert not ControlAccuracy.of([1.0], [0.9, 0.9, 0.1, 0.1]).below(0.9)
     assert ControlAccuracy.of([1.0], [0.1, 0.1]).below(0.6)
     assert str(ControlAccuracy.of([1.0], [0.9, 0.1])) == (

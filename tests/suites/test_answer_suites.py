@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pytest_cepbench.suites.role_assignment import assign_models
 from tests.datasets.replay.files import put
 from tests.plugin.project import SHAPES
 from tests.suites.answers import HEAD
+from tests.suites.test_role_assignment import specs_of
 from tests.suites.world import read_suite
 
 METRICS = "[metrics.win_rate]\n[metrics.failures]\n"
@@ -87,16 +87,12 @@ def _assign(tmp_path: Path, own: str = "", metrics: str = METRICS, **choices: An
     return assignments
 
 
-def _specs(assignments: Assignments) -> Mapping[str, str]:
-    return {name: assignment.spec.text for name, assignment in assignments.roles.items()}
-
-
 def test_a_model_that_writes_and_describes_plays_by_the_suite(tmp_path: Path) -> None:
     """The writer where answers are asked for, the describer where chains are."""
     model = "python:tests.suites.test_answer_suites:Talker"
     answering = _assign(tmp_path, 'generator = "shapes:"\n' + JUDGE, model=model)
     assert (answering.under_test, answering.subject) == ("writer", model)
-    assert _specs(answering) == {"writer": model, "generator": "shapes:", "judge": "shapes:"}
+    assert specs_of(answering) == {"writer": model, "generator": "shapes:", "judge": "shapes:"}
     chains, _ = assign_models(read_suite(tmp_path, SHAPES), RoleChoices(model))
     assert (chains.under_test, chains.subject) == ("describer", model)
 
@@ -123,17 +119,17 @@ def test_a_pipeline_is_named_on_the_command_line(tmp_path: Path) -> None:
     own = 'interleaver = "shapes:?miss=0.1"\n' + JUDGE
     parts = {"writer": "shapes:?miss=0.2", "generator": "shapes:?move=0.2"}
     composed = _assign(tmp_path, own, roles=parts)
-    assert _specs(composed) == {**parts, "judge": "shapes:"}
+    assert specs_of(composed) == {**parts, "judge": "shapes:"}
     assert composed.under_test == "writer+generator"
     edited = {**parts, "editor": "python:tests.suites.test_answer_suites:Talker"}
-    assert list(_specs(_assign(tmp_path, own, roles=edited))) == [
+    assert list(specs_of(_assign(tmp_path, own, roles=edited))) == [
         "writer", "generator", "editor", "judge",
     ]  # fmt: skip
     writer = edited["editor"]
     with pytest.raises(SuiteNotApplicableError, match=r"no generator .* --generator=SPEC"):
         _assign(tmp_path, own, model=writer)
     drawn = _assign(tmp_path, own, model=writer, roles={"generator": "shapes:"})
-    assert (drawn.under_test, list(_specs(drawn))) == ("writer", ["writer", "generator", "judge"])
+    assert (drawn.under_test, list(specs_of(drawn))) == ("writer", ["writer", "generator", "judge"])
 
 
 def test_one_part_of_a_pipeline_is_under_test(tmp_path: Path) -> None:
@@ -144,7 +140,7 @@ def test_one_part_of_a_pipeline_is_under_test(tmp_path: Path) -> None:
     for role in ("writer", "generator"):
         assignments = _assign(tmp_path, own, model="shapes:?miss=0.2", role=role)
         assert assignments.under_test == role
-        assert _specs(assignments)[role] == "shapes:?miss=0.2"
+        assert specs_of(assignments)[role] == "shapes:?miss=0.2"
         assert len(assignments.roles) == 3
     counted = _assign(tmp_path, 'interleaver = "shapes:"\n', "[metrics.truth]\n")
     assert list(counted.roles) == ["interleaver"]

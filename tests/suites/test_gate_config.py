@@ -236,9 +236,6 @@ def test_the_shares_never_add_up_to_more_than_the_largest_alpha(
     assert all(settled[n] == policy for n, (policy, weight) in claims.items() if not weight)
 
 
-MAPPINGS = ["text-to-text", "text-to-image", "image-to-image", "image-to-text"]
-
-
 def test_categories_then_groups_then_all(tmp_path: Path) -> None:
     """In order of appearance, each once; the failure rate is asked of the whole only."""
     groups = "[groups]\nwarm = ['b', 'a', 'b']\n"
@@ -275,7 +272,8 @@ def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
     text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')
     text = text.replace("[metrics.gc]", "[metrics.mcd]")
     cases = _cases(read_suite(tmp_path, text), ("b",), ("a", "b"))
-    own = [f"{mapping}-mcd" for mapping in MAPPINGS]
+    mappings = ("text-to-text", "text-to-image", "image-to-image", "image-to-text")
+    own = [f"{mapping}-mcd" for mapping in mappings]
     assert [case.id for case in cases] == [*own, "overall-mcd", "overall-failures"]
     assert {case.categories for case in cases} == {("b", "a")}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,8 @@ def _assign(tmp_path: Path, text: str, **choices: Any) -> Assignments:
     return assignments
 
 
-def _specs(assignments: Assignments) -> Mapping[str, str]:
+def specs_of(assignments: Assignments) -> dict[str, str]:
+    """The models by role."""
     return {name: assignment.spec.text for name, assignment in assignments.roles.items()}
 
 
@@ -75,7 +75,7 @@ def test_the_suites_roles_play_where_nothing_is_said(tmp_path: Path) -> None:
     several roles takes the first that is free, the describer, unless `--cep-role` says otherwise.
     """
     assignments = _assign(tmp_path, ROLES + GC)
-    assert _specs(assignments) == {
+    assert specs_of(assignments) == {
         "describer": "shapes:?miss=0.1", "generator": "shapes:?move=0.1", "encoder": "shapes:",
     }  # fmt: skip
     assert (assignments.under_test, assignments.subject) == ("describer", "shapes:?miss=0.1")
@@ -107,16 +107,16 @@ def test_a_role_without_a_model_is_named(
         _assign(tmp_path, incomplete)
     if text == ROLES + GC:
         named = _assign(tmp_path, incomplete, roles={missing: "shapes:"})
-        assert _specs(named)[missing] == "shapes:"
+        assert specs_of(named)[missing] == "shapes:"
 
 
 def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path: Path) -> None:
     """`--encoder NAME=SPEC` goes before the file; the unnamed one keeps its own model."""
     own = _assign(tmp_path, ROLES + ENCODERS)
-    assert _specs(own)["cross"] == "python:tests.plugin.user_models:encoder"
+    assert specs_of(own)["cross"] == "python:tests.plugin.user_models:encoder"
     assert own.roles["cross"].role == "encoder"
     assignments = _assign(tmp_path, ROLES + ENCODERS, encoders={"cross": "shapes:"})
-    assert _specs(assignments)["cross"] == "shapes:"
+    assert specs_of(assignments)["cross"] == "shapes:"
     assert assignments.roles["cross"].source == "--encoder cross"
     both = _assign(
         tmp_path,
@@ -124,8 +124,8 @@ def test_further_encoders_are_those_of_the_suite_or_of_the_command_line(tmp_path
         encoders={"cross": "shapes:"},
         roles={"encoder": "python:tests.plugin.user_models:encoder"},
     )
-    assert _specs(both)["encoder"] == "python:tests.plugin.user_models:encoder"
-    assert _specs(both)["cross"] == "shapes:"
+    assert specs_of(both)["encoder"] == "python:tests.plugin.user_models:encoder"
+    assert specs_of(both)["cross"] == "shapes:"
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_a_preset_stands_for_a_model_with_its_parameters(
     assignments = _assign(tmp_path, ROLES + GC + PRESETS, model=spec)
     assert (assignments.under_test, assignments.subject) == ("generator", expected)
     assignments = _assign(tmp_path, ROLES + GC + PRESETS, roles={"generator": spec})
-    assert _specs(assignments)["generator"] == expected
+    assert specs_of(assignments)["generator"] == expected
     assert assignments.roles["generator"].source == f"--generator {spec}"
     assignments = _assign(tmp_path, ROLES.replace("shapes:?move=0.1", spec) + GC + PRESETS)
-    assert _specs(assignments)["generator"] == expected
+    assert specs_of(assignments)["generator"] == expected
 
 
 def test_an_unknown_preset_is_named_with_those_that_exist(tmp_path: Path) -> None:
@@ -242,13 +242,17 @@ def test_a_unified_model_plays_both_of_its_roles(tmp_path: Path) -> None:
         "describer+generator",
         ("describer", "generator"),
     )
-    assert _specs(assignments) == {"describer": unified, "generator": unified, "encoder": "shapes:"}
+    assert specs_of(assignments) == {
+        "describer": unified,
+        "generator": unified,
+        "encoder": "shapes:",
+    }
     result = _assign(tmp_path, ROLES + GC, model="shapes:", role="unified")
     assert result.gated == assignments.gated
     beside = _assign(tmp_path, ROLES + GC, model=unified, roles={"generator": "shapes:"})
     assert beside.gated == ("describer",)
     alone = _assign(tmp_path, ROLES + GC, model=unified, role="generator")
-    assert (alone.gated, _specs(alone)["describer"]) == (("generator",), "shapes:?miss=0.1")
+    assert (alone.gated, specs_of(alone)["describer"]) == (("generator",), "shapes:?miss=0.1")
     with pytest.raises(
         SpecError, match="said to be unified, and --describer, --generator is given"
     ):
@@ -297,9 +301,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def specs(file: Path, choices: RoleChoices | None = None) -> dict[str, str]:
-    """The models by role."""
-    assignments, _ = assign_models(load_suite(file), choices or RoleChoices())
-    return {name: assignment.spec.text for name, assignment in assignments.roles.items()}
+    """The models by role, of a suite file."""
+    return specs_of(assign_models(load_suite(file), choices or RoleChoices())[0])
 
 
 @pytest.mark.parametrize("named", ["suites/near/suite.toml", "elsewhere/../suites/near/suite.toml"])

@@ -462,12 +462,12 @@ class Describer(Spoiler):
     ) -> list[str]:
         """One caption per image."""
         ASKED[self.name] += len(images)
-        return [self._one(image, seed) for image, seed in zip(images, seeds, strict=True)]
-
-    def _one(self, image: Image.Image, seed: int) -> str:
-        if self.mute and self._spoils(seed):
-            return ""
-        return caption(self._lose(parse_image(ImageArtifact.from_pil(image)), seed))
+        return [
+            ""
+            if self.mute and self._spoils(seed)
+            else caption(self._lose(parse_image(ImageArtifact.from_pil(image)), seed))
+            for image, seed in zip(images, seeds, strict=True)
+        ]
 
 
 class Generator(Spoiler):

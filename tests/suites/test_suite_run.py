@@ -150,7 +150,9 @@ def _asked(suite: MeasuredSuite) -> dict[str, int]:
 
 
 def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, store: Store) -> None:
-    """Answers that are yet to be made are taken to differ, so no more is asked than foreseen."""
+    """Answers that are yet to be made are taken to differ, so no more is asked than foreseen. Known
+    answers are judged where they differ: the forecast is what is asked then.
+    """
     prepare(tmp_path, store).accept(["overall-win_rate"])
     worse = prepare(tmp_path, store, model=WORSE)
     work = _foreseen(worse)
@@ -167,11 +169,6 @@ def test_a_new_model_answers_all_and_is_judged_in_both_orders(tmp_path: Path, st
     done = _foreseen(prepare(tmp_path, store, model=WORSE))
     assert _by_role(done) == {}
     assert done.stored == 20 + asked["judge"]
-
-
-def test_known_answers_are_judged_where_they_differ(tmp_path: Path, store: Store) -> None:
-    """Equal answers need no verdict: the forecast is what is asked then."""
-    prepare(tmp_path, store).accept(["overall-win_rate"])
     few = "shapes:?miss=0.05"
     prepare(tmp_path, store, model=few).answers()
     suite = prepare(tmp_path, store, model=few)

@@ -90,13 +90,20 @@ def test_unequal_categories_have_the_degrees_and_units_of_their_variances() -> N
 
 
 def test_categories_of_one_sample_scatter_as_draws_from_one_population() -> None:
-    """By hand: around the mean of all, 3 / 2 times in variance, as there are three of them."""
+    """By hand: around the mean of all, 3 / 2 times in variance, as there are three of them. All of
+    one sample count as one sample: the spread is that between them.
+    """
     d = Differences.of({"a": {"a0": 0.5, "a1": 0.7}, "b": {"b0": 1.0}, "c": {"c0": -0.4}})
     assert d.mean == pytest.approx(0.4)
     parts = [2 * 0.1**2 * 2 / 4, 0.6**2 * 3 / 2, 0.8**2 * 3 / 2]
     assert d.sd**2 / d.units == pytest.approx(sum(parts) / 3**2)
     # A single one shows no more than the unit that it is.
     assert Differences.of({"a": {"a0": 0.5, "a1": 0.7}, "b": {"b0": 0.7}}).effective_units <= 3
+    for scores in ([0.5, 0.25], [0.5, 0.25, -0.5, 0.125]):
+        d = Differences.of({str(i): {f"s{i}": x} for i, x in enumerate(scores)})
+        plain = sample(scores)
+        assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
+        assert d.sd == pytest.approx(plain.sd)
 
 
 def _clusters(*sizes: list[int], values: Array) -> Differences:
@@ -193,12 +200,3 @@ def test_what_cannot_be_compared_is_refused(
     """Nothing, unequal lengths, and what is no number."""
     with pytest.raises(ValueError, match=message):
         Differences(np.array(values), np.array(labels), np.array(labels), center)
-
-
-def test_categories_of_one_sample_count_as_one_sample() -> None:
-    """The spread is that between them, as if they were draws from one population."""
-    for scores in ([0.5, 0.25], [0.5, 0.25, -0.5, 0.125]):
-        d = Differences.of({str(i): {f"s{i}": x} for i, x in enumerate(scores)})
-        plain = sample(scores)
-        assert (d.mean, d.degrees) == (plain.mean, plain.degrees)
-        assert d.sd == pytest.approx(plain.sd)

@@ -157,7 +157,7 @@ def test_verdicts_that_are_all_right_count_once_a_question() -> None:
     assert (apart.low, apart.high) == pytest.approx((middle - half, middle + half))
 
 
-def test_kappa() -> None:
+def test_kappa_and_harmonic_mean() -> None:
     """Cohen's textbook table: 20 and 15 agreed of 50, 25 to 25 and 30 to 20 by the margins."""
     counts = {("A", "A"): 20, ("A", "B"): 5, ("B", "A"): 10, ("B", "B"): 15}
     shared = [
@@ -169,20 +169,16 @@ def test_kappa() -> None:
     agreed = agreement(shared, "decided")  # type: ignore[arg-type]
     assert agreed.kappa == pytest.approx(0.4)
     assert agreed.chance == 0.5
-
-
-def test_harmonic_mean() -> None:
-    """Of 1 and 1/2: 2/3; 0 where both are."""
+    # The harmonic mean of 1 and 1/2 is 2/3; it is 0 where both are.
     battles = [("q1", "b", "A"), ("q2", "c", "A"), ("q3", "c", "B")]
-    shared = [
+    pairs = [
         (JudgedBattle(q, "a", second, "A"), WINNERS[0 if w == "A" else 3])
         for q, second, w in battles
     ]
-
-    assert agreement(shared, "fdt", ["c"]).harmonic_mean == pytest.approx(2 / 3)
-    assert agreement(shared, "fdt").harmonic_mean is None
-    assert agreement(shared, "fdt", ["a"]).harmonic_mean is None
-    wrong = [(battle, WINNERS[3]) for battle, _ in shared]
+    assert agreement(pairs, "fdt", ["c"]).harmonic_mean == pytest.approx(2 / 3)
+    assert agreement(pairs, "fdt").harmonic_mean is None
+    assert agreement(pairs, "fdt", ["a"]).harmonic_mean is None
+    wrong = [(battle, WINNERS[3]) for battle, _ in pairs]
     assert agreement(wrong, "fdt", ["c"]).harmonic_mean == 0
 
 
