@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure
-from pytest_cepbench.chains import ChainModels, RoleRunner, Step
+from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.chains.growth import ChainGroup, grow_generation, start_chains
 from pytest_cepbench.chains.steps import Progress, key_of
 from pytest_cepbench.datasets.sample import FileImage, Sample
@@ -32,6 +32,7 @@ from tests.artifacts.files import encoded, noise
 from tests.chains.answers.roles import SmallJudge
 from tests.chains.roles import (
     PLAN,
+    RunnerSet,
     SmallDescriber,
     SmallDetector,
     SmallEncoder,
@@ -158,7 +159,9 @@ def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
 
 @pytest.mark.parametrize(("seeded", "judged"), [(False, 2), (True, 3)])
 def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: int) -> None:
-    """Unless the seed decides; an answer that changes sides is another battle."""
+    """Unless the seed decides; an answer that changes sides is another battle. Every judge is held
+    to the four verdicts.
+    """
     judge = SmallJudge(lambda own, _: "A" if len(own.first) > len(own.second) else "B")
     runner = RoleRunner(bound("judge", judge, seeded=seeded), store)
     battle = Battle(["question", _picture(0)], ["short"], ["a longer", _picture(1)])
@@ -168,6 +171,10 @@ def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: in
         assert verdicts_of(runner, [battle, swapped, battle], [1, 1, 2]) == ["B", "A", "B"]
     assert judge.batches == [judged]
     assert (runner.tally.inputs, runner.tally.hits) == (judged, 6 - judged)
+    # A word that no policy of ties knows would be counted as a win of neither.
+    other = RoleRunner(bound("judge", SmallJudge(lambda *_: "draw"), fingerprint="other"), store)
+    with pytest.raises(ModelError, match=r"one of .*Tie\(A\).* 'draw'"):
+        verdicts_of(other, [battle], [0])
 
 
 def test_answers_of_other_code_are_named(tmp_path: Path) -> None:
@@ -252,40 +259,31 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
 REMARK = "temperature=0 was not honoured"
 
 
-def _replying(image: Any, prompt: str, seed: int | None) -> Reply:
-    usage = Usage(requests=1, input_tokens=30, output_tokens=4, cost=0.5)
-    text = describe_image(image, prompt, seed)
-    return Reply(text, usage, {"server": "m-1"}, remarks=(REMARK,))
-
-
-def _drawing(text: str, seed: int | None) -> Reply:
-    return Reply(draw_text(text, seed), Usage(requests=2, retries=1, images=1))
-
-
-def _models(
-    store: Store, describe: Any, draw: Any = draw_text
-) -> tuple[RoleRunner, RoleRunner, ChainModels]:
-    describer = RoleRunner(bound("describer", SmallDescriber(describe)), store)
-    generator = RoleRunner(bound("generator", SmallGenerator(draw)), store)
-    return describer, generator, ChainModels(describer, generator, store)
+def _digests(runners: RunnerSet) -> list[list[str]]:
+    """Of all links of three chains."""
+    chains = ChainGroup(PLAN, samples(3), runners.models()).chains
+    return [[link.digest for link in chain.links] for chain in chains]
 
 
 def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
     """The chains are those of bare results; usage and remarks are summed, provenance is stored."""
+    cost = Usage(requests=1, input_tokens=30, output_tokens=4, cost=0.5)
+    describer = SmallDescriber(
+        lambda *asked: Reply(describe_image(*asked), cost, {"server": "m-1"}, remarks=(REMARK,))
+    )
+    generator = SmallGenerator(
+        lambda *asked: Reply(draw_text(*asked), Usage(requests=2, retries=1, images=1))
+    )
     with Store(tmp_path / "plain") as store:
-        expected = [
-            chain.links[-1].digest
-            for chain in ChainGroup(PLAN, samples(3), _models(store, describe_image)[2]).chains
-        ]
+        expected = _digests(make_runners(store))
     with Store(tmp_path / "replies") as store:
-        describer, generator, models = _models(store, _replying, _drawing)
-        describer.progress = progress = Progress()
-        actual = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), models).chains]
-    assert actual == expected
+        runners = make_runners(store, describer, generator)
+        runners.describer.progress = progress = Progress()
+        assert _digests(runners) == expected
     assert progress.cost == 3.0
-    assert describer.tally.usage == Usage(6, 0, 180, 24, 0, 3.0)
-    assert generator.tally.usage == Usage(12, 6, 0, 0, 6)
-    assert list(describer.tally.remarks) == [REMARK]
+    assert runners.describer.tally.usage == Usage(6, 0, 180, 24, 0, 3.0)
+    assert runners.generator.tally.usage == Usage(12, 6, 0, 0, 6)
+    assert list(runners.describer.tally.remarks) == [REMARK]
     database = sqlite3.connect(tmp_path / "replies" / "index.sqlite")
     rows = database.execute(f"SELECT text FROM {WITH_PROVENANCE}").fetchall()
     database.close()
@@ -301,20 +299,18 @@ def _thinking(image: Any, prompt: str, seed: int | None) -> str:
 def test_reasoning_is_stored_and_neither_drawn_nor_compared(tmp_path: Path) -> None:
     """The chains are those of the answers alone, in the first run and out of the store."""
     with Store(tmp_path / "plain") as store:
-        group = ChainGroup(PLAN, samples(2), _models(store, describe_image)[2])
-        expected = [[link.digest for link in chain.links] for chain in group.chains]
+        expected = _digests(make_runners(store))
     with Store(tmp_path / "thinking") as store:
-        for describe in (_thinking, None):  # the second asks no model
-            describer, generator, models = _models(store, describe)
-            group = ChainGroup(PLAN, samples(2), models)
-            chains = group.chains
-            assert [[link.digest for link in chain.links] for chain in chains] == expected
-            drawn: Any = generator.bound.load()
-            assert not [text for text in drawn.asked if "think" in text]
+        for describer in (SmallDescriber(_thinking), SmallDescriber(pytest.fail)):
+            generator = SmallGenerator()
+            runners = make_runners(store, describer, generator)
+            assert _digests(runners) == expected
+            assert not [text for text in generator.asked if "think" in text]
+            chains = ChainGroup(PLAN, samples(3), runners.models()).chains
             keys = [str(link.key) for chain in chains for link in chain.links if link.text]
-            whole = store.get(keys)
-            assert all("blue?" in str(text) for text in whole.values())
-            assert describer.text_notes(keys, "texts")[0][0].startswith("4 of 4 texts came with")
+            assert all("blue?" in str(text) for text in store.get(keys).values())
+            (note,), _ = runners.describer.text_notes(keys, "texts")
+            assert note.startswith("6 of 6 texts came with")
 
 
 def test_stored_texts_of_any_age_are_read_without_reasoning(store: Store) -> None:
@@ -349,34 +345,19 @@ def test_reasoning_can_be_a_part_of_the_text(store: Store, changes: dict[str, An
     assert runner.text_notes([step.key], "texts") == ([], [])
 
 
-def test_cut_texts_are_counted_out_of_the_store(store: Store) -> None:
-    """By what is kept beside them, so in later runs too; also one that is a failure."""
-
-    def describe(*_: object) -> Reply:
-        return Reply("a red circle that", provenance=CUT)
-
-    runner = RoleRunner(bound("describer", SmallDescriber(describe)), store)
-    whole = RoleRunner(bound("describer", SmallDescriber()), store)
-    image = Image.new("RGB", (4, 4))
-    steps = [Step(f"{i:064}", 0, lambda: image) for i in range(4)]
-    runner.ask("describe", steps[:1], "a word")
-    whole.ask("describe", steps[1:], "a word")
-
-    _, (warning,) = whole.text_notes([step.key for step in steps], "texts")
-
-    assert warning.startswith("1 of 4 texts were cut at the limit of their length")
-
-
-def test_a_text_of_megabytes_is_drawn_and_compared_by_its_beginning(store: Store) -> None:
-    """The store keeps it whole, and the notes count it; a shorter one stays as it is."""
-    texts = iter(["word " * 1_000_000, "word " * 20_000])
+def test_cut_and_very_long_texts_are_counted_out_of_the_store(store: Store) -> None:
+    """By what is kept beside them, so in later runs too. A text of megabytes is kept whole, and
+    drawn and compared by its beginning; a shorter one stays as it is.
+    """
+    short = "word " * 20_000
+    texts = iter([short * 50, short, Reply("a red circle that", provenance=CUT), "a circle"])
     runner = RoleRunner(bound("describer", SmallDescriber(lambda *_: next(texts))), store)
-    image = Image.new("RGB", (4, 4))
-    steps = [Step(f"{i:064}", 0, lambda: image) for i in range(2)]
+    steps = [Step(f"{i:064}", 0, lambda: _picture(0)) for i in range(4)]
 
-    long, short = runner.ask("describe", steps, "a word")
+    assert runner.ask("describe", steps, "a word")[:2] == [short, short]
 
-    assert (long, short) == (("word " * 20_000), "word " * 20_000)
     assert len(str(store.get([steps[0].key])[steps[0].key])) == 5_000_000
-    (note,), _ = runner.text_notes([step.key for step in steps], "texts")
-    assert note.startswith("1 of 2 texts were longer than 100,000 characters")
+    later = RoleRunner(bound("describer", SmallDescriber()), store)
+    (note,), (warning,) = later.text_notes([step.key for step in steps], "texts")
+    assert note.startswith("1 of 4 texts were longer than 100,000 characters")
+    assert warning.startswith("1 of 4 texts were cut at the limit of their length")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
-from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.errors import ApiError, ModelError
 from pytest_cepbench.models.api.responses import (
     check_document,
@@ -31,10 +29,7 @@ from pytest_cepbench.models.api.responses import (
     read_json,
     read_models,
 )
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, Usage, VqaQuestion
-from pytest_cepbench.store import Store
-from tests.chains.roles import verdicts_of
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import (
     Answer,
@@ -286,23 +281,6 @@ def test_a_server_without_structured_output_is_asked_by_the_prompt(
         assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]
         assert replies[1].remarks == ()
         assert replies[1].value.by_criterion["quality"].justification == "for quality"
-
-
-class Longest:
-    """A judge of the user's own: the answer with more pieces."""
-
-    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
-        """One verdict for each battle."""
-        return ["A" if len(verdict.first) > len(verdict.second) else "draw" for verdict in battles]
-
-
-def test_every_judge_is_held_to_the_four_verdicts(store: Store) -> None:
-    """A word that no policy of ties knows would be counted as a win of neither."""
-    bound = BoundRole("judge", "own", "own", "own/1", "own/1", Longest)  # type: ignore[arg-type]
-    longer = Battle([], ["a", "b"], ["c"])
-    assert verdicts_of(RoleRunner(bound, store), [longer], [0]) == ["A"]
-    with pytest.raises(ModelError, match=r"one of .*Tie\(A\).* 'draw'"):
-        verdicts_of(RoleRunner(bound, store), [BATTLE], [0])
 
 
 _NAMES = st.sampled_from(
