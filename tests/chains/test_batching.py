@@ -40,24 +40,22 @@ from tests.chains.roles import (
 )
 
 
-def sizes_of(folder: Path, generator: SmallGenerator, **changes: Any) -> list[int]:
-    """The calls that a generator got for twenty samples in a run of its own."""
-    with Store(folder) as store:
-        runners = make_runners(store, generator=generator, only={"generator": changes})
-        grow_and_trace(PLAN, samples(20), runners)
-    return generator.batches
+def test_the_next_checkpoint_begins_with_what_fitted(tmp_path: Path) -> None:
+    """Its weights are other ones, its size is not: nothing larger is tried again. A size that was
+    asked for does not grow, since who names one has a reason.
+    """
 
+    def sizes_of(folder: str, generator: SmallGenerator, **changes: Any) -> list[int]:
+        """The calls that a generator got for twenty samples in a run of its own."""
+        with Store(tmp_path / folder) as store:
+            runners = make_runners(store, generator=generator, only={"generator": changes})
+            grow_and_trace(PLAN, samples(20), runners)
+        return generator.batches
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A store in which a generator found out that three inputs fit and not four."""
-    assert sizes_of(tmp_path, SmallGenerator(batch=holds(3, cuda_out_of_memory)))[:3] == [8, 4, 2]
-    return tmp_path
-
-
-def test_the_next_checkpoint_begins_with_what_fitted(small: Path) -> None:
-    """Its weights are other ones, its size is not: nothing larger is tried again."""
-    assert max(sizes_of(small, SmallGenerator(), fingerprint="weights-2")) == 2
+    small = SmallGenerator(batch=holds(3, cuda_out_of_memory))
+    assert sizes_of("small", small)[:3] == [8, 4, 2]
+    assert max(sizes_of("small", SmallGenerator(), fingerprint="weights-2")) == 2
+    assert set(sizes_of("large", SmallGenerator())) == {8, 4}
 
 
 @pytest.fixture
@@ -69,23 +67,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_the_pace_is_remembered(tmp_path: Path, clock: list[float]) -> None:
-    """Seconds per input of full batches, for the estimate of how long a run takes."""
+def test_the_pace_is_remembered_now_and_then(store: Store, clock: list[float]) -> None:
+    """Seconds per input of full batches, for the estimate of how long a run takes. Each write takes
+    time; another size is worth it at once.
+    """
 
     def work(images: Sequence[Any]) -> None:
         clock[0] += 0.002 * len(images)
 
     describer = SmallDescriber(batch=work)
-    with Store(tmp_path) as store:
-        grow_and_trace(PLAN, samples(32), make_runners(store, describer=describer))
-        throughput = load_throughput(bound("describer", describer, fingerprint="weights-2"), store)
+    grow_and_trace(PLAN, samples(32), make_runners(store, describer=describer))
+    throughput = load_throughput(bound("describer", describer, fingerprint="weights-2"), store)
     assert throughput is not None
     assert throughput.batch_size == 8
     assert throughput.seconds == pytest.approx(0.002)
 
-
-def test_a_pace_is_saved_now_and_then(store: Store, clock: list[float]) -> None:
-    """Each write takes time; another size is worth it at once."""
     caller = BatchCaller(bound("describer", SmallDescriber()), CallCounts(), 8)
     saves = [(0, 8, 1.0, 1.0), (19, 8, 2.0, 1.0), (2, 8, 3.0, 3.0), (0, 4, 4.0, 4.0)]
     for seconds, size, pace, kept in saves:
@@ -97,34 +93,23 @@ def test_a_pace_is_saved_now_and_then(store: Store, clock: list[float]) -> None:
         assert throughput.seconds == kept
 
 
-@pytest.mark.parametrize(
-    ("note", "readable"),
-    [
-        ('{"batch_size": "many"}', False),
-        ('{"batch_size": 0, "seconds": 0.5}', False),
-        ('{"batch_size": 1, "seconds": -0.5}', False),
-        ('{"batch_size": 1, "seconds": 0}', True),
-    ],
-)
-def test_a_note_that_makes_no_sense_is_none(tmp_path: Path, note: str, *, readable: bool) -> None:
-    """Notes are helpful, not needed."""
-    with Store(tmp_path) as store:
-        role = bound("describer", SmallDescriber())
-        save_throughput(role, Throughput(8, 0.1), store)
-        assert load_throughput(role, store) == Throughput(8, 0.1)
-        store.index.write("UPDATE notes SET value = ?", [(note,)])
-        assert load_throughput(role, store) == (Throughput(1, 0.0) if readable else None)
-
-
-@pytest.mark.parametrize(("grows", "size"), [(True, 32), (False, 8)])
-def test_a_size_beyond_the_user_s_is_not_taken_over(
-    tmp_path: Path, *, grows: bool, size: int
-) -> None:
-    """An earlier run may have grown its batches; a size that the user gave is the largest."""
-    with Store(tmp_path) as store:
+def test_what_an_earlier_run_noted_is_taken_over_where_it_makes_sense(store: Store) -> None:
+    """Notes are helpful, not needed. That run may have grown its batches: a size that the user gave
+    is the largest.
+    """
+    for grows, size in ((True, 32), (False, 8)):
         role = bound("describer", SmallDescriber(), grows=grows)
         save_throughput(role, Throughput(32, 0.1), store)
+        assert load_throughput(role, store) == Throughput(32, 0.1)
         assert BatchCaller.resume(role, CallCounts(), store).size == size
+    for note, read in (
+        ('{"batch_size": "many"}', None),
+        ('{"batch_size": 0, "seconds": 0.5}', None),
+        ('{"batch_size": 1, "seconds": -0.5}', None),
+        ('{"batch_size": 1, "seconds": 0}', Throughput(1, 0.0)),
+    ):
+        store.index.write("UPDATE notes SET value = ?", [(note,)])
+        assert load_throughput(role, store) == read
 
 
 @dataclass
@@ -171,11 +156,6 @@ def test_the_batch_grows_while_that_pays(clock: list[float]) -> None:
     for part, size in ((0.94, 8), (0.96, 4)):  # of the time that an input takes in the smaller one
         cost = {4: 4.0, 8: 8.0 * part}
         assert grown(clock, cost.__getitem__, Room(15), 5) == [4, 4, 8, 8, size]
-
-
-def test_a_size_that_was_asked_for_does_not_grow(tmp_path: Path) -> None:
-    """Who names a batch size has a reason."""
-    assert set(sizes_of(tmp_path, SmallGenerator())) == {8, 4}
 
 
 PATIENCE = 10.0  # seconds until a test gives up on another thread

@@ -30,11 +30,11 @@ def _picture(root: Path, name: str, seed: int) -> Path:
     return path
 
 
-def _written(root: Path, captions: dict[str, str] | None = None) -> Path:
+def _written(root: Path, captions: dict[str, str]) -> Path:
     """Image-first chains of three samples over two iterations, in the layout of SDP's code."""
     chains = root / "made" / "image-first"
     for generation in (1, 3):
-        rows = [[name, text] for name, text in (captions or CAPTIONS).items()]
+        rows = [[name, text] for name, text in captions.items()]
         put_table(chains / f"gen-{generation}.csv", [["filename", "caption"], *rows])
         for seed, name in enumerate(CAPTIONS):
             _picture(chains, f"gen-{generation + 1}/{name}.png", 10 * generation + seed)
@@ -46,8 +46,11 @@ def _read(root: Path, store: Store, plan: ChainPlan = PLAN) -> list[Chain]:
 
 
 def test_whole_chains_are_those_of_the_files(store: Store, tmp_path: Path) -> None:
-    """Start from the data set, texts and pictures from the files, each known by its content."""
-    root = _written(tmp_path)
+    """Start from the data set, texts and pictures from the files, each known by its content;
+    reasoning is no part of a description, whoever has written it. A picture that is gone is named
+    when it is needed; a start that is gone is the data set's mistake, as for chains that are grown.
+    """
+    root = _written(tmp_path, {**CAPTIONS, "s01": f"is it?</think>{CAPTIONS['s01']}"})
     chains = _read(root, store)
     for seed, chain in enumerate(chains):
         assert chain.failure is None
@@ -58,14 +61,12 @@ def test_whole_chains_are_those_of_the_files(store: Store, tmp_path: Path) -> No
         assert np.array_equal(np.asarray(picture), noise(6, 8, seed=30 + seed))
         assert {link.key for link in chain.links} == {None}
 
-
-def test_reasoning_in_the_files_is_no_part_of_a_description(store: Store, tmp_path: Path) -> None:
-    """Whoever has written them; the answer is what is compared."""
-    thoughts = {name: f"is it?</think>{text}" for name, text in CAPTIONS.items()}
-
-    chains = _read(_written(tmp_path, thoughts), store)
-
-    assert [chain.links[1].text for chain in chains] == list(CAPTIONS.values())
+    (root / "image-first" / "gen-2" / "s00.png").unlink()
+    with pytest.raises(ImageError, match="s00, generation 2: cannot be read: No such file"):
+        load_link(chains[0], 2, store)
+    broken = replace(samples(3)[0], image=FileImage(tmp_path / "gone.png"))
+    with pytest.raises(DatasetError, match="1 of 1 samples cannot be used"):
+        replay_chains(PLAN, [broken], open_chains(root), store)
 
 
 @pytest.mark.parametrize(
@@ -146,23 +147,3 @@ def test_text_first_chains_start_from_the_data_sets_texts(store: Store, tmp_path
     assert [[link.kind for link in chain.links] for chain in chains] == [
         ["text", "image", "text"]
     ] * 3
-
-
-def test_seeds_that_cannot_be_used_are_named(store: Store, tmp_path: Path) -> None:
-    """As for chains that are grown: a start that is missing is the data set's mistake."""
-    made = _written(tmp_path)
-    broken = replace(samples(3)[0], image=FileImage(tmp_path / "gone.png"))
-    replay = open_chains(made)
-    with pytest.raises(DatasetError, match="1 of 1 samples cannot be used"):
-        replay_chains(PLAN, [broken], replay, store)
-
-
-def test_a_picture_that_is_changed_after_it_was_looked_at_is_an_error(
-    store: Store, tmp_path: Path
-) -> None:
-    """Gone files are named when they are needed, and never taken for other pictures."""
-    root = _written(tmp_path)
-    (chain, *_) = _read(root, store)
-    (root / "image-first" / "gen-2" / "s00.png").unlink()
-    with pytest.raises(ImageError, match="s00, generation 2: cannot be read: No such file"):
-        load_link(chain, 2, store)

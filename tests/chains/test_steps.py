@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains import steps as module
 from pytest_cepbench.chains.steps import Progress, recall, remember
-from pytest_cepbench.errors import BaselineError, NotInStoreError
+from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from tests.chains.roles import SmallDescriber, bound
@@ -58,13 +58,6 @@ def test_keys_survive(
     assert remember(absent) == remember(model)
 
 
-def test_a_remembered_model_cannot_be_loaded() -> None:
-    """Asking for it says what to do."""
-    (absent,) = recall(json.dumps(STEP))
-    with pytest.raises(NotInStoreError, match="measure its model once with this one"):
-        absent.load()
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -87,16 +80,14 @@ def test_what_was_not_remembered_is_refused(text: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time that passes, in seconds."""
-    now = [50.0]
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    return now
-
-
-def test_the_rate_is_that_of_the_case(clock: list[float]) -> None:
-    """From its begin on; the rest at that rate is what is left."""
+def test_the_rate_is_that_of_the_case_and_of_the_last_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From its begin on; the rest at that rate is what is left. A model that is slower than the
+    one before, or than the store, shows soon.
+    """
+    clock = [50.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     progress = Progress()
     unknown = [progress.rate, progress.left]
     progress.begin("case", 1, 20)
@@ -111,9 +102,6 @@ def test_the_rate_is_that_of_the_case(clock: list[float]) -> None:
     progress.add(22)
     assert progress.left == 0.0
 
-
-def test_the_rate_is_of_the_last_minute(clock: list[float]) -> None:
-    """A model that is slower than the one before, or than the store, shows soon."""
     progress = Progress()
     progress.begin("case", 1, 1000)
     for steps, seconds in ((600, 1), (1, 59), (1, 1)):

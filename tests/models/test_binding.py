@@ -28,11 +28,6 @@ UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
 TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}
 
 
-def test_the_built_in_world_plays_every_role_of_a_chain() -> None:
-    """`--model=shapes:` is allowed in each role but the judge's."""
-    assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles
-
-
 OVERRIDE = "--describer, or --model with --cep-role=describer"
 WRITES, EMBEDS = "can be the describer or writer, not the", "can be the encoder, not the"
 

@@ -202,17 +202,21 @@ def test_a_cluster_is_divided_among_roles(
     assert {role: show(pools[role]) for role in expected} == expected
 
 
-@pytest.mark.parametrize(("actors", "sizes"), [(4, [(8, 1), (8, 1)]), (2, [(8, 2)])])
-def test_more_than_there_is_is_refused(actors: int, sizes: list[tuple[float, float]]) -> None:
+@pytest.mark.parametrize(
+    ("actors", "gpus", "sizes", "words"),
+    [
+        (4, 1.0, [(8, 1)] * 2, "ask for 4 GPUs, and the cluster has 2 for all"),
+        (2, 1.0, [(8, 2)], "ask for 2 GPUs, and the cluster has 2 for all"),
+        # The cluster has enough, but an actor has one node.
+        (1, 2.0, [(8, 1)] * 3, "describer pool asks for 2 GPUs, and no node has more"),
+    ],
+)
+def test_more_than_there_is_is_refused(
+    actors: int, gpus: float, sizes: list[tuple[float, float]], words: str
+) -> None:
     """At once, with what there is, and where nothing is left for the others: no run waits."""
-    with pytest.raises(SpecError, match=rf"ask for {actors} GPUs, and the cluster has 2 for all"):
-        allocate(ROLES, {"describer": {"actors": actors, "gpus": 1.0}}, _nodes(*sizes))
-
-
-def test_an_actor_that_fits_on_no_node_is_refused() -> None:
-    """The cluster has enough, but an actor has one node."""
-    with pytest.raises(SpecError, match=r"describer pool asks for 2 GPUs, and no node has more"):
-        allocate(ROLES, {"describer": {"actors": 1, "gpus": 2.0}}, _nodes((8, 1), (8, 1), (8, 1)))
+    with pytest.raises(SpecError, match=words):
+        allocate(ROLES, {"describer": {"actors": actors, "gpus": gpus}}, _nodes(*sizes))
 
 
 def test_places_are_reserved_one_of_each_model_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:

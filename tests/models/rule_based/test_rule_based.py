@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure, ImageArtifact
 from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, CriteriaScores, Winner
+from pytest_cepbench.chains import ChainPlan, RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import parts_of
 from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import (
@@ -31,6 +31,7 @@ from pytest_cepbench.datasets.shapes import (
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena, score_answer, solve_sample
 from pytest_cepbench.datasets.shapes.scene import SHAPES
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     AnswerStep,
@@ -42,6 +43,9 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
 )
 from pytest_cepbench.models.rule_based.scene_models import ShapesVqa, VqaKnobs
+from pytest_cepbench.models.spec import SCHEMES, parse_spec
+from pytest_cepbench.store import Store
+from tests.chains.roles import RunnerSet, grow_and_trace
 from tests.models.binding import bind_text
 
 FREE = StepLimit()
@@ -84,20 +88,6 @@ def pieces(answer: Answer) -> list[Piece]:
     return parts
 
 
-def truths(samples: Sequence[Sample], answers: Sequence[Answer]) -> list[float]:
-    """The weighted sum of each answer's scores."""
-    return [
-        score_answer(
-            solve_sample(sample),
-            [
-                (step.text, None if step.image is None else ImageArtifact(np.asarray(step.image)))
-                for step in answer
-            ],
-        ).total
-        for sample, answer in zip(samples, answers, strict=True)
-    ]
-
-
 def contents(answer: Answer) -> list[tuple[str, bytes | None]]:
     """Texts and pixels of an answer."""
     return [
@@ -108,7 +98,9 @@ def contents(answer: Answer) -> list[tuple[str, bytes | None]]:
 
 def test_a_perfect_interleaver_has_the_whole_truth() -> None:
     """Every sample of every category is answered without a mistake."""
-    assert truths(SAMPLES, answer_all("shapes:", SAMPLES)) == pytest.approx([1.0] * len(SAMPLES))
+    for sample, answer in zip(SAMPLES, answer_all("shapes:", SAMPLES), strict=True):
+        steps = [(step.text, ImageArtifact(np.asarray(step.image))) for step in answer]
+        assert score_answer(solve_sample(sample), steps).total == pytest.approx(1.0), sample.id
 
 
 @pytest.mark.parametrize("spec", ["shapes:", "shapes:?miss=.2&drift=.5&no_image=.2&stop=.2"])
@@ -147,12 +139,8 @@ def test_the_writer_writes_what_the_interleaver_writes() -> None:
     seeds = [zlib.crc32(f" {sample.id}".encode()) for sample in SAMPLES]
     texts = writer.write([asked(sample) for sample in SAMPLES], "any prompt", seeds)
     for text, answer in zip(texts, answer_all(f"shapes:?{knobs}", SAMPLES), strict=True):
-        assert _parts(cast("str", text)) == [step.text for step in answer if step.text]
-
-
-def _parts(text: str) -> list[str]:
-    """The texts of the steps, as a pipeline cuts them."""
-    return [part for part, _ in parts_of(text, StepLimit())[0]]
+        parts, _ = parts_of(cast("str", text), StepLimit())  # as a pipeline cuts them
+        assert [part for part, _ in parts] == [step.text for step in answer if step.text]
 
 
 @pytest.mark.parametrize("role", ["interleaver", "writer", "judge"])
@@ -176,7 +164,7 @@ def test_a_question_of_another_world_is_a_failure_of_its_own(role: RoleName) -> 
         assert (failed.kind, fine.failures) == ("no-score", [])
 
 
-def rated(spec: str, winner: Winner, number: int = 400) -> Counter[str]:
+def rated(spec: str, winner: Winner, number: int) -> Counter[str]:
     """Verdicts of a judge over many seeds on a battle whose exact verdict is the given one."""
     sample = next(s for s in SAMPLES if s.categories == ("restore",))
     question, solution = asked(sample), solve_sample(sample)
@@ -188,12 +176,6 @@ def rated(spec: str, winner: Winner, number: int = 400) -> Counter[str]:
     battle = Battle(question, pieces(first), pieces(second))
     judge = load(spec, "judge")
     return Counter(cast("Sequence[str]", judge.judge([battle] * number, range(number))))
-
-
-@pytest.mark.parametrize("winner", WINNERS)
-def test_an_exact_judge_prefers_the_truth(winner: Winner) -> None:
-    """Clear leads win, small ones are ties that lean to the better answer, on either side."""
-    assert rated("shapes:", winner, 3) == {winner: 3}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +190,10 @@ def test_an_exact_judge_prefers_the_truth(winner: Winner) -> None:
 def test_a_judge_errs_at_its_rate_and_in_its_way(
     knob: str, turned: dict[Winner, Winner], winner: Winner
 ) -> None:
-    """The share of changed verdicts is the knob's value, and each is changed as documented."""
+    """The share of changed verdicts is the knob's value, and each is changed as documented; of an
+    exact judge clear leads win, and small ones are ties that lean to the better answer.
+    """
+    assert rated("shapes:", winner, 3) == {winner: 3}
     number, rate = 120, 0.3
     verdicts = rated(f"shapes:?{knob}={rate}", winner, number)
     assert set(verdicts) <= {winner, turned[winner]}
@@ -272,24 +257,20 @@ def test_two_captions_in_a_row_are_two_steps_to_a_judge() -> None:
     assert load("shapes:", "judge").judge(battles, [0]) == ["B"]
 
 
-def scored(spec: str, model: str) -> list[float]:
-    """The scores that a judge gives to two answers of a model, criterion by criterion."""
-    samples = SAMPLES[:2]
-    shown = [
-        AnsweredQuestion(asked(sample), pieces(answer))
-        for sample, answer in zip(samples, answer_all(model, samples), strict=True)
-    ]
-    scores: list[CriteriaScores] = load(spec, "judge").score_answers(shown, [0, 0])
-    return [own.value(name) or 0.0 for own in scores for name in CRITERIA]
-
-
 def test_the_faults_of_a_seed_stay_what_they_are() -> None:
     """Results are stored under seed and knobs: other draws would be another judge's answers."""
-    surplus = "shapes:?surplus=1&miss=0.3"
-    right, wrong = (scored(spec, surplus) for spec in ("shapes:", "shapes:?flip=0.3"))
-    assert right == [6, 8, 10, 10, 10, 10, 10, 4, 9, 10, 10, 10, 10, 10]
-    assert wrong == [6, 8, 10, 10, 0, 10, 10, 6, 9, 10, 10, 10, 10, 10]
-    first, second = (answer_all(spec, SAMPLES[:1])[0] for spec in (surplus, "shapes:?miss=0.3"))
+    answers = answer_all("shapes:?surplus=1&miss=0.3", SAMPLES[:2])
+    shown = [
+        AnsweredQuestion(asked(sample), pieces(answer))
+        for sample, answer in zip(SAMPLES[:2], answers, strict=True)
+    ]
+    for spec, expected in (
+        ("shapes:", [6, 8, 10, 10, 10, 10, 10, 4, 9, 10, 10, 10, 10, 10]),
+        ("shapes:?flip=0.3", [6, 8, 10, 10, 0, 10, 10, 6, 9, 10, 10, 10, 10, 10]),
+    ):
+        scores: list[CriteriaScores] = load(spec, "judge").score_answers(shown, [0, 0])
+        assert [own.value(name) for own in scores for name in CRITERIA] == expected
+    first, (second,) = answers[0], answer_all("shapes:?miss=0.3", SAMPLES[:1])
     battle = Battle(asked(SAMPLES[0]), pieces(first), pieces(second))
     judge = load("shapes:?flip=0.3&tie=0.3&first=0.3", "judge")
     assert " ".join(judge.judge([battle] * 12, list(range(12)))) == (
@@ -299,10 +280,6 @@ def test_the_faults_of_a_seed_stay_what_they_are() -> None:
 
 # -- scenes ----------------------------------------------------------------------------------------
 
-STEPS = 3
-LEVELS = (0.05, 0.1, 0.2, 0.4)
-Floats = npt.NDArray[np.float64]
-
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
@@ -310,42 +287,20 @@ def dataset() -> Dataset:
     return load_shapes().limited(4)
 
 
-def unit(vectors: npt.NDArray[Any]) -> Floats:
-    """Vectors of length 1."""
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float64)
-
-
-def chain(samples: tuple[Sample, ...], describer: str, generator: str = "shapes:") -> Floats:
-    """(n, 3) similarities of image-first chains to their starts; 0 from a blank answer on."""
-    describe = load(describer, "describer").describe
-    generate = load(generator, "generator").generate
-    encoder = load("shapes:", "encoder")
-    images = [load_seed_image(sample).to_pil() for sample in samples]
-    start = unit(encoder.encode_images(images))
-    alive = np.ones(len(samples), dtype=bool)
-    columns = []
-    for step in range(STEPS):
-        seeds = [
-            [zlib.crc32(f"{sample.id} {2 * step + half}".encode()) for sample in samples]
-            for half in (0, 1)
-        ]
-        texts = [cast("str", text) for text in describe(images, "Describe it.", seeds[0])]
-        arrays = [np.asarray(image) for image in generate(texts, seeds[1])]
-        alive &= [
-            bool(text) and bool(array.any()) for text, array in zip(texts, arrays, strict=True)
-        ]
-        images = [Image.fromarray(array) for array in arrays]
-        columns.append((start * unit(encoder.encode_images(images))).sum(axis=1) * alive)
-    return np.stack(columns, axis=1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["miss", "recolor", "reshape", "resize", "move", "swap", "blank"])
-def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset) -> None:
+def test_every_knob_lowers_gc_at_3(name: str, dataset: Dataset, store: Store) -> None:
     """From 1 of perfect models, the mean over some samples of each category falls strictly."""
-    samples = dataset.samples
-    specs = ["shapes:", *(f"shapes:?{name}={level}" for level in LEVELS)]
-    scores = [float((chain(samples, spec) @ [1, 2, 3]).mean() / 6) for spec in specs]
+    generator, encoder = (
+        RoleRunner(bind_text("shapes:", role), store) for role in ("generator", "encoder")
+    )
+    plan, scores = ChainPlan("image", 6, "Describe it.", "{description}"), []
+    for spec in ("shapes:", *(f"shapes:?{name}={level}" for level in (0.05, 0.1, 0.2, 0.4))):
+        describer = RoleRunner(bind_text(spec, "describer"), store)
+        runners = RunnerSet(describer, generator, encoder, store)
+        traces = grow_and_trace(plan, dataset.samples, runners)
+        similarities = np.array([own.similarities for own in traces])
+        scores.append(float((similarities @ [1, 2, 3]).mean() / 6))
     assert scores[0] == pytest.approx(1.0, abs=1e-6)
     assert (np.diff(scores) < -0.001).all(), scores
 
@@ -373,10 +328,13 @@ def test_one_distortion_whichever_role_makes_it(dataset: Dataset) -> None:
 def test_an_image_and_its_caption_have_one_vector(dataset: Dataset) -> None:
     """Text-image similarity of a matching pair is 1, and that of others is low on average."""
     encoder = load("shapes:", "encoder")
-    images = unit(
-        encoder.encode_images([load_seed_image(sample).to_pil() for sample in dataset.samples])
+    images, texts = (
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in (
+            encoder.encode_images([load_seed_image(sample).to_pil() for sample in dataset.samples]),
+            encoder.encode_texts([sample.text or "" for sample in dataset.samples]),
+        )
     )
-    texts = unit(encoder.encode_texts([sample.text or "" for sample in dataset.samples]))
     table = images @ texts.T
     assert np.diag(table) == pytest.approx(np.ones(len(table)), abs=1e-9)
     assert (table.sum() - np.trace(table)) / (table.size - len(table)) < 0.2
@@ -424,6 +382,7 @@ def test_what_the_world_has_not_is_refused() -> None:
         bind_text("shapes:large", "describer")
     with pytest.raises(RoleError, match=r"the shapes world has no editor; it has describer, .*"):
         bind_text("shapes:", "editor")
+    assert detect(parse_spec("shapes:?miss=0.1")).roles == SCHEMES["shapes"].roles
 
 
 CAPTION = "two shapes : large red circle top left , small blue square bottom right"
