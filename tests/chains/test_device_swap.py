@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import Chain, ChainModels, RoleRunner, total
+from pytest_cepbench.chains import ChainModels, RoleRunner, total
 from pytest_cepbench.chains.growth import ChainGroup, grow_together
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, SmallDescriber, SmallGenerator, bound, make_runners, samples
 
@@ -65,25 +64,22 @@ class MovingGenerator(Moving, SmallGenerator):
     name = "generator"
 
 
-def loaded_on(device: Device, role: Any, model: Any, where: str = "cuda") -> BoundRole:
+def runner_on(
+    device: Device,
+    store: Store,
+    residency: DeviceSwap,
+    role: Any,
+    model: Any,
+    where: str = "cuda",
+) -> RoleRunner:
     """A model bound to an accelerator, or elsewhere; loading puts it there."""
 
     def load() -> Any:
         device.put(role, there=True)
         return model
 
-    return bound(role, model, load=load, provenance={"device": where})
-
-
-def runner_on(device: Device, store: Store, residency: DeviceSwap, *fields: Any) -> RoleRunner:
-    """A role on a device; who: as in `loaded_on`."""
-    role = loaded_on(device, *fields)
-    return RoleRunner(role, store, ModelHandle(role, residency))
-
-
-def _artifacts(chains: Sequence[Chain]) -> list[list[str]]:
-    """What came of each sample."""
-    return [[link.digest for link in chain.links] for chain in chains]
+    own = bound(role, model, load=load, provenance={"device": where})
+    return RoleRunner(own, store, ModelHandle(own, residency))
 
 
 def models_on(device: Device, store: Store, *, swap: bool) -> ChainModels:
@@ -98,28 +94,24 @@ def models_on(device: Device, store: Store, *, swap: bool) -> ChainModels:
 
 @pytest.mark.parametrize("swap", [False, True], ids=["all", "swap"])
 def test_models_stay_together_or_take_turns(tmp_path: Path, *, swap: bool) -> None:
-    """Either way the chains are the same; each model is loaded once."""
+    """Either way the chains are the same; each model is loaded once. Describe all, swap, draw all:
+    groups that grow in step swap no more than one.
+    """
     device = Device()
     with Store(tmp_path) as store:
         runners = models_on(device, store, swap=swap)
-        chains = ChainGroup(PLAN, samples(5), runners).chains
-        assert [own.tally.loads for own in (runners.describer, runners.generator) if own] == [1, 1]
-    with Store(tmp_path / "other") as store:
-        expected = ChainGroup(PLAN, samples(5), make_runners(store).models()).chains
-        assert _artifacts(chains) == _artifacts(expected)
-    assert device.most == (1 if swap else 2)
-    assert len(device.moves) == (7 if swap else 2)
-
-
-def test_groups_that_grow_in_step_swap_no_more_than_one(tmp_path: Path) -> None:
-    """Describe all, swap, draw all: the number of groups does not matter."""
-    device = Device()
-    with Store(tmp_path) as store:
-        runners = models_on(device, store, swap=True)
         groups = [ChainGroup(PLAN, samples(12)[low : low + 3], runners) for low in (0, 3, 6, 9)]
         grow_together(groups)
-        assert sum(len(group.chains) for group in groups) == 12
-    assert len(device.moves) == 7
+        chains = [chain for group in groups for chain in group.chains]
+        assert [own.tally.loads for own in (runners.describer, runners.generator) if own] == [1, 1]
+    with Store(tmp_path / "other") as store:
+        expected = ChainGroup(PLAN, samples(12), make_runners(store).models()).chains
+    made, wanted = (
+        [[link.digest for link in chain.links] for chain in own] for own in (chains, expected)
+    )
+    assert made == wanted
+    assert device.most == (1 if swap else 2)
+    assert len(device.moves) == (7 if swap else 2)
 
 
 @pytest.mark.parametrize(("where", "loads"), [("cuda", 2), ("cpu", 1)])
@@ -162,22 +154,6 @@ def test_a_model_that_finds_its_place_taken_is_short_of_memory(tmp_path: Path) -
         assert device.here == {"describer"}
 
 
-def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -> None:
-    """The object of a user's model stays: to load it anew would give the same."""
-    calls: list[str] = []
-
-    def load() -> Any:
-        calls.append("load")
-        return SmallDescriber()
-
-    with Store(tmp_path) as store:
-        runner = RoleRunner(bound("describer", SmallDescriber(), load=load, lasting=True), store)
-        for _ in range(2):
-            assert runner.model
-            runner.handle.unload()
-    assert calls == ["load"]
-
-
 def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> None:
     """A unified model takes no turns with itself."""
     device, residency = Device(), DeviceSwap(swap=True)
@@ -189,33 +165,41 @@ def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> Non
             """As a generator does."""
             return SmallGenerator().generate(texts, seeds)
 
-    model = Unified(on=device)
-    role = loaded_on(device, "describer", model)
-    other = replace(loaded_on(device, "generator", SmallGenerator()), load=role.load)
-    handle = ModelHandle(role, residency)
     with Store(tmp_path) as store:
-        runners = ChainModels(
-            RoleRunner(role, store, handle), RoleRunner(other, store, handle), store
-        )
+        describer = runner_on(device, store, residency, "describer", Unified(on=device))
+        other = bound("generator", SmallGenerator(), load=describer.bound.load)
+        generator = RoleRunner(other, store, describer.handle)
+        runners = ChainModels(describer, generator, store)
         chains = ChainGroup(PLAN, samples(3), runners).chains
     assert all(chain.failure is None for chain in chains)
     assert device.moves == ["+describer"]
-    assert total(own.tally for own in (runners.describer, runners.generator) if own).loads == 1
+    assert total(own.tally for own in (describer, generator)).loads == 1
 
 
-def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
-    """Every case would wait for the same fault; only memory may be there another time."""
+def test_a_model_is_not_loaded_again_where_that_changes_nothing(store: Store) -> None:
+    """The object of a user's model stays: to load it anew would give the same. Of one that cannot
+    be loaded every case would wait for the same fault; only memory may be there another time.
+    """
     tries: list[str] = []
 
     def load() -> Any:
         tries.append("load")
-        raise fault
+        if fault:
+            raise fault
+        return SmallDescriber()
 
-    with Store(tmp_path) as store:
-        for fault, expected in ((ModelError("no server"), 1), (DeviceMemoryError("full"), 2)):
-            tries.clear()
-            runner = RoleRunner(bound("describer", SmallDescriber(), load=load), store)
-            for _ in range(2):
+    for fault, expected in (
+        (None, 1),
+        (ModelError("no server"), 1),
+        (DeviceMemoryError("full"), 2),
+    ):
+        tries.clear()
+        runner = RoleRunner(bound("describer", SmallDescriber(), load=load, lasting=True), store)
+        for _ in range(2):
+            if fault:
                 with pytest.raises(ModelError, match=str(fault)):
                     runner.model  # noqa: B018 - asking for it loads it
-            assert len(tries) == expected
+            else:
+                assert runner.model
+                runner.handle.unload()
+        assert len(tries) == expected

@@ -18,7 +18,6 @@ from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
     TEXT_PLAN,
-    SmallDescriber,
     SmallDetector,
     SmallEncoder,
     bound,
@@ -30,10 +29,8 @@ from tests.chains.roles import (
 )
 
 
-def _grow(
-    store: Store, plan: ChainPlan = PLAN, count: int = 3, describer: SmallDescriber | None = None
-) -> ChainGroup:
-    return ChainGroup(plan, samples(count), make_runners(store, describer).models())
+def _grow(store: Store, plan: ChainPlan = PLAN, count: int = 3) -> ChainGroup:
+    return ChainGroup(plan, samples(count), make_runners(store).models())
 
 
 def _encoder(store: Store, encoder: SmallEncoder | None = None, **changes: Any) -> RoleRunner:
@@ -74,7 +71,10 @@ def test_vectors_of_two_dimensions_are_an_error(store: Store) -> None:
 
 
 def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> None:
-    """One answer per chain, kept under image and queries: other queries are asked anew."""
+    """One answer per chain, kept under image and queries: other queries are asked anew. A lost
+    picture is named by the step that drew it, for vectors and boxes alike; `ChainGroup.read` has it
+    drawn again, with the same answers.
+    """
     group = _grow(store, TEXT_PLAN)
     queries = {"s00": ["a cup"], "s01": ["a cup", "a bus"], "s02": ["a dog"]}
     model = SmallDetector()
@@ -92,25 +92,18 @@ def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> Non
     assert model.calls[1:] == [[("a cup", "a dog")]]
     assert boxes([], 1, queries, detector, store) == []
 
-
-def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
-    """For vectors and boxes alike; `ChainGroup.read` has it drawn again, with the same answers."""
-    group = _grow(store, TEXT_PLAN)
-    queries = {sample.id: ["a cup"] for sample in group.samples}
-    detector = RoleRunner(bound("detector", SmallDetector()), store)
-    chains = group.chains
+    chains, anew = group.chains, {name: ["a hat"] for name in queries}
     lost = chains[1].links[1]
     store.artifact_path(lost.digest).unlink()
     for ask in (
-        lambda: boxes(chains, 1, queries, detector, store),
+        lambda: boxes(chains, 1, anew, detector, store),
         lambda: vectors(chains, 1, _encoder(store), store),
     ):
         with pytest.raises(DamagedChainsError) as caught:
             ask()
         assert caught.value.keys == (lost.key,)
-    actual = group.read(lambda mended: boxes(mended, 1, queries, detector, store))
-    expected = [find_all(load_link(chain, 1, store), ["a cup"]) for chain in group.chains]
-    assert actual == expected
+    actual = group.read(lambda mended: boxes(mended, 1, anew, detector, store))
+    assert actual == [find_all(load_link(chain, 1, store), ["a hat"]) for chain in group.chains]
     assert group.chains[1].links == chains[1].links
 
 

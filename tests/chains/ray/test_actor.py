@@ -127,7 +127,9 @@ def test_what_is_said_of_a_checkpoint_can_be_sent(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_bound_or_loaded_is_a_fault() -> None:
-    """Raised again in the driver, with the same words; an actor's fault names its node."""
+    """Raised again in the driver, with the same words; an actor's fault names its node. One of
+    another version plays nothing: nodes may join a cluster after the run began.
+    """
     fault = bind_here(_setup("describer", f"{MODELS}:nothing"))
     assert str(fault).startswith("model spec 'python:tests.chains.ray.actor_models:no")
     actor = ChainActor(_setup("describer", f"{MODELS}:nothing"), "id1", "here")
@@ -137,6 +139,10 @@ def test_what_cannot_be_bound_or_loaded_is_a_fault() -> None:
     assert isinstance(full, Exception)
     assert "CUDA out of memory" in str(full)
     assert actor.answer("describe", [[PIXELS], "say", [1]]) is None
+    other = ChainActor(_setup("encoder", version="0"), "id1", "here").state()
+    words = f"node here has pytest-cepbench {__version__}, this process 0: install the same "
+    assert type(other) is ModelError
+    assert str(other).startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +175,6 @@ def test_an_actor_plays_no_other_model_than_the_run_s(part: str, value: object, 
     assert type(error) is ModelError
     assert str(error).startswith(f"encoder {MODELS}:model: {words}")
     assert actor.answer("encode_texts", [["a"]]) is None
-
-
-def test_an_actor_of_another_version_plays_nothing() -> None:
-    """Nodes may join a cluster after the run began."""
-    actor = ChainActor(_setup("encoder", version="0"), "id1", "here")
-    words = f"node here has pytest-cepbench {__version__}, this process 0: install the same "
-    assert type(actor.state()) is ModelError
-    assert str(actor.state()).startswith(words)
 
 
 def test_an_actor_without_gpus_sees_none() -> None:
@@ -384,14 +382,13 @@ def test_results_and_failures_are_those_of_one_process(role: RoleName, tmp_path:
     assert bool(failures) == (role in ("describer", "generator", "interleaver", "vqa"))
 
 
-def test_what_is_no_sequence_arrives_as_it_is() -> None:
-    """The driver refuses it then, as in one process; of a mapping its keys were taken."""
+def test_other_results_are_those_of_one_process(tmp_path: Path) -> None:
+    """What is no sequence arrives as it is, and the driver refuses it then; of a mapping its keys
+    were taken. Of a judge's scores, an ability beyond its role, a number out of range fails its
+    criterion alone.
+    """
     model: Any = _in_actor("encoder", f"{MODELS}:model")
     assert model.encode_texts(["by name"]) == {"by name": [1.0, 1.0]}
-
-
-def test_a_judge_s_scores_are_those_of_one_process(tmp_path: Path) -> None:
-    """An ability beyond the role: a number out of range fails its criterion alone."""
     answers = [AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])]
     results = _in_both(tmp_path, "judge", "score_answers", answers)
 

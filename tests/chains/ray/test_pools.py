@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -66,16 +65,6 @@ def _never() -> bool:
     return time.monotonic() > _deadline
 
 
-def _always() -> bool:
-    return True
-
-
-def _after(looks: int) -> Callable[[], bool]:
-    """Stops after so many looks."""
-    left = iter([False] * looks)
-    return lambda: next(left, True)
-
-
 def _pool(local: LocalCluster, actors: int = 1) -> ActorPool:
     pool = local.pool(actors)
     pool.start(_never)
@@ -86,14 +75,15 @@ def _looked(local: LocalCluster, actors: int = 1, **changes: Any) -> ActorPool:
     """A pool that looked at its actors once."""
     pool = local.pool(actors, **changes)
     with pytest.raises(StoppedError):
-        pool.start(_always)
+        pool.start(lambda: True)
     return pool
 
 
 def _look(pool: ActorPool) -> None:
     """Look at the actors once more."""
+    left = iter([False])
     with pytest.raises(StoppedError):
-        pool.start(_after(1))
+        pool.start(lambda: next(left, True))
 
 
 def _dying(error: RayError, on: Any = POISON, times: int = 99) -> dict[str, Any]:
@@ -213,7 +203,9 @@ def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
 
 
 def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None:
-    """Ray has tried it some times; where there is no other, none can be started."""
+    """Ray has tried it some times; where there is no other, none can be started. Nor is one that
+    died too often started again.
+    """
     local.begin = [DIED]
     pool = _pool(local, 2)
     assert len(pool.actors) == 1
@@ -225,9 +217,6 @@ def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None
         _pool(local)
     assert len(local.actors) == 3
 
-
-def test_no_actor_is_left_where_all_died_too_often(local: LocalCluster) -> None:
-    """Ray starts none of them again."""
     local.begin = [{**_dying(AWAY), "ready_says": [READY, ActorDiedError()]}]
     pool = _pool(local)
     with pytest.raises(ModelError, match="no actor of the describer shapes: is left"):
