@@ -58,19 +58,16 @@ def test_a_wrong_role_is_refused_with_the_right_one(
 
 
 def test_an_override_binds_what_detection_does_not_know(tmp_path: Path) -> None:
-    """With force, the adapter of the role the user named must be tried."""
+    """With force, the adapter of the role the user named must be tried; it still knows what it
+    cannot load.
+    """
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
     folder = write_checkpoint(tmp_path / "m", UNKNOWN)
     assert bind_text(str(folder), "describer", force=True).what == "StrangeModel"
-
-
-@pytest.mark.parametrize("role", ["describer", "detector", "encoder", "interleaver"])
-def test_a_pipeline_forced_into_a_role_is_refused(tmp_path: Path, role: RoleName) -> None:
-    """Force reaches the adapter, which still knows what it cannot load."""
-    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
-    folder = write_pipeline(tmp_path / "p")
-    with pytest.raises(RoleError, match=f"cannot be the {role}. Give a"):
-        bind_text(str(folder), role, force=True)
+    pipeline, roles = write_pipeline(tmp_path / "p"), ("describer", "detector", "encoder")
+    for role in (*roles, "interleaver"):
+        with pytest.raises(RoleError, match=f"cannot be the {role}. Give a"):
+            bind_text(str(pipeline), role, force=True)
 
 
 FUNCTIONS = {"detect": 1, "bind": 3, "check_installed": 1, "weights_bytes": 2, "weights_present": 1}
@@ -137,49 +134,37 @@ print([name for name in ("numpy", "PIL", "msgspec", "torch") if name in sys.modu
     assert done.stdout.strip() == "[]"
 
 
-def test_a_plan_settles_device_and_precision(tmp_path: Path) -> None:
-    """What "auto" comes to is decided once, at binding, from the device and the checkpoint."""
+def test_binding_settles_device_precision_and_batches(tmp_path: Path) -> None:
+    """What "auto" comes to is decided once, from the device and the checkpoint. Small models on the
+    CPU take larger batches, unless the user says how many; what is large, or on an accelerator,
+    keeps its size.
+    """
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
-    folder = write_checkpoint(tmp_path / "m", {**VIT, "dtype": "bfloat16"})
-    role = bind_text(f"{folder}?device=cuda:1", "encoder")
-    assert (role.device, role.params["dtype"]) == ("cuda:1", "bfloat16")
+    folder = write_checkpoint(tmp_path / "m", {**LLAVA, "dtype": "bfloat16"})
+    for query, dtype, batch_size in (
+        ("device=cuda:1", "bfloat16", 8),
+        ("device=cpu", "float32", 32),
+        ("device=cpu&batch_size=4", "float32", 4),
+        ("device=cpu&batch_size=1", "float32", 1),
+        ("device=cuda", "bfloat16", 8),
+    ):
+        role = bind_text(f"{folder}?{query}", "describer")
+        assert (role.params["dtype"], role.resources.batch_size) == (dtype, batch_size), query
+        assert role.device == query.partition("&")[0].removeprefix("device=")
 
 
-@pytest.mark.parametrize(
-    ("query", "batch_size"),
-    [
-        ("?device=cpu", 32),
-        ("?device=cpu&batch_size=4", 4),
-        ("?device=cpu&batch_size=1", 1),
-        ("?device=cuda", 8),
-    ],
-)
-def test_small_models_on_the_cpu_take_larger_batches(
-    tmp_path: Path, query: str, batch_size: int
-) -> None:
-    """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
-    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-    assert bind_text(f"{folder}{query}", "describer").resources.batch_size == batch_size
-
-
-@pytest.mark.parametrize(
-    ("query", "device", "expected"),
-    [
-        ("", "cpu", 4 * 60 + 7),
-        ("", "cuda", 2 * 60 + 7),
-        ("?dtype=float32", "cuda", 4 * 60 + 7),
-        ("?device=cpu", None, 4 * 60 + 7),
-    ],
-)
-def test_numbers_count_in_the_precision_they_are_loaded_in(
-    tmp_path: Path, query: str, device: str | None, expected: int
-) -> None:
+def test_numbers_count_in_the_precision_they_are_loaded_in(tmp_path: Path) -> None:
     """A checkpoint in half precision takes twice its files on the CPU; codes stay as they are."""
     folder = write_checkpoint(tmp_path / "m", {**LLAVA, "dtype": "bfloat16"}, None)
     shapes = {"w": (5, 10), "b": (10,), "q": (7,)}
     write_tensors(folder / "model.safetensors", shapes, w="BF16", q="I8")
-    assert weights_bytes(parse_spec(f"{folder}{query}"), device) == expected
+    for query, device, expected in (
+        ("", "cpu", 4 * 60 + 7),
+        ("", "cuda", 2 * 60 + 7),
+        ("?dtype=float32", "cuda", 4 * 60 + 7),
+        ("?device=cpu", None, 4 * 60 + 7),
+    ):
+        assert weights_bytes(parse_spec(f"{folder}{query}"), device) == expected
 
 
 # -- what users type -------------------------------------------------------------------------------

@@ -86,10 +86,13 @@ def test_the_callers_list_is_obeyed(
     assert [device.free for device in devices] == [amount * GIB for amount in free]
 
 
-def test_instances_stand_for_a_divided_device(
+def test_divided_devices_and_mixed_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a device in MIG mode only its instances can be used; the other device stays whole."""
+    """Of a device in MIG mode only its instances can be used; the other device stays whole. An
+    index on a mixed machine is not given a name: CUDA counts the fastest first, nvidia-smi by slot,
+    so that memory of another device would mislead.
+    """
     install_smi(
         tmp_path,
         monkeypatch,
@@ -104,12 +107,8 @@ def test_instances_stand_for_a_divided_device(
     monkeypatch.setenv(CUDA, "MIG-bbbb-1")
     assert [device.token for device in visible_devices()] == ["MIG-bbbb-1"]
 
-
-def test_an_index_on_a_mixed_machine_is_not_given_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CUDA counts the fastest first, nvidia-smi by slot: memory of another device would mislead."""
-    install_smi(tmp_path, monkeypatch, [("GPU-aaaa", "NVIDIA T4", 15), ("GPU-bbbb", A100, 70)])
+    mixed = [("GPU-aaaa", "NVIDIA T4", 15), ("GPU-bbbb", A100, 70)]
+    install_smi(tmp_path / "mixed", monkeypatch, mixed)
     monkeypatch.setenv(CUDA, "0")
     assert visible_devices() == (Device("0", "device 0", None, None, CUDA),)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -172,13 +171,6 @@ def test_a_group_around_limits_what_is_in_it(tmp_path: Path) -> None:
     assert free_memory(tmp_path) == GIB + GIB // 2  # files in memory give way
 
 
-def _devices(*free: int | None) -> list[Device]:
-    return [
-        Device(f"GPU-{i}", "device", None if size is None else size * GIB)
-        for i, size in enumerate(free)
-    ]
-
-
 def _models(*sizes: int, divided: Sequence[int] = ()) -> list[Footprint]:
     """Models of so many GiB, named by their place; divided: places of those with a device map."""
     return [Footprint(str(i), size * GIB, i in divided) for i, size in enumerate(sizes)]
@@ -219,7 +211,11 @@ def test_models_fit_with_a_fifth_of_their_weights_to_spare(
     models: list[Footprint], free: list[int | None], swap: bool, room: bool
 ) -> None:
     """One device for each model that no map divides; the rest of all devices for those it does."""
-    assert fits(models, _devices(*free), swap=swap) is room
+    devices = [
+        Device(f"GPU-{i}", "device", None if size is None else size * GIB)
+        for i, size in enumerate(free)
+    ]
+    assert fits(models, devices, swap=swap) is room
 
 
 def _checkpoint(folder: Path, mebibytes: int) -> Path:
@@ -327,9 +323,12 @@ def test_a_batch_may_double_where_nine_tenths_hold_it(
 
 
 @pytest.mark.models
-@pytest.mark.usefixtures("gpu")
-def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any weights are read, and with the way out."""
+def test_a_device_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, gpu: dict[str, int]
+) -> None:
+    """Before any weights are read, and with the way out. To one that is there memory goes back that
+    is released, where torch was imported at all.
+    """
     import torch
 
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
@@ -341,6 +340,12 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
         check_device("cuda:1")
     with pytest.raises(ModelError, match=rf"'mps': torch {version} cannot use it here"):
         check_device("mps")
+    release_memory()
+    assert gpu["emptied"] == 1
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        release_memory()
+    assert gpu["emptied"] == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ModelError, match=rf"'cuda': torch {version} sees no accelerator"):
         check_device("cuda")
@@ -361,18 +366,6 @@ def test_what_half_a_batch_may_mend_differs_from_the_rest(
 ) -> None:
     """Libraries report memory in several ways; another error would fail at any size."""
     assert is_out_of_memory(error) is expected
-
-
-@pytest.mark.models
-def test_released_memory_goes_back_to_the_device(
-    monkeypatch: pytest.MonkeyPatch, gpu: dict[str, int]
-) -> None:
-    """Where there is a device, and torch was imported at all."""
-    release_memory()
-    assert gpu["emptied"] == 1
-    monkeypatch.delitem(sys.modules, "torch")
-    release_memory()
-    assert gpu["emptied"] == 1
 
 
 def test_a_setting_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ SQUARE = {"height": 32, "width": 32}
 CENTER = {"size": {"shortest_edge": 32}, "crop_size": SQUARE}
 """Of image processors that crop."""
 
+VISION: dict[str, Any] = {**LAYERS, "image_size": 32, "patch_size": 8}
+"""Of most of the towers that see."""
+
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 # Content parts as the published templates walk them; IMAGE stands for a model's own image token.

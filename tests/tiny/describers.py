@@ -16,6 +16,7 @@ from tests.tiny.common import (
     LAYERS,
     SPECIAL,
     SQUARE,
+    VISION,
     WORDS,
     built_once,
     pil,
@@ -24,11 +25,6 @@ from tests.tiny.common import (
     word_tokenizer,
 )
 
-_VISION: dict[str, Any] = {
-    **LAYERS,
-    "image_size": 32,
-    "patch_size": 8,
-}
 TEXT: dict[str, Any] = {
     **LAYERS,
     "num_key_value_heads": 2,
@@ -60,7 +56,7 @@ def build_llava(
     tokenizer = word_tokenizer((*SPECIAL, "<image>"), words, image_token="<image>")
     image_token = tokenizer.convert_tokens_to_ids("<image>")
     config = transformers.LlavaConfig(
-        vision_config=transformers.CLIPVisionConfig(**{**_VISION, "hidden_size": width}),
+        vision_config=transformers.CLIPVisionConfig(**{**VISION, "hidden_size": width}),
         text_config=transformers.LlamaConfig(
             vocab_size=len(tokenizer), **{**TEXT, "hidden_size": width}
         ),
@@ -135,7 +131,7 @@ def build_idefics3(path: Path, *, words: Sequence[str] = WORDS) -> None:
     }
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), words, **named)
     config = transformers.Idefics3Config(
-        vision_config=_VISION,
+        vision_config=VISION,
         text_config=transformers.LlamaConfig(vocab_size=len(tokenizer), **TEXT),
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
@@ -173,7 +169,7 @@ def build_blip(path: Path) -> None:
         "initializer_range": 0.3,
     }
     config = transformers.BlipConfig(
-        vision_config={**_VISION, "initializer_range": 0.3}, text_config=text
+        vision_config={**VISION, "initializer_range": 0.3}, text_config=text
     )
     transformers.BlipForConditionalGeneration(config).save_pretrained(path)
     transformers.BlipProcessor(
@@ -189,7 +185,7 @@ def build_vit_gpt2(path: Path) -> None:
 
     tokenizer = word_tokenizer()
     config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
-        transformers.ViTConfig(**_VISION, initializer_range=0.3),
+        transformers.ViTConfig(**VISION, initializer_range=0.3),
         transformers.GPT2Config(
             vocab_size=len(tokenizer),
             n_positions=24,
@@ -223,7 +219,7 @@ def build_gemma3(path: Path) -> None:
     start, end, image = tokenizer.convert_tokens_to_ids(list(named.values()))
     config = Gemma3Config(
         text_config={"vocab_size": len(tokenizer), "head_dim": 8, **TEXT},
-        vision_config={**_VISION, "vision_use_head": False},
+        vision_config={**VISION, "vision_use_head": False},
         mm_tokens_per_image=4,
         boi_token_index=start,
         eoi_token_index=end,
@@ -251,7 +247,7 @@ def build_phi4(path: Path) -> None:
     named = {"image_token": "<image>", "audio_token": "<audio>"}
     tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
     image, audio = tokenizer.convert_tokens_to_ids(list(named.values()))
-    vision = {**_VISION, "image_size": 448, "patch_size": 14, "crop_size": 448}
+    vision = {**VISION, "image_size": 448, "patch_size": 14, "crop_size": 448}
     sizes = ("hidden_size", "ext_pw_out_channel", "depthwise_separable_out_channel")
     sounds = dict.fromkeys((*sizes, "intermediate_size", "nemo_conv_channels"), 32)
     config = transformers.Phi4MultimodalConfig(

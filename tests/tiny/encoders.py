@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.tiny.common import CENTER, LAYERS, SQUARE, built_once, token_ids, tokenizer_of
+from tests.tiny.common import CENTER, LAYERS, SQUARE, VISION, built_once, token_ids, tokenizer_of
 
 # fmt: off
 WORDS = [
@@ -28,7 +28,6 @@ JOINT_DIMENSION = 24
 SENTENCE_LENGTH = 16
 """Tokens of the text encoder: one per word between a start and an end."""
 
-_VISION = {**LAYERS, "image_size": IMAGE_SIDE, "patch_size": 8}
 _TEXT = {**LAYERS, "max_position_embeddings": TEXT_LENGTH}
 
 
@@ -84,7 +83,7 @@ def build_clip(folder: Path) -> None:
 
     tokenizer = clip_tokenizer()
     text = _TEXT | token_ids(tokenizer)
-    config = CLIPConfig(text_config=text, vision_config=_VISION, projection_dim=JOINT_DIMENSION)
+    config = CLIPConfig(text_config=text, vision_config=VISION, projection_dim=JOINT_DIMENSION)
     CLIPModel(config).save_pretrained(folder)
     images = CLIPImageProcessor(**CENTER)
     CLIPProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
@@ -103,7 +102,7 @@ def build_siglip(folder: Path) -> None:
         "pad_token_id": 0,
         "projection_size": 32,
     }
-    config = SiglipConfig(text_config=text, vision_config=_VISION)
+    config = SiglipConfig(text_config=text, vision_config=VISION)
     SiglipModel(config).save_pretrained(folder)
     images = SiglipImageProcessor(size=SQUARE)
     SiglipProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
@@ -114,7 +113,7 @@ def build_dinov2(folder: Path) -> None:
     """A Dinov2Model with its image processor: an image tower without texts."""
     from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
-    vision = {name: value for name, value in _VISION.items() if name != "intermediate_size"}
+    vision = {name: value for name, value in VISION.items() if name != "intermediate_size"}
     Dinov2Model(Dinov2Config(**vision, mlp_ratio=2)).save_pretrained(folder)
     BitImageProcessor(**CENTER).save_pretrained(folder)
 
@@ -124,7 +123,7 @@ def build_vit(folder: Path, *, pooler: bool) -> None:
     """A ViTModel, or the classifier that fine-tuning leaves, whose files hold no pooler."""
     from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor, ViTModel
 
-    config = ViTConfig(**_VISION)
+    config = ViTConfig(**VISION)
     (ViTModel(config) if pooler else ViTForImageClassification(config)).save_pretrained(folder)
     ViTImageProcessor(size=SQUARE).save_pretrained(folder)
 
@@ -140,7 +139,7 @@ def build_vit_mae(folder: Path) -> None:
         "decoder_num_attention_heads": 4,
         "decoder_intermediate_size": 32,
     }
-    config = ViTMAEConfig(**_VISION, **decoder)
+    config = ViTMAEConfig(**VISION, **decoder)
     ViTMAEForPreTraining(config).save_pretrained(folder)
     ViTImageProcessor(size=SQUARE).save_pretrained(folder)
 

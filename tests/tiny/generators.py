@@ -12,6 +12,7 @@ from tests.tiny.common import (
     CENTER,
     LAYERS,
     SPECIAL,
+    VISION,
     built_once,
     edit_tensors,
     pil,
@@ -67,9 +68,18 @@ def _save_stable_diffusion(
 ) -> None:
     """A pipeline of this class with the parts of Stable Diffusion; unet: options of its UNet."""
     import diffusers
+    import torch
+    from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
+    from transformers import CLIPConfig, CLIPImageProcessor
 
     tokenizer = clip_tokenizer(TEXT_LENGTH)
-    checker, extractor = _safety_checker() if safety_checker else (None, None)
+    checker, extractor = None, None
+    if safety_checker:
+        vision = VISION | {"num_hidden_layers": 1}
+        checker = StableDiffusionSafetyChecker(CLIPConfig(vision_config=vision, projection_dim=32))
+        for thresholds in (checker.concept_embeds_weights, checker.special_care_embeds_weights):
+            torch.nn.init.constant_(thresholds, 2.0)  # above any cosine
+        extractor = CLIPImageProcessor(**CENTER)
     getattr(diffusers, kind)(
         vae=_vae(),
         text_encoder=_clip_text(tokenizer),
@@ -410,18 +420,6 @@ def poison_decoder(folder: Path) -> None:
     """Make a saved pipeline draw NaN from finite weights: what they are multiplied by is NaN."""
     file = folder / "vae" / "diffusion_pytorch_model.safetensors"
     edit_tensors(file, lambda tensors: tensors["decoder.conv_norm_out.weight"].fill_(3e38))
-
-
-def _safety_checker() -> tuple[Any, Any]:
-    import torch
-    from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
-    from transformers import CLIPConfig, CLIPImageProcessor
-
-    vision = {**LAYERS, "num_hidden_layers": 1, "image_size": 32, "patch_size": 8}
-    checker = StableDiffusionSafetyChecker(CLIPConfig(vision_config=vision, projection_dim=32))
-    for thresholds in (checker.concept_embeds_weights, checker.special_care_embeds_weights):
-        torch.nn.init.constant_(thresholds, 2.0)  # above any cosine
-    return checker, CLIPImageProcessor(**CENTER)
 
 
 def _clip_text(tokenizer: Any, *, projection: bool = False) -> Any:

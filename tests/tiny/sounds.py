@@ -102,6 +102,28 @@ def build_qwen2_audio(path: Path) -> None:
     ).save_pretrained(path)
 
 
+def _codec(width: float, **options: Any) -> Any:
+    from transformers import EncodecConfig
+
+    return EncodecConfig(
+        target_bandwidths=[width],
+        sampling_rate=RATE,
+        num_filters=4,
+        hidden_size=16,
+        codebook_dim=16,
+        num_lstm_layers=1,
+        upsampling_ratios=[8, 5, 4, 2],
+        **options,
+    ).to_dict()
+
+
+def _draw_codebooks(codec: Any) -> None:
+    """Until it is trained, all tokens of a codec sound the same."""
+    for name, codebook in codec.named_buffers():
+        if name.endswith("codebook.embed"):
+            codebook.normal_()
+
+
 @built_once()
 def build_bark(path: Path) -> None:
     """BarkModel, with the tokens that its library's defaults have, and six of them a text."""
@@ -121,20 +143,8 @@ def build_bark(path: Path) -> None:
             ("fine_acoustics", 1_056, 1_056),
         )
     }
-    codec = transformers.EncodecConfig(
-        target_bandwidths=[6.0],
-        sampling_rate=RATE,
-        num_filters=4,
-        hidden_size=16,
-        codebook_dim=16,
-        num_lstm_layers=1,
-        upsampling_ratios=[8, 5, 4, 2],
-    )
-    config = transformers.BarkConfig(**parts, codec_config=codec.to_dict())
-    model = transformers.BarkModel(config)
-    for name, codebook in model.codec_model.named_buffers():
-        if name.endswith("codebook.embed"):
-            codebook.normal_()
+    model = transformers.BarkModel(transformers.BarkConfig(**parts, codec_config=_codec(6.0)))
+    _draw_codebooks(model.codec_model)
     model.save_pretrained(path)
     settings: dict[str, Any] = {
         "semantic_config": {"do_sample": True, "max_new_tokens": 6},
@@ -196,16 +206,7 @@ def build_musicgen(path: Path) -> None:
     )
     config = transformers.MusicgenConfig(
         text_encoder=text.to_dict(),
-        audio_encoder=transformers.EncodecConfig(
-            target_bandwidths=[1.0],
-            sampling_rate=RATE,
-            num_filters=4,
-            hidden_size=16,
-            codebook_size=codes,
-            codebook_dim=16,
-            num_lstm_layers=1,
-            upsampling_ratios=[8, 5, 4, 2],
-        ).to_dict(),
+        audio_encoder=_codec(1.0, codebook_size=codes),
         decoder=transformers.MusicgenDecoderConfig(
             vocab_size=codes,
             hidden_size=32,
@@ -218,9 +219,7 @@ def build_musicgen(path: Path) -> None:
         ).to_dict(),
     )
     model = transformers.MusicgenForConditionalGeneration(config)
-    for name, codebook in model.audio_encoder.named_buffers():
-        if name.endswith("codebook.embed"):  # until it is trained, all tokens sound the same
-            codebook.normal_()
+    _draw_codebooks(model.audio_encoder)
     for name, value in (
         ("max_length", 10), ("do_sample", True), ("guidance_scale", 3.0),
         ("decoder_start_token_id", codes), ("pad_token_id", codes), ("_from_model_config", False),
