@@ -195,10 +195,12 @@ def test_every_item_is_worked_off_once_and_in_order(count: int, size: int, ahead
     assert sizes == [size] * (count // size) + [count % size] * (count % size > 0)
 
 
-def test_the_next_inputs_are_read_while_the_model_works(writer: Executor) -> None:
-    """The first call ends only after an input of the second batch was read, on another thread."""
+def test_inputs_are_read_and_results_stored_while_the_model_works(writer: Executor) -> None:
+    """The first call ends only after an input of the second batch was read, on another thread; the
+    second one not before the results of the first are being stored.
+    """
     read_by: dict[int, int] = {}
-    later = threading.Event()
+    later, storing, main_thread = threading.Event(), threading.Event(), threading.get_ident()
 
     def read(item: int) -> int:
         read_by[item] = threading.get_ident()
@@ -208,17 +210,6 @@ def test_the_next_inputs_are_read_while_the_model_works(writer: Executor) -> Non
 
     def call(items: Sequence[int], inputs: Sequence[int]) -> Callable[[], list[int]]:
         assert later.wait(PATIENCE)
-        return squares(items, inputs)
-
-    in_batches(range(4), lambda: 2, writer, read=read, call=call, ahead=True)
-    assert read_by[3] != threading.get_ident()
-
-
-def test_results_are_stored_while_the_model_works_on_the_next(writer: Executor) -> None:
-    """The second call does not end before the results of the first are being stored."""
-    storing = threading.Event()
-
-    def call(items: Sequence[int], inputs: Sequence[int]) -> Callable[[], list[int]]:
         if items[0] == 2:
             assert storing.wait(PATIENCE)
 
@@ -229,8 +220,8 @@ def test_results_are_stored_while_the_model_works_on_the_next(writer: Executor) 
 
         return store
 
-    main_thread = threading.get_ident()
-    stored = in_batches(range(4), lambda: 2, writer, read=int, call=call, ahead=False)
+    stored = in_batches(range(4), lambda: 2, writer, read=read, call=call, ahead=True)
+    assert read_by[3] != main_thread
     assert [part() for part in stored] == [[0, 1], [2, 3]]
 
 

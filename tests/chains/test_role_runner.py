@@ -132,7 +132,9 @@ def test_texts_longer_than_the_encoder_reads_are_known(tmp_path: Path) -> None:
 
 
 def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) -> None:
-    """The vectors of a whole batch are kept when the next one stops the run; so are its cuts."""
+    """The vectors of a whole batch are kept when the next one stops the run; so are its cuts. An
+    encoder that cannot count is not asked, and images are not counted either.
+    """
 
     def stop_at_the_second(texts: Sequence[str]) -> None:
         if TEXTS[3] in texts:
@@ -146,12 +148,9 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
     assert again.tally.hits == 2
     assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
 
-
-def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
-    """One that cannot count is not asked, and images are not counted either."""
-    runner = _encoder(store, SmallEncoder())
-    runner.ask("encode_texts", _reads(runner, TEXTS))
-    assert runner.cut_texts(TEXTS) == {}
+    plain = _encoder(store, SmallEncoder(), fingerprint="plain")
+    plain.ask("encode_texts", _reads(plain, TEXTS))
+    assert plain.cut_texts(TEXTS) == {}
     short = _encoder(store, TruncatingEncoder(most=0), fingerprint="short")
     short.ask("encode_images", [Step("key", 0, lambda: _picture(0))])
     assert short.cut_texts(TEXTS) == {}

@@ -151,6 +151,9 @@ def test_binding_settles_device_precision_and_batches(tmp_path: Path) -> None:
         role = bind_text(f"{folder}?{query}", "describer")
         assert (role.params["dtype"], role.resources.batch_size) == (dtype, batch_size), query
         assert role.device == query.partition("&")[0].removeprefix("device=")
+    folder = write_checkpoint(tmp_path / "vit", {**VIT, "dtype": "bfloat16"})
+    encoder = bind_text(f"{folder}?device=cuda:1", "encoder")
+    assert (encoder.device, encoder.params["dtype"]) == ("cuda:1", "bfloat16")
 
 
 def test_numbers_count_in_the_precision_they_are_loaded_in(tmp_path: Path) -> None:

@@ -147,8 +147,10 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_files_whose_stamps_stay_are_not_read_again(folder: Path) -> None:
-    """Looking at gigabytes twice more for every model would cost minutes."""
+def test_files_are_read_again_where_their_stamps_changed_or_are_young(folder: Path) -> None:
+    """Looking at gigabytes twice more for every model would cost minutes. A young file could have
+    been written twice within one tick of the clock, and keep its stamp.
+    """
     counting = Counting()
     files = covered(folder, counting)
     with files.unchanged():
@@ -161,9 +163,6 @@ def test_files_whose_stamps_stay_are_not_read_again(folder: Path) -> None:
             pass
     assert counting.calls == ["a", "b", "a"]
 
-
-def test_a_young_file_is_read_again(folder: Path) -> None:
-    """It could have been written twice within one tick of the clock, and keep its stamp."""
     counting = Counting()
     (folder / "a").write_text("x")
     files = covered(folder, counting)
@@ -264,8 +263,10 @@ def test_no_file_stays_in_use_after_loading(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.models
 @pytest.mark.slow
-def test_a_tokenizer_that_is_loaded_late_is_of_the_same_checkpoint(tmp_path: Path) -> None:
-    """An encoder that has seen images only has not read its tokenizer yet."""
+def test_what_is_loaded_late_or_again_is_of_the_same_checkpoint(tmp_path: Path) -> None:
+    """An encoder that has seen images only has not read its tokenizer yet. Models that take turns
+    on a device are unloaded: whoever asks again gets the error again.
+    """
     pytest.importorskip("transformers")
     from pytest_cepbench.models.torch_runtime import quiet
 
@@ -274,20 +275,9 @@ def test_a_tokenizer_that_is_loaded_late_is_of_the_same_checkpoint(tmp_path: Pat
     model: Any = bind_text(str(folder), "encoder").load()
     settings = folder / "tokenizer_config.json"
     settings.write_text(settings.read_text(encoding="utf-8") + " ", encoding="utf-8")
-
     with pytest.raises(IdentityError, match=r"before the tokenizer was loaded .*tokenizer_config"):
         model.encode_texts(["a red circle"])
 
-
-@pytest.mark.models
-@pytest.mark.slow
-def test_what_is_loaded_again_is_of_the_same_checkpoint(tmp_path: Path) -> None:
-    """Models that take turns on a device are unloaded: whoever asks again gets the error again."""
-    pytest.importorskip("transformers")
-    from pytest_cepbench.models.torch_runtime import quiet
-
-    with quiet():
-        folder = encoders.build_vit(tmp_path / "vit", pooler=True)
     holding = ModelHandle(bind_text(str(folder), "encoder"), DeviceSwap(swap=True))
     assert holding.model(CallCounts())
     holding.unload()

@@ -264,22 +264,18 @@ def test_devices_of_amd_are_counted(bare: Path, monkeypatch: pytest.MonkeyPatch)
 # -- what torch is asked ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "device", "config", "expected"),
-    [
+def test_precision_follows_device_and_checkpoint() -> None:
+    """The default is float32 on the CPU and the checkpoint's own precision elsewhere."""
+    rows: tuple[tuple[str, str, dict[str, str], str], ...] = (
         ("auto", "cpu", {"dtype": "bfloat16"}, "float32"),
         ("auto", "cuda", {"dtype": "bfloat16"}, "bfloat16"),
         ("auto", "cuda:1", {"torch_dtype": "float16"}, "float16"),
         ("auto", "cuda", {}, "float32"),
         ("auto", "cuda", {"dtype": "float8_e4m3fn"}, "float32"),
         ("bfloat16", "cpu", {}, "bfloat16"),
-    ],
-)
-def test_precision_follows_device_and_checkpoint(
-    name: str, device: str, config: dict[str, str], expected: str
-) -> None:
-    """The default is float32 on the CPU and the checkpoint's own precision elsewhere."""
-    assert resolve_dtype(name, device, config) == expected
+    )
+    for name, device, config, expected in rows:
+        assert resolve_dtype(name, device, config) == expected, (name, device, config)
 
 
 @pytest.fixture
@@ -351,21 +347,16 @@ def test_a_device_that_is_not_there_is_refused(
         check_device("cuda")
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
+def test_what_half_a_batch_may_mend_differs_from_the_rest() -> None:
+    """Libraries report memory in several ways; another error would fail at any size."""
+    for error, expected in (
         (MemoryError(), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
         (RuntimeError("shapes do not match"), False),
         (ValueError("out of memory"), False),
-    ],
-)
-def test_what_half_a_batch_may_mend_differs_from_the_rest(
-    error: Exception, *, expected: bool
-) -> None:
-    """Libraries report memory in several ways; another error would fail at any size."""
-    assert is_out_of_memory(error) is expected
+    ):
+        assert is_out_of_memory(error) is expected, error
 
 
 def test_a_setting_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:

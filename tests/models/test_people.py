@@ -82,10 +82,12 @@ def test_votes_make_a_verdict_in_both_orders(
     assert rule == "shares" or verdicts(ratings, *battles) == [verdict, turned]
 
 
-def test_missing_votes_are_failures(tmp_path: Path) -> None:
-    """A battle that nobody judged, one that the study does not have, one that was skipped."""
+def test_missing_votes_are_failures_and_others_make_the_fingerprint(tmp_path: Path) -> None:
+    """A battle that nobody judged, one that the study does not have, one that was skipped. Another
+    vote is another judge; a cut line and a vote that changes nothing are not.
+    """
     ratings = pair_study(tmp_path / "study")
-    first, second, _ = items_of(ratings)
+    first, second, third = items_of(ratings)
     cast(ratings, side_vote(first, "ada", "A"))
     cast(ratings, Vote(task="pair", item=second.item, annotator="ada", skip="cannot tell"))
     path = ratings.path
@@ -94,18 +96,12 @@ def test_missing_votes_are_failures(tmp_path: Path) -> None:
     given = verdicts(ratings, *map(battle, (0, 1, 2, 7)))
     assert given == ["A", *(Reply(own, passing=True) for own in (nobody, nobody, unknown))]
 
-
-def test_the_fingerprint_follows_the_votes_that_count(tmp_path: Path) -> None:
-    """Another vote is another judge; a cut line and a vote that changes nothing are not."""
-    ratings = pair_study(tmp_path / "study")
-    first, second, _ = items_of(ratings)
-    cast(ratings, side_vote(first, "ada", "A"))
-    spec = f"human:{ratings.path}"
+    spec = f"human:{path}"
     before = bind_text(spec, "judge")
     with ratings.vote_path("ada").open("ab") as file:
         file.write(b'{"v":1,"task":"pair","item":"' + first.item.encode())
     cut = bind_text(spec, "judge")
-    cast(ratings, side_vote(second, "bob", "B"))
+    cast(ratings, side_vote(third, "bob", "B"))
     after = bind_text(spec, "judge")
 
     assert cut.fingerprint == before.fingerprint != after.fingerprint

@@ -84,7 +84,8 @@ def test_a_text_becomes_steps(
 
 def test_every_step_that_ends_in_a_marker_is_drawn(store: Store) -> None:
     """From its text alone; what stands after the last image is a step without one. Reasoning is
-    none, and neither are its markers of images.
+    none, and neither are its markers of images. The writer has the system prompt; step and question
+    stand where the suite puts them, once.
     """
     writer = _write("<think>a <IMG> b</think>one <IMG> two <IMG> the end")
     generator = SmallGenerator()
@@ -92,6 +93,12 @@ def test_every_step_that_ends_in_a_marker_is_drawn(store: Store) -> None:
     assert _steps(own) == [("one", True), ("two", True), ("the end", False)]
     assert generator.asked == ["one", "two"]
     assert get_answers(store, [own.digest]) == {own.digest: own.answer}
+
+    writer, generator = _write("a {question} of {step}<IMG>"), SmallGenerator()
+    plan = AnswerPlan(system="be brief", image="draw {step} ({question})")
+    make_answers(plan, [question(0)], pipeline(store, writer, generator))
+    assert writer.asked[0].startswith("be brief|question 0|")
+    assert generator.asked == ["draw a {question} of {step} (question 0)"]
 
 
 def test_the_reference_answers_number_is_told(store: Store) -> None:
@@ -134,15 +141,6 @@ def test_lost_images_are_counted_by_kind(store: Store) -> None:
     assert [failure.kind for failure in own.lost_images] == ["blank-image", "refused"]
     assert all(failure.detail.startswith("generator: ") for failure in own.lost_images)
     assert _steps(own) == [("one", False), ("two", False), ("three", True)]
-
-
-def test_prompts_of_the_parts(store: Store) -> None:
-    """The writer has the system prompt; step and question stand where the suite puts them, once."""
-    writer, generator = _write("a {question} of {step}<IMG>"), SmallGenerator()
-    plan = AnswerPlan(system="be brief", image="draw {step} ({question})")
-    make_answers(plan, [question(0)], pipeline(store, writer, generator))
-    assert writer.asked[0].startswith("be brief|question 0|")
-    assert generator.asked == ["draw a {question} of {step} (question 0)"]
 
 
 # -- what is asked once ----------------------------------------------------------------------------
@@ -237,30 +235,17 @@ def test_where_there_is_no_image_the_first_is_drawn(store: Store) -> None:
 # -- one model for texts and images ----------------------------------------------------------------
 
 
-def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
-    """After as many steps as an answer may have."""
+def test_an_interleaver_that_goes_on_is_cut_and_its_reasoning_is_no_step(store: Store) -> None:
+    """After as many steps as an answer may have. Reasoning counts for nothing, images in it
+    neither; the answer is known by what is left of it.
+    """
+    thoughts = [AnswerStep("<think>draft", picture(1)), AnswerStep("another</think>")]
     model = SmallInterleaver(
-        lambda _, limit, __: [AnswerStep(str(k)) for k in range(limit.most + 3)]
+        lambda _, limit, __: [*thoughts, *(AnswerStep(str(k)) for k in range(limit.most + 3))]
     )
-    made = [
-        make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
-        for _ in range(2)  # from the model, then from the store
-    ]
-    four = [(str(k), False) for k in range(4)]
-    assert [(_steps(own), own.cut) for (own,) in made] == [(four, 3)] * 2
-
-
-def test_reasoning_of_an_interleaver_is_no_step(store: Store) -> None:
-    """It counts for nothing, images in it neither; the answer is known by what is left of it."""
-    steps = [
-        AnswerStep("<think>draft", picture(1)),
-        AnswerStep("another</think>"),
-        *(AnswerStep(str(k)) for k in range(4)),
-    ]
-    model = SmallInterleaver(lambda *_: steps)
     for _ in range(2):  # from the model, then from the store
-        (own,) = make_answers(AnswerPlan(most=3), [question(0)], _interleaver(store, model))
-        assert (_steps(own), own.cut) == ([(str(k), False) for k in range(3)], 1)
+        (own,) = make_answers(AnswerPlan(most=4), [question(0)], _interleaver(store, model))
+        assert (_steps(own), own.cut) == ([(str(k), False) for k in range(4)], 3)
         assert own.digest in get_answers(store, [own.digest])
         (whole,) = store.get(own.keys).values()
         assert "draft" in str(whole)

@@ -64,17 +64,6 @@ def _judge(
     return [outcome.score for outcome in outcomes], judge
 
 
-def test_the_two_orders_are_two_verdicts(store: Store) -> None:
-    """Each has a key of its own, and another one where the judge is asked again."""
-    pair, judge = _pair(store, 0, "one", "two"), runner(store, "judge", SmallJudge(always_first))
-    keys = {
-        battle_step(pair, BattleRules(), judge, candidate_first=first, again=again).key
-        for first in (True, False)
-        for again in (True, False)
-    }
-    assert len(keys) == 4
-
-
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_better_answer_wins_in_every_order(store: Store, order: OrderName) -> None:
     """1 for the better one, 0 for the worse, one half for a tie, to whichever answer it leans.
@@ -132,7 +121,8 @@ def test_a_place_is_worth_nothing(store: Store) -> None:
 
 def test_no_verdict_is_asked_for_once_more_and_is_a_tie_then(store: Store) -> None:
     """With another seed, unless the judge has none, whose second answer would be its first. A
-    battle of which a verdict failed twice is missing, with the failures.
+    battle of which a verdict failed twice is missing, with the failures. Each order has a key of
+    its own, and another one where the judge is asked again.
     """
     seeds: dict[str, list[int]] = {}
 
@@ -149,6 +139,12 @@ def test_no_verdict_is_asked_for_once_more_and_is_a_tie_then(store: Store) -> No
     assert [failure.kind for failure in lost.failures] == ["no-verdict"] * 2
     assert (recovered.score, recovered.missing) == (0.5, False)
     assert all(len(set(asked)) == 2 == len(asked) for asked in seeds.values())
+    keys = {
+        battle_step(pairs[0], BattleRules(), judge, candidate_first=first, again=again).key
+        for first in (True, False)
+        for again in (True, False)
+    }
+    assert len(keys) == 4
     greedy = SmallJudge(lambda _, __: Failure("no-verdict", "neither"))
     unseeded = runner(store, "judge", greedy, seeded=False)
     (outcome,) = judge_pairs(pairs[:1], BattleRules(), unseeded)

@@ -177,13 +177,20 @@ def test_an_actor_plays_no_other_model_than_the_run_s(part: str, value: object, 
     assert actor.answer("encode_texts", [["a"]]) is None
 
 
-def test_an_actor_without_gpus_sees_none() -> None:
-    """One with a part of one sees what Ray leaves it; threads are set where they are known."""
+def test_an_actor_without_gpus_sees_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a part of one sees what Ray leaves it; threads are set where they are known. Models
+    are bound where accelerators are seen: Ray hides them from a task that asks for none, and the
+    model's actors will have some.
+    """
     ChainActor(_setup("encoder", gpus=0.5), "id1", "n")
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["OMP_NUM_THREADS"]) == ("5", "5")
     ChainActor(_setup("encoder", threads=3), "id1", "n")
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["HIP_VISIBLE_DEVICES"]) == ("", "")
     assert os.environ["OMP_NUM_THREADS"] == "3"
+    for gpus, visible, left in ((0.5, "", None), (0.5, "3", "3"), (0.0, "", ""), (0.0, "3", "")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert isinstance(bind_here(_setup("encoder", gpus=gpus)), BoundRole)
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
 
 
 def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path) -> None:
@@ -198,20 +205,6 @@ def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path)
 
     assert isinstance(late.answer(*request), ActorAnswer)
     assert type(early.answer(*request)) is IdentityError
-
-
-@pytest.mark.parametrize(
-    ("gpus", "visible", "left"), [(0.5, "", None), (0.5, "3", "3"), (0.0, "", ""), (0.0, "3", "")]
-)
-def test_models_are_bound_where_accelerators_are_seen(
-    gpus: float, visible: str, left: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray hides them from a task that asks for none; the model's actors will have some."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-
-    assert isinstance(bind_here(_setup("encoder", gpus=gpus)), BoundRole)
-
-    assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
 
 
 class LocalError(CheckpointError):

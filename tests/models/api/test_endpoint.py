@@ -191,9 +191,9 @@ def test_a_server_that_points_elsewhere_is_not_followed(
 TEAM_KEY = "0123456789-team-key"
 
 
-def test_words_and_addresses_are_shown_without_keys() -> None:
+def test_words_and_addresses_are_shown_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers repeat the key that they refuse, whole or in part; user, password and query of an
-    address are for the server alone.
+    address are for the server alone. --showlocals and a debugger print an endpoint.
     """
     for text, shown in (
         (f"no such key: {TEAM_KEY}!", "no such key: [key]!"),
@@ -211,15 +211,9 @@ def test_words_and_addresses_are_shown_without_keys() -> None:
         ("http://host:port/v1", "(a URL that cannot be read)"),
     ):
         assert public_url(url) == shown
-
-
-def test_what_python_shows_of_an_endpoint_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--showlocals and a debugger print such objects."""
     monkeypatch.setenv("OPENAI_API_KEY", TEAM_KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://host/v1")
-
     endpoint = find_endpoint("m", "describer", ServerParams(revision="1"))
-
     assert TEAM_KEY not in repr(endpoint)
     assert (endpoint.url, endpoint.key) == ("http://host/v1", TEAM_KEY)
 

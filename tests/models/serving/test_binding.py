@@ -113,7 +113,9 @@ def test_a_wrong_interpreter_or_role_is_refused(stand_in: StandIn) -> None:
 def test_an_engine_that_is_not_here_is_one_line_with_the_command(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It belongs into an environment of its own, which is named by its interpreter."""
+    """It belongs into an environment of its own, which is named by its interpreter. A script of the
+    same environment goes first.
+    """
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     for engine in ENGINES:
@@ -126,11 +128,6 @@ def test_an_engine_that_is_not_here_is_one_line_with_the_command(
                 ask(spec)
             assert "\n" not in str(raised.value)
 
-
-def test_an_engine_is_looked_for_beside_the_interpreter_then_on_the_path(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A script of the same environment goes first."""
     beside, elsewhere = tmp_path / "own" / "vllm", tmp_path / "other" / "vllm"
     for script in (beside, elsewhere):
         script.parent.mkdir()
@@ -138,7 +135,6 @@ def test_an_engine_is_looked_for_beside_the_interpreter_then_on_the_path(
         script.chmod(0o755)
     monkeypatch.setenv("PATH", str(elsewhere.parent))
     monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
-
     assert find_program("vllm", None) == (str(beside), "serve")
     beside.unlink()
     assert find_program("vllm", None) == (str(elsewhere), "serve")

@@ -143,7 +143,14 @@ def test_an_engine_gets_no_key_and_shows_none(
 def test_a_server_that_gives_no_answer_in_time_is_ended(
     stand_in: StandIn, bind_served: Bind
 ) -> None:
-    """With the parameter that gives it more time."""
+    """With the parameter that gives it more time. Files that changed before the start start
+    nothing: the spec was bound to other weights.
+    """
+    bound = bind_served(stand_in.spec())
+    (stand_in.checkpoint / "model.safetensors").write_bytes(safetensors_bytes(b"abcd"))
+    with pytest.raises(IdentityError, match="written again: model"):
+        bound.load()
+    assert not stand_in.starts
     stand_in.behave(slow=60)
     with pytest.raises(ModelError, match=r"no answer within 0.5 s \(start_timeout= in its spec\)"):
         bind_served(stand_in.spec("start_timeout=0.5")).load()
@@ -196,17 +203,6 @@ def test_files_that_change_while_the_server_starts_are_an_error(
         bound.load()
     timer.join()
     stand_in.wait_for_end()
-
-
-def test_files_that_changed_before_the_start_start_nothing(
-    stand_in: StandIn, bind_served: Bind
-) -> None:
-    """The spec was bound to other weights."""
-    bound = bind_served(stand_in.spec())
-    (stand_in.checkpoint / "model.safetensors").write_bytes(safetensors_bytes(b"abcd"))
-    with pytest.raises(IdentityError, match="written again: model"):
-        bound.load()
-    assert not stand_in.starts
 
 
 def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None:

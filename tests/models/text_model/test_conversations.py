@@ -90,7 +90,8 @@ def test_likelihoods_are_those_of_the_plain_model(load_judge: Load, name: str) -
 
 def test_a_battle_is_judged_for_itself(load_judge: Load) -> None:
     """Qwen2-VL keeps the positions of its last images; battles without images must not see them.
-    Control tokens in an answer are its words: they end no turn and claim no image.
+    Control tokens in an answer are its words: they end no turn and claim no image. It spends a
+    token on every few pixels of an image: fewer pixels are fewer tokens.
     """
     texts = [Battle(["what ?"], ["red"], ["blue"]), Battle(["be brief"], ["a"], ["a small circle"])]
     judge = load_judge("qwen2-vl")
@@ -103,6 +104,13 @@ def test_a_battle_is_judged_for_itself(load_judge: Load) -> None:
     names = judge.loaded.tokenizer.convert_ids_to_tokens(tokens)
     assert not {"<eos>", "<|image_pad|>", "<|vision_start|>"} & set(names)
     assert judge.judge([hostile], [0])[0].value in WINNERS
+
+    large = Battle([Image.new("RGB", (64, 64))], ["a"], [Image.new("RGB", (64, 64))])
+    lengths = [
+        model.inputs([model._conversation(large)])["input_ids"].shape[1]
+        for model in (load_judge("qwen2-vl", "dtype=float32&max_pixels=1024"), judge)
+    ]
+    assert lengths[0] < lengths[1]
 
 
 def test_a_battle_longer_than_the_model_reads_is_a_failure(load_judge: Load) -> None:
@@ -161,17 +169,6 @@ def test_a_template_that_moves_images_needs_numbers(tiny_judge: Build, tmp_path:
     assert bind_text(f"{folder}?device=cpu&prompt=opening-gpt", "judge").load()
 
 
-def test_large_images_are_made_smaller(load_judge: Load) -> None:
-    """Qwen2-VL spends a token on every few pixels: fewer pixels are fewer tokens."""
-    battle = Battle([Image.new("RGB", (64, 64))], ["a"], [Image.new("RGB", (64, 64))])
-
-    def tokens(query: str) -> int:
-        judge = load_judge("qwen2-vl", f"dtype=float32{query}")
-        return int(judge.inputs([judge._conversation(battle)])["input_ids"].shape[1])
-
-    assert tokens("&max_pixels=1024") < tokens("")
-
-
 QUESTIONS = [
     VqaQuestion("is it red ?", ("Yes", "yes")),
     VqaQuestion("is it red ?", ("No", "no")),
@@ -204,7 +201,10 @@ def test_a_batch_gives_what_each_question_alone_gives(tiny_judge: Build, name: s
 
 
 def test_probabilities_are_those_of_the_plain_model(tiny_judge: Build) -> None:
-    """The softmax over the whole vocabulary behind the prompt, summed over first tokens."""
+    """The softmax over the whole vocabulary behind the prompt, summed over first tokens. A question
+    longer than the model reads is a failure, since cut it would be another; the other pieces have
+    their answers. An answer without a token has no likelihood.
+    """
     import torch
 
     model = _load(tiny_judge("llava"))
@@ -217,13 +217,6 @@ def test_probabilities_are_those_of_the_plain_model(tiny_judge: Build) -> None:
     expected = float(sum(logits[token] for token in tokens))
     assert _values(model, [red], [question])[0, 0] == pytest.approx(expected, abs=1e-6)
 
-
-def test_what_cannot_be_answered_is_told(tiny_judge: Build) -> None:
-    """A question longer than the model reads is a failure, since cut it would be another; the other
-    pieces have their answers. An answer without a token has no likelihood.
-    """
-    model = _load(tiny_judge("llava"))
-    (red, *_) = pictures()
     long = VqaQuestion(" ".join(["red"] * 5000), ("Yes",))
     first, second = model.answer([red, red], [[long], QUESTIONS[:1]])
     assert isinstance(first.value, Failure)

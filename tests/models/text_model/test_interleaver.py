@@ -106,11 +106,16 @@ def test_the_model_ends_where_it_decides() -> None:
 
 
 def test_a_step_is_asked_with_all_that_came_before() -> None:
-    """Question, texts and images in order; the image with the texts of the question."""
-    writer, painter = Writer(a=["one", "two", "END"]), Painter()
+    """Question, texts and images in order; the image with the texts of the question. An answer with
+    a cut text says so, whichever of its steps it is.
+    """
+    texts: list[Any] = ["one", Reply("two", provenance=CUT), "END"]
+    writer, painter = Writer(a=texts), Painter()
 
-    interleave(writer, painter, [["a", RED, "b"]], [FREE], [5])
+    (reply,) = interleave(writer, painter, [["a", RED, "b"]], [FREE], [5])
 
+    assert isinstance(reply, Reply)
+    assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
     first, second, third = writer.asked
     assert first == ["a", RED, "b", step_text(1, None)]
     assert second == ["a", RED, "b", "The answer so far:", "one", RED, step_text(2, None)]
@@ -139,16 +144,6 @@ def test_reasoning_is_neither_drawn_nor_read_again() -> None:
     writer = Writer(a=list(thoughts))
     interleave(writer, kept, [["a"]], [FREE], [5], keeps_reasoning=True)
     assert kept.drawn[0][0].startswith("<think>")
-
-
-def test_an_answer_with_a_cut_text_says_so() -> None:
-    """Whichever of its steps it is."""
-    texts: list[Any] = ["one", Reply("two", provenance=CUT), "END"]
-
-    (reply,) = interleave(Writer(a=texts), Painter(), [["a"]], [FREE], [5])
-
-    assert isinstance(reply, Reply)
-    assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
 
 
 @pytest.mark.models

@@ -62,12 +62,18 @@ def test_other_families_are_read(build: Callable[[Path], Path], tmp_path: Path) 
     assert 0 < len(text.split()) <= 3
 
 
-def test_a_prompt_template_gives_a_captioner_its_text(tiny: Load) -> None:
-    """What the user puts into the template must be where the caption begins."""
+def test_a_captioner_begins_with_its_template_and_ends_where_its_positions_do(tiny: Load) -> None:
+    """What the user puts into the template must be where the caption begins. More new tokens than
+    the model has places for must end the text, not crash.
+    """
     model = tiny("blip", "max_new_tokens=4&prompt_template=a%20{prompt}")
     texts = describe(model, pictures(), "circle on")
     assert all(text.startswith("a circle on") for text in texts)
     assert texts == [describe(model, [image], "circle on")[0] for image in pictures()]
+    for name in ("blip", "vit-gpt2"):
+        model = tiny(name, "min_new_tokens=20&max_new_tokens=400")
+        # 24 places, the first of them for the start token.
+        assert max(len(text.split()) for text in describe(model, pictures())) == 23
 
 
 @pytest.mark.parametrize(("name", "limits"), [("llava", (1, 40)), ("vit-gpt2", (2,))])
@@ -92,34 +98,29 @@ def test_a_text_that_ends_at_its_limit_says_so(
         assert texts(describer(forced, f"max_new_tokens={most + 1}")) == made
 
 
-def test_reasoning_that_the_chat_template_opens_is_told_from_the_answer(tmp_path: Path) -> None:
-    """The text begins with the marker, since the model itself writes none; unless it is kept."""
-    folder = build_llava(tmp_path / "m", words=(*WORDS, "<think>", "</think>"))
+def test_markers_of_reasoning_stay(tmp_path: Path) -> None:
+    """Where the chat template opens it, the text begins with the marker, since the model itself
+    writes none; unless it is kept. Markers that are special tokens, as those of Magistral, are not
+    left out: without them reasoning and answer would run into each other.
+    """
+    folder = build_llava(tmp_path / "opened", words=(*WORDS, "<think>", "</think>"))
     template = folder / "chat_template.jinja"
     template.write_text(template.read_text().replace("assistant : {%", "assistant : <think> {%"))
-
     opened = describe(describer(folder, "max_new_tokens=4"), pictures())
     kept = describe(describer(folder, "max_new_tokens=4&reasoning=keep"), pictures())
-
     assert opened == [f"<think>{text}" for text in kept]
     assert [reasoning_spans(text)[0][0] for text in opened] == [0, 0, 0]
 
-
-def test_markers_of_reasoning_that_are_special_tokens_stay(tmp_path: Path) -> None:
-    """As those of Magistral: without them reasoning and answer would run into each other."""
-    folder = build_llava(tmp_path / "m", words=("[THINK]", *WORDS))
+    folder = build_llava(tmp_path / "special", words=("[THINK]", *WORDS))
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     number, (first, *_) = tokenizer["model"]["vocab"]["[THINK]"], tokenizer["added_tokens"]
     special = {**first, "id": number, "content": "[THINK]"}
     change(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], special])
     others = [i for i in range(len(WORDS) + 6) if i != 5]
     change(folder / "generation_config.json", suppress_tokens=others)
-
-    texts = describe(describer(folder, "max_new_tokens=2"), pictures())
-    kept = describe(describer(folder, "max_new_tokens=2&reasoning=keep"), pictures())
-
-    assert texts == ["[THINK] [THINK]"] * 3
-    assert kept == [""] * 3
+    for query, expected in (("", "[THINK] [THINK]"), ("&reasoning=keep", "")):
+        model = describer(folder, f"max_new_tokens=2{query}")
+        assert describe(model, pictures()) == [expected] * 3
 
 
 def test_a_text_of_tokens_without_scores_is_a_failure(copied: Build) -> None:
@@ -161,14 +162,6 @@ def test_a_prompt_beyond_what_the_model_was_made_for_is_told(copied: Build) -> N
         remarks = reply.remarks if isinstance(reply, Reply) else ()
         assert len(remarks) == told
         assert all("than the 9 that the model was made for" in remark for remark in remarks)
-
-
-def test_learned_positions_end_a_caption(tiny: Load) -> None:
-    """More new tokens than the model has places for must end the text, not crash."""
-    for name in ("blip", "vit-gpt2"):
-        model = tiny(name, "min_new_tokens=20&max_new_tokens=400")
-        # 24 places, the first of them for the start token.
-        assert max(len(text.split()) for text in describe(model, pictures())) == 23
 
 
 def test_sampling_follows_each_images_own_seed(tiny: Load) -> None:
@@ -321,7 +314,8 @@ def test_writing_by_code_of_the_hub_is_refused(copied: Build) -> None:
 
 def test_settings_in_force_are_in_the_key(copied: Build) -> None:
     """The checkpoint's own settings count, the spec's override them, and all are in the identity;
-    device and batch size are not.
+    device and batch size are not. Captioners' published max_length includes the start token; chat
+    models' is the context.
     """
     folder = copied("llava")
     stored = {"max_new_tokens": 32, "repetition_penalty": 1.05, "do_sample": True, "top_k": 1}
@@ -340,11 +334,6 @@ def test_settings_in_force_are_in_the_key(copied: Build) -> None:
     other = bound(folder, "batch_size=2&device=cpu")
     assert other.identity == own.identity
     assert (other.resources.batch_size, other.provenance["device"]) == (2, "cpu")
-
-
-def test_a_captioners_own_length_counts(copied: Build) -> None:
-    """Captioners' published max_length includes the start token; chat models' is the context."""
-    for name, expected in (("blip", 15), ("llava", 512)):
-        folder = copied(name)
-        (folder / "generation_config.json").write_text('{"max_length": 16}', encoding="utf-8")
-        assert bound(folder).params["max_new_tokens"] == expected
+    for own_length, expected in ((copied("blip"), 15), (folder, 512)):
+        (own_length / "generation_config.json").write_text('{"max_length": 16}', encoding="utf-8")
+        assert bound(own_length).params["max_new_tokens"] == expected

@@ -187,17 +187,6 @@ def test_a_description_does_not_depend_on_its_batch(unified: Load, family: str) 
     assert len(set(together)) == 3
 
 
-@both
-def test_a_text_that_spells_the_models_tokens_is_drawn(unified: Load, family: str) -> None:
-    """It would be asked where the image is; the words around the tokens are drawn."""
-    made = unified(family)
-    token = made.loaded.processor.image_token
-
-    spelt = draw(made, [f"two {token} red <eos> circle"], [11])
-
-    assert apart(spelt, draw(made, ["two   red   circle"], [11])) == [0]
-
-
 def test_emu3_draws_rows_of_the_size_that_it_is_told(
     tiny_describer: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,10 +217,16 @@ def test_emu3_draws_rows_of_the_size_that_it_is_told(
 
 
 @both
-def test_scores_that_are_no_numbers_fail_their_own_drawing(unified: Load, family: str) -> None:
-    """An overflow on one prompt is a failure of that one, not a picture of nothing."""
+def test_a_text_that_is_odd_to_the_model_spoils_no_drawing(unified: Load, family: str) -> None:
+    """Of one that spells its tokens the words around them are drawn, since it would be asked where
+    the image is. Scores that are no numbers, as of an overflow on one prompt, are a failure of that
+    one, not a picture of nothing.
+    """
     model = unified(family)
     loaded = model.loaded
+    spelt = draw(model, [f"two {loaded.processor.image_token} red <eos> circle"], [11])
+    assert apart(spelt, draw(model, ["two   red   circle"], [11])) == [0]
+
     number = loaded.tokenizer.convert_tokens_to_ids("square")
     weights = loaded.model.get_input_embeddings().weight.data
     before = weights[number].clone()
