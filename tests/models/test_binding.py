@@ -64,8 +64,9 @@ def test_an_override_binds_what_detection_does_not_know(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
     folder = write_checkpoint(tmp_path / "m", UNKNOWN)
     assert bind_text(str(folder), "describer", force=True).what == "StrangeModel"
-    pipeline, roles = write_pipeline(tmp_path / "p"), ("describer", "detector", "encoder")
-    for role in (*roles, "interleaver"):
+    pipeline = write_pipeline(tmp_path / "p")
+    roles: tuple[RoleName, ...] = ("describer", "detector", "encoder", "interleaver")
+    for role in roles:
         with pytest.raises(RoleError, match=f"cannot be the {role}. Give a"):
             bind_text(str(pipeline), role, force=True)
 

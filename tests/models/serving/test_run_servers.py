@@ -20,7 +20,7 @@ from pytest_cepbench.errors import IdentityError, ModelError, SpecError, WriteEr
 from pytest_cepbench.models.api.roles import ApiModel
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.devices import DEVICE_VARIABLES
-from pytest_cepbench.models.protocols import AnsweredQuestion, Describer
+from pytest_cepbench.models.protocols import AnsweredQuestion, Describer, Reply
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.run_servers import RunServers, listens
 from pytest_cepbench.models.spec import parse_spec
@@ -400,7 +400,9 @@ def test_transformers_serve_says_what_the_checkpoint_says_here(
     assert served.fingerprint == here.fingerprint
     assert plain(replies) == list(texts)
     assert len(set(plain(replies))) > 1
-    assert all(reply.provenance["engine"] == "transformers serve" for reply in replies)
+    for reply in replies:
+        assert isinstance(reply, Reply)
+        assert reply.provenance["engine"] == "transformers serve"
     (weights,) = checkpoint.glob("*.safetensors")
     content = weights.read_bytes()
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
