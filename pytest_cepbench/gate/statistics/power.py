@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil, inf, isfinite, sqrt
 from statistics import NormalDist
 
@@ -194,9 +194,12 @@ def units_needed(design: Design, tolerance: float, alpha: float) -> int | None:
     def hold(many: Design) -> bool:
         return chance_to_hold(many, alpha, tolerance) >= POWER
 
-    if design.effective < UNEVEN * design.units and not hold(design):
-        design = replace(design, effective=min(design.effective, design.degrees + 1))
-    return _enough(design, hold)
+    if design.effective >= UNEVEN * design.units or hold(design):
+        return _enough(design, hold)
+    needed = _enough(replace(design, effective=min(design.effective, design.degrees + 1)), hold)
+    return (
+        None if needed is None else max(needed, design.units + 1)
+    )  # those there are do not hold it
 
 
 def units_to_fail(design: Design, drop: float, alpha: float, tolerance: float) -> int | None:
@@ -237,7 +240,7 @@ def _steps_to_bound(design: Design, alpha: float) -> Array:
     return hall_step(t, _skewness_found(units) / design.effective)
 
 
-@cache
+@lru_cache(64)  # 20 KB each
 def _bounds_of_few(design: Design, alpha: float) -> Array:
     """(64, 40) true standard errors between a mean and its bound where few units have the spread.
 

@@ -196,6 +196,17 @@ def test_the_numbers_agree(
     assert 0 <= chance_to_hold(design, alpha, tolerance) <= 1
 
 
+@given(st.integers(2, 400), st.floats(0, 1), st.floats(0, 1), st.floats(0.05, 2))
+def test_more_units_are_needed_where_these_do_not_hold(
+    units: int, share: float, free: float, tolerance: float
+) -> None:
+    """Whatever their strata: no one is told that 159 hold what 162 do not."""
+    effective = 1 + share * (units - 1)
+    design = Design(1.0, units, effective, max(free * (effective - 1), 1.0))
+    held = chance_to_hold(design, 0.05 / 20, tolerance) >= 0.8
+    assert held == (known(units_needed(design, tolerance, 0.05 / 20)) <= units)
+
+
 def test_other_numbers_are_refused() -> None:
     """No error, no tolerance: there is no number of units for these.
 
