@@ -62,12 +62,12 @@ class _Named:
     """
 
     def __init__(self, first: Winner | Failure, second: Winner | Failure) -> None:
-        self._verdicts = {"good": first, "bad": second}
+        self._good, self._other = first, second
         self.fingerprint = f"{first} {second}"
 
     def judge(self, battles: Sequence[Battle], _: Sequence[int]) -> list[Winner | Failure]:
         """By the first piece of the first answer."""
-        return [self._verdicts[str(battle.first[0])] for battle in battles]
+        return [self._good if battle.first[0] == "good" else self._other for battle in battles]
 
 
 def honest() -> _Named:
