@@ -154,9 +154,10 @@ def test_a_prompt_beyond_what_the_model_was_made_for_is_told(copied: Build) -> N
     """Rotary positions go on in silence; a judge refuses such a battle."""
     folder = copied("llava")
     config = json.loads((folder / "config.json").read_text())["text_config"]
+    config.pop("rope_parameters", None)  # of newer versions, which read the older name too
     stretched = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 9}
     for rope, told in ((None, True), ({"rope_theta": 10000.0, **stretched}, False)):
-        own = {"max_position_embeddings": 9} | ({"rope_parameters": rope} if rope else {})
+        own = {"max_position_embeddings": 9, "rope_scaling": rope}
         change(folder / "config.json", text_config=config | own)
         (reply,) = describer(folder).describe(pictures()[:1], "what ?", [0])
         remarks = reply.remarks if isinstance(reply, Reply) else ()
