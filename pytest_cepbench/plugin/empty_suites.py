@@ -384,7 +384,7 @@ def _computes_cases(module: Path) -> bool:
             for keyword in node.keywords:
                 if keyword.arg in (None, "categories", "metrics"):  # None before a mapping
                     ast.literal_eval(keyword.value)
-    except (OSError, ValueError, SyntaxError, RecursionError):
+    except (OSError, ValueError, TypeError, SyntaxError, RecursionError):
         return True
     return False
 
