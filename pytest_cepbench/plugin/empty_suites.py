@@ -214,24 +214,28 @@ class EmptySuites:
         """A test for accepted cases of a suite that no test has.
 
         gated: names of the cases that tests have.
-        wanted: with the functions that had them and are no tests; with none where they are gone.
+        wanted: with the functions that had them and are no tests; with none where they are gone,
+            and then the cases that can fail a run count.
         """
         # With --lf, pytest leaves tests out of a module and says nothing.
         if self.config.getoption("lf", default=False):
             return
         from pytest_cepbench.errors import CepError
         from pytest_cepbench.gate.baseline import baseline_path
+        from pytest_cepbench.suites.gate_config import is_primary
 
         evaluator = run_of(self.config).evaluator()
         try:
-            cases = evaluator.suites.get(wanted.suite).cases
+            prepared = evaluator.suites.get(wanted.suite)
         except CepError:  # of which its tests tell
             return
         root = evaluator.settings.baselines
         lost = [
             case.id
-            for case in cases
-            if str(case.key) not in gated and baseline_path(root, case.key).exists()
+            for case in prepared.cases
+            if str(case.key) not in gated
+            and (wanted.tests or is_primary(prepared.suite, case.key))
+            and baseline_path(root, case.key).exists()
         ]
         if lost and (wanted.tests or not self._is_gated_elsewhere(session, wanted.suite)):
             why = "no test gates them: restore it, or delete their baselines"

@@ -216,7 +216,9 @@ def test_cases_of_a_deleted_test_are_missed(accepted: Project) -> None:
 
 
 def test_cases_that_another_run_has_are_not_missed(accepted: Project) -> None:
-    """Of a module that is outside of this one, whatever says so; or where marks compute them."""
+    """Of a module that is outside of this one, whatever says so; or where marks compute them. Nor
+    are cases that can fail no run.
+    """
     mark = "import os, pytest\n\n@pytest.mark.cep({})\n"
     accepted.write("test_toy.py", mark.format("metrics=['failures']") + TEST_MODULE)
     accepted.write("sub/empty.txt", "")
@@ -239,8 +241,12 @@ def test_cases_that_another_run_has_are_not_missed(accepted: Project) -> None:
     assert judged("-c", "elsewhere/pytest.ini", baselines, "test_toy.py") == pytest.ExitCode.OK
     (accepted.path / "test_more.py").unlink()
     assert judged() == INCOMPLETE
+    alone = (accepted.path / "test_toy.py").read_text()
     share = "metrics=os.environ.get('METRICS', 'failures').split()"
     accepted.write("test_toy.py", mark.format(share) + TEST_MODULE)
+    assert judged() == pytest.ExitCode.OK
+    accepted.write("test_toy.py", alone)
+    accepted.edit("suite.toml", "[gate]\n", "[gate]\nprimary = ['failures']\n")
     assert judged() == pytest.ExitCode.OK
 
 
