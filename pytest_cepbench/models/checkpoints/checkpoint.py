@@ -282,7 +282,8 @@ def _built_elsewhere(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if isinstance(backbone, str) and "/" in backbone and not described:
         fault = f"its backbone would be built by the configuration of {backbone!r}"
         yield fault, "Save it again with a transformers that writes backbone_config"
-    if ":" in (network := str(config.get("architecture"))):
+    network = config.get("architecture")
+    if isinstance(network, str) and ":" in network:
         fault = f"its network would be built by the configuration of {network!r} (architecture)"
         yield fault, "Give timm's own name"
 

@@ -56,12 +56,13 @@ _NOT_READ = re.compile(
     re.IGNORECASE,
 )
 _NOT_MODEL = re.compile(
-    r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated"
-    r"|(training_args|scheduler|scaler|rng_state.*|random_states.*)\.)"
+    r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated)"
+    r"|^(training_args|scheduler|scaler|rng_state.*|random_states.*)\."
 )
 """A training's own states, and copies of a model's weights in the form of its authors."""
 
 _PICKLED = re.compile(r".*pytorch_model.*\.(bin|pt|pth)")
+_PICKLED_INDEX = re.compile(r".*pytorch_model.*\.bin\.index.*")
 _TOKENIZER = re.compile(r"[^/]+_tokenizer")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
@@ -171,27 +172,32 @@ def is_weights(name: str) -> bool:
 
 def _weights(names: list[str], kind: CheckpointKind, options: SourceOptions) -> list[str]:
     """The files of weights that are read of those in one folder."""
-    files = [(PurePosixPath(name).name, name) for name in names]
-    weights = [
-        name
-        for file, name in files
-        if ".safetensors" in file and not file.startswith("consolidated")
-    ]
-    safe = [PurePosixPath(name).name for name in weights]
-    for file, name in files if options.allow_pickle else ():
-        before, mark, end = file.partition("pytorch_model")
-        # Only safetensors of its own name keep a library from reading it.
-        twin = re.compile(rf"({re.escape(before)}(pytorch_)?model(\.|-\d{{5}}-of-)|shard-).*")
-        pickled = _PICKLED.fullmatch(file) or ".bin.index" in end
-        if mark and pickled and not any(map(twin.fullmatch, safe)):
-            weights.append(name)
-    own = [name for name in weights if PurePosixPath(name).name.startswith("open_clip_")]
-    if kind == "open_clip" and own:
-        return own  # the same repository often holds transformers' copy of the weights
-    if kind in ("open_clip", "timm"):
-        return weights  # these know no variants, so a dot in a name means nothing
-    chosen = [name for name in weights if _variant_of(name) == options.variant]
-    return chosen or [name for name in weights if _variant_of(name) is None]
+    weights = {
+        name: file
+        for name in names
+        if _is_safe(file := PurePosixPath(name).name)
+        or (options.allow_pickle and (_PICKLED.fullmatch(file) or _PICKLED_INDEX.fullmatch(file)))
+    }
+    if kind == "open_clip" and any(f.startswith("open_clip_") for f in weights.values()):
+        # The same repository often holds transformers' copy of the weights.
+        weights = {n: file for n, file in weights.items() if file.startswith("open_clip_")}
+    elif kind not in ("open_clip", "timm"):  # these know no variants: a dot in a name means nothing
+        variants = {name: _variant_of(name) for name in weights}
+        wanted = options.variant if options.variant in variants.values() else None
+        weights = {name: file for name, file in weights.items() if variants[name] == wanted}
+    safe = [file for file in weights.values() if _is_safe(file)]
+
+    def has_twin(file: str) -> bool:
+        """Only safetensors of its own name keep a library from reading pickled weights."""
+        before = re.escape(file.partition("pytorch_model")[0])
+        twin = re.compile(rf"({before}(pytorch_)?model(\.|-\d{{5}}-of-)|shard-).*")
+        return any(map(twin.fullmatch, safe))
+
+    return [name for name, file in weights.items() if _is_safe(file) or not has_twin(file)]
+
+
+def _is_safe(file: str) -> bool:
+    return ".safetensors" in file and not file.startswith("consolidated")
 
 
 def _variant_of(name: str) -> str | None:
@@ -231,7 +237,8 @@ def check_weights(
         if kind == "diffusers" and not (inside / "config.json").is_file():
             continue
         own = (path for path in map(PurePosixPath, readable) if str(path.parent) == holder)
-        if not any(path.suffix in WEIGHT_SUFFIXES for path in own):
+        # Other pickled files are what the checkpoint's own code reads beside the weights.
+        if not any(p.suffix == ".safetensors" or _PICKLED.fullmatch(p.name) for p in own):
             names = [path.name for path in inside.iterdir() if path.is_file()]
             variants = {v for n in names if ".safetensors" in n and (v := _variant_of(n))}
             hint = f"Add variant={min(variants)} to the model's spec" if variants else ""

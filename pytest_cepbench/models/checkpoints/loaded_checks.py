@@ -118,11 +118,14 @@ def cut_off(model: Any, stored: Collection[str]) -> list[str]:
     levels = ["", f"{model.base_model_prefix}."]
     if "Text" in type(model).__name__:  # CLIP's had one level more when older files were written
         levels.append("text_model.")
+    # Among these, layers that predict several tokens at once, which only serving engines use.
+    passed_over = [*(getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ())]
+    passed_over.append(_CONSTANT.pattern)
     left = []
     for name in stored:
         own = {name.removeprefix(level) for level in levels}
         layer = "lora_" in name or {_NUMBER.sub("#", each) for each in own} & kinds
-        if layer and not own & known and not _CONSTANT.search(name):
+        if layer and not own & known and not any(re.search(p, name) for p in passed_over):
             left.append(name)
     return left
 

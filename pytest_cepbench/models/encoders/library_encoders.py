@@ -51,7 +51,8 @@ class EncoderParams(Placement):
 
 # -- open_clip and timm ----------------------------------------------------------------------------
 
-# The order in which open_clip 3 picks its weights from a folder; other names come after these.
+# The order in which open_clip 3 picks its weights from a folder; then come other safetensors, then
+# other pickles.
 _PREFERRED = (
     "open_clip_model.safetensors",
     "open_clip_pytorch_model.safetensors",
@@ -69,8 +70,9 @@ def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
     folder = plan.checkpoint.path
     names = {path.name for path in folder.iterdir()}
     covered = [path.name for path in plan.checkpoint.weight_files()]
-    safe = sorted(name for name in names if name.endswith(".safetensors"))
-    chosen = next((name for name in _PREFERRED if name in names), min(safe, default=covered[0]))
+    safe = [name for name in names if name.endswith(".safetensors")]
+    others = safe or [name for name in names if name.endswith((".bin", ".pth"))]
+    chosen = next((name for name in _PREFERRED if name in names), min(others, default=covered[0]))
     if chosen not in covered:
         raise CheckpointError(
             f"{folder}: open_clip would read {chosen} and not {covered[0]}. Remove the one that is "

@@ -53,7 +53,16 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
         (folder / name).write_bytes(safetensors_bytes())
     beside = fingerprint_of(folder, "?allow_pickle=true")
     (folder / "pytorch_model.bin").write_bytes(b"another")
-    assert fingerprint_of(folder, "?allow_pickle=true") != beside
+    seen = [beside, fingerprint_of(folder, "?allow_pickle=true")]
+    (folder / "model.fp16.safetensors").write_bytes(safetensors_bytes())
+    (folder / "pytorch_model.bin").write_bytes(b"a third")
+    seen.append(fingerprint_of(folder, "?allow_pickle=true"))
+    # So it is with a variant: it goes before the plain safetensors.
+    (folder / "model.fp16.safetensors").rename(folder / "model.safetensors")
+    for content in (b"one", b"two"):
+        (folder / "pytorch_model.fp16.bin").write_bytes(content)
+        seen.append(fingerprint_of(folder, "?allow_pickle=true&variant=fp16"))
+    assert len(set(seen)) == len(seen)
 
 
 def test_another_variant_is_named(tmp_path: Path) -> None:
@@ -252,7 +261,7 @@ def test_what_loading_reads_counts_and_nothing_else(llava: Path) -> None:
 READ_BY_CODE = (
     "modeling_custom.py", "table.npy", "extra/table.json", "extra/labels.index.json",
     "vision/clip.v2.pt", "vision/model.bin", "vision/tower.safetensors", "mm_projector.bin",
-    "kernels.cu",
+    "kernels.cu", "vision/scaler.pt",
 )  # fmt: skip
 STATES = (
     "checkpoint-5/a.bin", "global_step5/mp_rank_00.pt", "optimizer_0/a.bin", "optimizer.pt",
@@ -272,6 +281,9 @@ def test_code_counts_where_it_runs(llava: Path) -> None:
         assert fingerprint_of(llava) == without
     assert set(seen[: len(STATES) + 1]) == {seen[0]}
     assert len(set(seen)) == len(READ_BY_CODE) + 1
+    (llava / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="no weights"):
+        inspect(llava, "?trust_remote_code=true")
 
 
 DAC = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org/dac"}
@@ -340,7 +352,8 @@ def test_what_only_looks_like_another_place_is_read(tmp_path: Path) -> None:
     configs: list[dict[str, Any]] = [
         {"attn_implementation": "sdpa", "backbone": "vit"},
         {"backbone": "org/vit", "backbone_config": {"model_type": "vit"}},
-        {"backbone": {"url": "https://org/vit"}},  # of a model's own code
+        # Of a model's own code.
+        {"backbone": {"url": "https://org/vit"}, "architecture": {"type": "vit"}},
         {"transformers_weights": "model.safetensors", "architecture": "vit"},
     ]
     for config in configs:

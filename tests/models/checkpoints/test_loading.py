@@ -23,6 +23,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_image_token,
     check_tokens,
     check_vocabulary,
+    cut_off,
     embedded_tokens,
     media_tokens,
     take_weights,
@@ -74,6 +75,16 @@ def test_a_matrix_of_zeros_is_told_and_loads() -> None:
     """Some layers begin with zeros, so it is no error; a reader has to know of it."""
     with pytest.warns(UserWarning, match=r"^step-8: zero throughout: weight\. A layer may"):
         take_weights(CHECKPOINT, {"": module(weight=torch.zeros(4, 4))})
+
+
+def test_layers_that_a_model_is_published_with_and_leaves_out_are_none_that_lack() -> None:
+    """DeepSeek's 62nd predicts several tokens at once, for engines that serve it."""
+    from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
+
+    with torch.device("meta"):
+        model = DeepseekV3ForCausalLM(DeepseekV3Config(num_hidden_layers=1))
+    names = [f"model.layers.{number}.input_layernorm.weight" for number in (0, 1, 61)]
+    assert cut_off(model, names) == names[1:2]
 
 
 @pytest.mark.parametrize("name", [name for name, kind in LOADED.items() if kind[2]])

@@ -141,6 +141,13 @@ def test_a_pickle_beside_the_safetensors_is_not_what_is_loaded(
         weights.rename(folder / "open_clip_ema.safetensors")
         with pytest.raises(CheckpointError, match=r"read model\.safetensors and not open_clip_ema"):
             bind_encoder(str(folder))
+        # Nor another pickle.
+        for file in ("model.safetensors", "open_clip_ema.safetensors"):
+            (folder / file).unlink()
+        for file in ("ema.bin", "own_pytorch_model.bin"):
+            (folder / file).write_bytes(b"pickled")
+        with pytest.raises(CheckpointError, match=r"read ema\.bin and not own_pytorch_model\.bin"):
+            bind_encoder(f"{folder}?allow_pickle=true")
     else:
         vectors = load(str(folder)).encode_images(images)
         assert np.array_equal(vectors, shared(str(folders[name])).encode_images(images))
