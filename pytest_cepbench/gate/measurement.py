@@ -191,13 +191,14 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return FreshMeasurement.of(key=self.key, label=self.metric, **fields)
 
 
-_ADDED = ("references",)
-"""Fields that a baseline of an earlier version lacks; they are not compared with one without."""
+_ADDED = {"references"}
+"""Fields that earlier versions do not tell; they are compared where both identities have them."""
 
 
 def differing_fields(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The fields in which two identities differ, the earlier one first; sorted."""
-    names = sorted(before.keys() | {*after}.difference(_ADDED))
+    """The fields in which two identities differ, sorted."""
+    in_one = _ADDED - (before.keys() & after.keys())
+    names = sorted((before.keys() | after.keys()) - in_one)
     return [name for name in names if before.get(name) != after.get(name)]
 
 
