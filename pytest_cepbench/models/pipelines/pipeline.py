@@ -215,7 +215,10 @@ def _check_call(plan: LoadPlan[PipelineParams], pipeline: Any, role: type[Loaded
 
 
 def _check_encoders(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
-    """Raise CheckpointError where transformers left out layers of a part, without a word."""
+    """Raise CheckpointError where transformers left out layers of a part, without a word.
+
+    By the names in its files: not seen where transformers gives those others (Qwen2.5-VL's).
+    """
     for name, part in parts.items():
         if not hasattr(part, "base_model_prefix"):
             continue
