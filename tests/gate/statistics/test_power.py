@@ -109,7 +109,7 @@ def test_good_checkpoints_are_held_as_often_as_said(
     design = own.design()
     tolerances = design.error * np.arange(1, 60, 0.02)
     tolerance = next(t for t in tolerances if chance_to_hold(design, alpha, t) >= 0.8)
-    assert chance_to_hold(design, alpha, tolerance / 4) < 0.25
+    assert chance_to_hold(design, alpha, tolerance / 4) < 0.3  # of 48 unequal ones 0.38 are held
     bounds = [mean_bounds(d, alpha, span=10) for d in own.drawn(RUNS, 3)]
     held = sum(b.low is not None and b.low > -tolerance for b in bounds)
     varying = world is not one and design.degrees < 15  # from run to run
