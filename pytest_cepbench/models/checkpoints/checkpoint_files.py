@@ -208,6 +208,15 @@ def _variant_of(name: str) -> str | None:
     return _SHARD.sub("", base).partition(".")[2] or None
 
 
+def check_links(folder: Path, readable: Collection[str]) -> None:
+    """Raise CheckpointError where a file that loading reads is a link to nothing."""
+    if gone := [name for name in readable if not (folder / name).exists()]:
+        raise CheckpointError(
+            f"{folder}: {few_of(gone)}: links to files that are not there. Fetch them (dvc pull, "
+            "git annex get), or copy the checkpoint with what they lead to"
+        )
+
+
 def check_weights(
     folder: Path,
     readable: Collection[str],
@@ -222,11 +231,7 @@ def check_weights(
     readable: what `readable_files` gave for the folder. Reads headers, each once, never tensors.
     scaled: whether weights may be whole numbers, since a quantization says how they are scaled.
     """
-    if gone := [name for name in readable if not (folder / name).exists()]:
-        raise CheckpointError(
-            f"{folder}: {few_of(gone)}: links to files that are not there. Fetch them (dvc pull, "
-            "git annex get), or copy the checkpoint with what they lead to"
-        )
+    check_links(folder, readable)
     for holder in _holders(kind, config):
         inside = folder / holder
         if not inside.is_dir():

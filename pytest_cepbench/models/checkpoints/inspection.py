@@ -28,6 +28,7 @@ from pytest_cepbench.models.checkpoints.checkpoint import (
 )
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
+    check_links,
     check_weights,
     component_names,
     holds_adapter,
@@ -452,10 +453,11 @@ def complete_checkpoint(checkpoint: Checkpoint) -> None:
             )
     for part in checkpoint.adapters:
         check_adapter(part.path, allow_pickle=checkpoint.options.allow_pickle)
+    readable = checkpoint.readable(list_files(checkpoint.path))
     if checkpoint.weights_part is not None:
+        check_links(checkpoint.path, readable)
         check_loose_weights(checkpoint.weights_part)
         return
-    readable = checkpoint.readable(list_files(checkpoint.path))
     elsewhere = {part.component for part in checkpoint.parts if part.component}
     elsewhere |= {name for part in checkpoint.parts for name in part.supplies}
     own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}

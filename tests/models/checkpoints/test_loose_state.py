@@ -82,6 +82,9 @@ def test_shards_of_a_run_describe_as_the_whole_model(
     read = f"weights read from {checkpoint / 'pytorch_model_fsdp_0'}"
     assert f"{read}, configuration from {folders[0]}" in bound[0].remarks
     assert describe(folders[0]) == expected
+    (run / "added_tokens.json").symlink_to("fetched-by-nobody")
+    with pytest.raises(CheckpointError, match=r"added_tokens\.json: links to files that are not"):
+        bind_text(str(run), "describer")
 
 
 def test_every_layout_of_a_state_is_read(
