@@ -206,15 +206,12 @@ def fill_disk(disk: Path) -> None:
         say("nearly full:", compacted, len(store) == whole.kept - len(going.entries) < whole.kept)
 
 
-def read_only(disk: Path) -> None:
-    """Make a store where nothing can be written."""
-    say("a new store:", refusal(lambda: Store(disk / "store").close()))
-
-
 if __name__ == "__main__":
     folder, lack = Path(sys.argv[1]), sys.argv[2]
-    kinds = {"index": repair_index, "room": fill_disk, "writing": read_only}
+    kinds = {"index": repair_index, "room": fill_disk}
     if lack in kinds:
         kinds[lack](folder)
+    elif lack == "writing":
+        say("a new store:", refusal(lambda: Store(folder / "store").close()))
     else:
         main(folder, lack)

@@ -40,7 +40,9 @@ def die_with(locks: WorkLocks, name: str, run: str) -> None:
 
 
 def test_what_one_has_the_others_do_not_get(locks: WorkLocks, tmp_path: Path) -> None:
-    """Until it is given back; other work is free meanwhile."""
+    """Until it is given back; other work is free meanwhile. A claim ends with its process, and its
+    death is known to the same run; the next one begins without a word of it.
+    """
     with held(locks, "a", "run"):
         assert locks.acquire("a", "run") is None
         with held(locks, "b", "run"):
@@ -48,10 +50,6 @@ def test_what_one_has_the_others_do_not_get(locks: WorkLocks, tmp_path: Path) ->
     with held(locks, "a", "run") as again:
         assert again.crashes == 0
     assert not list((tmp_path / "claims").glob("*.lock"))
-
-
-def test_a_claim_ends_with_its_process_and_its_death_is_known(locks: WorkLocks) -> None:
-    """To the same run; the next one begins without a word of it."""
     die_with(locks, "a", "run")
     die_with(locks, "a", "run")
     with held(locks, "a", "run") as third:

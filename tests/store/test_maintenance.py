@@ -75,17 +75,13 @@ def numbers_of(going: Collection) -> list[int]:
     return numbers
 
 
-def test_what_was_not_used_for_long(root: Path) -> None:
-    """By the day of its last use, which a hit makes young again; never used counts from storing."""
-    assert numbers_of(plan(root, unused_for=8)) == [0, 1]
-    assert numbers_of(plan(root, unused_for=10)) == []
-    with Store(root) as store:
-        store.get(results_of(range(1)))
-    assert numbers_of(plan(root, unused_for=8)) == [1]
+def test_what_goes_by_size_by_baselines_and_by_age(root: Path) -> None:
+    """Images count; what stays is no more than was asked.
 
-
-def test_the_least_recently_used_goes_until_the_rest_fits(root: Path) -> None:
-    """Images count; what stays is no more than was asked."""
+    Baselines keep what their models made, whatever age and size say; by themselves they let go only
+    what names another model. By age it goes by the day of its last use, which a hit makes young
+    again; never used counts from storing.
+    """
     size = plan(root, unused_for=1000).kept_bytes
     assert plan(root, max_size=size).entries == ()
     assert len(plan(root, max_size=size - 1).entries) == 1
@@ -96,15 +92,16 @@ def test_the_least_recently_used_goes_until_the_rest_fits(root: Path) -> None:
     assert going.kept_bytes <= whole.kept_bytes * 3 // 5
     assert going.kept_bytes + going.bytes == whole.kept_bytes
     assert numbers_of(plan(root, max_size=0)) == list(range(7))
-
-
-def test_baselines_keep_what_their_models_made(root: Path) -> None:
-    """Whatever age and size say; by themselves they let go only what names another model."""
     needed = frozenset({OLD})
     assert numbers_of(plan(root, unused_for=1, needed=needed)) == []
     assert numbers_of(plan(root, max_size=0, needed=needed)) == [4, 5, 6]
     alone = plan(root, needed=needed)
     assert (numbers_of(alone), alone.unnamed) == ([4, 5], 3)
+    assert numbers_of(plan(root, unused_for=8)) == [0, 1]
+    assert numbers_of(plan(root, unused_for=10)) == []
+    with Store(root) as store:
+        store.get(results_of(range(1)))
+    assert numbers_of(plan(root, unused_for=8)) == [1]
 
 
 def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
@@ -128,8 +125,10 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
     assert plan(root, unused_for=5).entries == ()
 
 
-def test_images_that_no_result_refers_to(root: Path) -> None:
-    """Old ones go; a young one may be of a result that is about to be stored."""
+def test_images_of_no_result_or_of_results_that_go(root: Path) -> None:
+    """Old ones go; a young one may be of a result that is about to be stored. Of results that go a
+    young one is counted; another result may refer to one since the choice was made.
+    """
     with Store(root) as store:
         for seed in (20, 21):
             store.put_artifact(picture(seed))
@@ -141,10 +140,6 @@ def test_images_that_no_result_refers_to(root: Path) -> None:
         collect(store, going)
         assert store.get_artifact(picture(20).digest) is None
         assert store.get_artifact(picture(21).digest) is not None
-
-
-def test_images_of_results_that_go_may_stay(root: Path) -> None:
-    """A young one is counted; another result may refer to one since the choice was made."""
     going = plan(root, unused_for=8)
     with Store(root) as store:
         store.put_artifact(picture(0))  # wanted again: young
@@ -261,19 +256,9 @@ def test_damage_of_every_kind(filled: Path) -> None:
 
 
 def test_a_damaged_index_is_found_and_mended(filled: Path) -> None:
-    """SQLite's own words are given; what can be read is saved."""
-    destroy(filled / INDEX, b"a text about 0")
-    report = look(filled)
-    assert report.index
-    assert not report.sound
-    with Store(filled) as store:
-        repair(store, report)
-        assert store.damage[0].startswith("index: ")
-    assert look(filled).sound
-
-
-def test_a_tree_out_of_order_is_found(filled: Path) -> None:
-    """A result that its own key does not find: only SQLite's check of everything sees it."""
+    """SQLite's own words are given; what can be read is saved. A result that its own key does not
+    find is seen by SQLite's check of everything alone.
+    """
     with database(filled) as connection:
         (page,) = connection.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_results_1'"
@@ -287,6 +272,14 @@ def test_a_tree_out_of_order_is_found(filled: Path) -> None:
     with Store(filled) as store:
         repair(store, report)
         assert store.get([key_of("text 0")]) == {key_of("text 0"): "a text about 0"}
+    assert look(filled).sound
+    destroy(filled / INDEX, b"a text about 0")
+    report = look(filled)
+    assert report.index
+    assert not report.sound
+    with Store(filled) as store:
+        repair(store, report)
+        assert store.damage[0].startswith("index: ")
     assert look(filled).sound
 
 

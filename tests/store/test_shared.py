@@ -205,7 +205,10 @@ def test_a_wrong_url_is_one_line(tmp_path: Path, url: str, sentence: str) -> Non
 
 
 def test_a_folder_that_is_no_shared_store_is_refused(tmp_path: Path) -> None:
-    """A local store, other people's files, a folder in one that is not there, and a file."""
+    """A local store, other people's files, a folder in one that is not there, and a file.
+
+    Publishing makes an empty folder one; who only reads it has named the wrong place.
+    """
     fill(tmp_path / "store", range(1))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
@@ -221,10 +224,6 @@ def test_a_folder_that_is_no_shared_store_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "own", (tmp_path / "store",))
     assert not (tmp_path / "disk").exists()
     assert {path.name for path in (tmp_path / "home").iterdir()} == {"letter.txt"}
-
-
-def test_what_holds_no_store_can_be_made_one_and_not_read(tmp_path: Path) -> None:
-    """Publishing makes it; who only reads it has named the wrong place."""
     folder = tmp_path / "lib"
     folder.mkdir()
     with pytest.raises(CepError, match=r"--cep-shared file:///.* holds no shared store"):
@@ -316,7 +315,11 @@ def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
 def test_the_first_write_of_a_name_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
 ) -> None:
-    """A second one changes nothing; `replace` overwrites; no other file is left."""
+    """A second one changes nothing; `replace` overwrites; no other file is left.
+
+    Where the folder is not mounted any more a write fails, a read finds nothing, and nothing is
+    made.
+    """
     if not links:
 
         def refuse(*_: object, **__: object) -> None:
@@ -329,10 +332,6 @@ def test_the_first_write_of_a_name_counts(
     assert folder.read([NAMES[0]]) == {NAMES[0]: b"first"}
     assert folder.write({NAMES[0]: b"third"}, {NAMES[0]}) == {}
     assert contents(tmp_path) == {NAMES[0]: b"third"}
-
-
-def test_nothing_is_made_where_the_folder_is_not_mounted_any_more(tmp_path: Path) -> None:
-    """A write fails, and a read finds nothing."""
     root = tmp_path / "mounted"
     root.mkdir()
     folder = folder_store(root)
@@ -411,20 +410,18 @@ def test_a_place_that_never_answers_keeps_no_process() -> None:
     assert done.stdout == "{'it does not answer'}\n64 no answer\n"
 
 
-def test_what_does_not_answer_when_it_is_opened_is_one_line(
+def test_what_does_not_answer_or_takes_nothing_is_not_awaited(
     tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sooner than a run would wait later."""
-    monkeypatch.setattr(shared, "_OPENING_SECONDS", 0.3)
-    slow.delay = 20.0
-    with pytest.raises(StoreError, match=r"slow://lib: it does not answer: check the network"):
-        Store(tmp_path / "own", ("slow://lib",))
-
-
-def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
-    tmp_path: Path, slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The end of a run waits only as long as something is uploaded now and then."""
+    """Opened, it is one line, sooner than a run would wait later; the end of a run waits only as
+    long as something is uploaded now and then.
+    """
+    with monkeypatch.context() as patch:
+        patch.setattr(shared, "_OPENING_SECONDS", 0.3)
+        slow.delay = 20.0
+        with pytest.raises(StoreError, match=r"slow://lib: it does not answer: check the network"):
+            Store(tmp_path / "own", ("slow://lib",))
+    slow.delay = 0.0
     monkeypatch.setattr(uploads, "_QUIET_SECONDS", 0.01)
     monkeypatch.setattr(uploads, "_PATIENCE", 0.3)
     monkeypatch.setattr(uploads, "_JOIN_SECONDS", 0.1)
@@ -434,24 +431,21 @@ def test_a_place_that_takes_nothing_any_more_is_left_in_the_end(
     assert store.remarks == [_left("nothing was uploaded for 0 minutes")]
 
 
-@pytest.mark.parametrize(("failures", "tries"), [(1, 2), (2, 2)])
-def test_a_failure_that_passes_is_tried_once_more(
-    slow: type[SlowFileSystem], failures: int, tries: int
-) -> None:
-    """Once; an object that is absent is not asked for again."""
+def test_a_failure_that_passes_is_tried_once_more(slow: type[SlowFileSystem]) -> None:
+    """Once; an object that is absent is not asked for again. One of the largest size is read, one
+    with a byte more is not.
+    """
     slow.held[f"lib/{NAMES[0]}"] = b"content"
-    slow.failures = failures
-    answer = slow_store().read(NAMES[:1])[NAMES[0]]
-    assert len(slow.asked) == tries
-    assert answer == b"content" if failures == 1 else isinstance(answer, StoreFailure)
+    for failures in (1, 2):
+        slow.asked.clear()
+        slow.failures = failures
+        answer = slow_store().read(NAMES[:1])[NAMES[0]]
+        assert len(slow.asked) == 2
+        assert answer == b"content" if failures == 1 else isinstance(answer, StoreFailure)
     slow.asked.clear()
     slow.failures = 0
     slow_store().read(NAMES[1:2])
     assert len(slow.asked) == 1
-
-
-def test_an_object_beyond_the_limit_is_unfit(slow: type[SlowFileSystem]) -> None:
-    """One of the largest size is read, one with a byte more is not."""
     most = most_bytes(NAMES[0])
     slow.held[f"lib/{NAMES[0]}"] = bytes(most)
     slow.held[f"lib/{NAMES[1]}"] = bytes(most + 1)

@@ -30,74 +30,60 @@ from tests.disk import small_disk
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
 
-MAKERS = pytest.mark.parametrize(
+TEXT = key_of("text 0")
+
+OBJECTS = {"a" * 64: "first", "b" * 64: "second"}
+
+
+@pytest.mark.parametrize(
     "make",
     [a_pipe, a_link_to_an_endless_device, a_sparse_file],
     ids=lambda make: make.__name__,
 )
+def test_what_is_no_file_in_the_place_of_a_stores_own(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """An image is damaged: noted, removed, and made again. Results and images of a shared folder
+    are noted as damaged; what lies beside them is found.
 
-Make = Callable[[Path], None]
+    A folder that only looks like a shared one is refused by name; an index is not opened.
+    """
 
+    def instead(path: Path) -> None:
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make(path)
 
-def instead(path: Path, make: Make) -> None:
-    """Put something else in the place of a file."""
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    make(path)
-
-
-@MAKERS
-def test_an_image_of_the_own_store(tmp_path: Path, make: Make) -> None:
-    """Is damaged: noted, removed, and made again."""
-    fill(tmp_path, range(1))
+    own = tmp_path / "own"
+    fill(own, range(1))
     digest = picture(0).digest
-    instead(artifact_path(tmp_path, digest), make)
-    with Store(tmp_path) as store:
+    instead(artifact_path(own, digest))
+    with Store(own) as store:
         assert store.get_artifact(digest) is None
         assert len(store.damage) == 1
         assert store.put_artifact(picture(0)) == digest
         assert store.get_artifact(digest) is not None
 
-
-@MAKERS
-def test_objects_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
-    """Results and images are noted as damaged; what lies beside them is found."""
     shared = tmp_path / "shared"
     with Store(tmp_path / "first", publish=shared) as store:
-        digest = store.put_artifact(picture(0))
+        assert store.put_artifact(picture(0)) == digest
         store.put([StoredResult(key, value) for key, value in OBJECTS.items()])
         store.put([StoredResult("c" * 64, ArtifactRef(digest))])
-    instead(shared / result_name("a" * 64), make)
-    instead(shared / artifact_names(digest)[0], make)
+    instead(shared / result_name("a" * 64))
+    instead(shared / artifact_names(digest)[0])
     with Store(tmp_path / "second", (shared,)) as store:
         assert store.get(OBJECTS) == {"b" * 64: "second"}
         assert store.get_artifact(digest) is None
         assert len(store.damage) == 2
         assert store.remarks == []
 
-
-TEXT = key_of("text 0")
-
-OBJECTS = {"a" * 64: "first", "b" * 64: "second"}
-
-
-@MAKERS
-def test_what_makes_a_folder_a_store(tmp_path: Path, make: Make) -> None:
-    """A folder that only looks like one is refused by name."""
-    (tmp_path / "shared").mkdir()
-    make(tmp_path / "shared" / MARKER)
+    instead(tmp_path / "looks" / MARKER)
     with pytest.raises(StoreError, match="--cep-shared"):
-        Store(tmp_path / "own", (tmp_path / "shared",))
-
-
-@pytest.mark.parametrize(
-    "make", [a_pipe, a_link_to_an_endless_device], ids=lambda make: make.__name__
-)
-def test_the_index_of_the_own_store(tmp_path: Path, make: Make) -> None:
-    """Is not opened."""
-    make(tmp_path / INDEX)
-    with pytest.raises(StoreError, match="a regular file is expected"):
-        Store(tmp_path)
+        Store(tmp_path / "third", (tmp_path / "looks",))
+    if make is not a_sparse_file:
+        instead(tmp_path / "fourth" / INDEX)
+        with pytest.raises(StoreError, match="a regular file is expected"):
+            Store(tmp_path / "fourth")
 
 
 def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
@@ -116,24 +102,18 @@ def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
         assert store.get(["b"]) == {"b": "text"}
 
 
-OnDisk = Callable[[str, str], list[str]]
+def test_a_disk_that_is_full_or_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
+    """Writing stops with StoreFullError; what was confirmed stays; with room the store goes on.
 
+    A store that cannot be made is an error that names the option, not a traceback.
+    """
 
-@pytest.fixture
-def on_disk(tmp_path: Path) -> OnDisk:
-    """Run starved.py on a tmpfs mounted with these options; skip where none may be mounted."""
-
-    def run(options: str, lack: str) -> list[str]:
-        with small_disk(tmp_path / "disk", options) as disk:
+    def on_disk(options: str, lack: str) -> list[str]:
+        with small_disk(tmp_path / lack, options) as disk:
             done = disk.run(sys.executable, "-m", "tests.store.starved", str(disk.place), lack)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 
-    return run
-
-
-def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
-    """Writing stops with StoreFullError; what was confirmed stays; with room the store goes on."""
     assert on_disk("size=2m", "room") == [
         "full: StoreFullError True",
         "image: StoreFullError True",
@@ -149,10 +129,6 @@ def test_a_full_disk_loses_nothing_that_was_confirmed(on_disk: OnDisk) -> None:
         "damage: []",
         "nearly full: False True",  # deleted, though the index has no room to be written anew
     ]
-
-
-def test_a_read_only_disk_is_explained(on_disk: OnDisk) -> None:
-    """A store that cannot be made is an error that names the option, not a traceback."""
     assert on_disk("size=1m,ro", "writing") == ["a new store: StoreError True"]
 
 
@@ -169,7 +145,9 @@ def _answer(store: Store, *numbers: int | None) -> Answer:
 
 
 def test_answers_are_found_by_their_digests(tmp_path: Path) -> None:
-    """By another process as well; what was never stored is not there."""
+    """By another process as well; what was never stored is not there, nor one without one of its
+    images: others, with the same images too, are judged by their own.
+    """
     with Store(tmp_path) as store:
         answers = [_answer(store, 1, 2), _answer(store, None), _answer(store, 1, None, 3)]
         put_answers(store, answers)
@@ -177,10 +155,6 @@ def test_answers_are_found_by_their_digests(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         found = get_answers(store, [*(answer.digest for answer in answers), "0" * 32])
     assert found == {answer.digest: answer for answer in answers}
-
-
-def test_an_answer_without_one_of_its_images_is_not_there(tmp_path: Path) -> None:
-    """The others, with the same images too, are judged by their own."""
     with Store(tmp_path) as store:
         lacking, whole = _answer(store, 1, 2), _answer(store, 1)
         put_answers(store, [lacking, whole])
