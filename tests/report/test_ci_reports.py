@@ -47,7 +47,9 @@ def _annotations(results: list[CaseResult], problems: tuple[str, ...] = ()) -> l
 
 
 def test_undecided_cases_are_a_warning() -> None:
-    """One for all that pass; those that fail are errors, and informational ones say nothing."""
+    """One for all that pass; those that fail are errors, and informational ones say nothing. An
+    incomplete run says why, also where it judged nothing.
+    """
     cases = [replace(FULL, part=f"part{n}", verdict="inconclusive") for n in range(5)]
     informational = [replace(case, primary=False) for case in (cases[0], FULL)]
     (line,) = _annotations([*cases, *informational])
@@ -57,27 +59,20 @@ def test_undecided_cases_are_a_warning() -> None:
     assert line.startswith("::error ")
     assert "more in the report" not in "".join(_annotations([FULL] * 3))
     assert _annotations([FULL] * 4)[-1].endswith(" (1 case more in the report)")
-
-
-def test_an_incomplete_run_says_why() -> None:
-    """Also where it judged nothing."""
     ((properties, message),) = map(parse_command, _annotations([], ("2 tests:\n100 %", "b")))
     assert properties == {"title": "cepbench: the run is incomplete"}
     assert message == "2 tests: 100 %, and 1 more"
 
 
-def test_summaries_of_a_step_are_appended(tmp_path: Path) -> None:
-    """What is there stays, and a heading begins on a line of its own."""
+def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
+    """What is there stays, and a heading begins on a line of its own. GitHub would drop a larger
+    one whole; whole rows stay, folded parts are closed.
+    """
     path = tmp_path / "summary"
     path.write_text("| a table |")
     for text in ("## one\n", "## two\n"):
         append_step_summary(path, text)
     assert path.read_text() == "| a table |\n## one\n\n## two\n"
-
-
-def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
-    """GitHub would drop a larger one whole; whole rows stay, folded parts are closed."""
-    path = tmp_path / "summary"
     part = "\N{SNOWMAN}" * 30
     held = replace(FULL, verdict="held", part=part, warnings=[], floor=None)
     text = markdown_summary(RunOutcome("passed", results=[held] * 500))

@@ -130,28 +130,21 @@ def test_a_complete_run_in_one_sentence(results: list[CaseResult], sentence: str
     assert headline(results) == sentence
 
 
-@pytest.mark.parametrize(
-    ("results", "judged"),
-    [
+def test_an_incomplete_run_never_ships() -> None:
+    """The first problem and the number of the others stand before what was judged.
+
+    A regression is what fails it; that cases are missing is not hidden behind it. A run whose
+    suites were skipped in part may ship only with that remark.
+    """
+    for results, judged in (
         ([HELD, UNDECIDED], "1 held, 1 undecided of 2 gating cases judged; 1 skipped"),
         ([INFORMATIONAL], "nothing was judged; 1 skipped"),
-    ],
-)
-def test_an_incomplete_run_never_ships(results: list[CaseResult], judged: str) -> None:
-    """The first problem and the number of the others stand before what was judged."""
-    sentence = headline(results, [_DIED, "a worker died"], skipped={"b": "no data"})
-    assert sentence == f"Incomplete: {_DIED}, and 1 reason more; {judged}"
-
-
-def test_an_incomplete_run_with_a_regression_says_both() -> None:
-    """The regression is what fails it; that cases are missing is not hidden behind it."""
+    ):
+        sentence = headline(results, [_DIED, "a worker died"], skipped={"b": "no data"})
+        assert sentence == f"Incomplete: {_DIED}, and 1 reason more; {judged}"
     sentence = headline([REGRESSED], [_DIED])
     assert sentence.startswith("Do not ship: 1 of 1 gating case regressed; ")
     assert sentence.endswith(f"; the run is incomplete: {_DIED}")
-
-
-def test_what_was_skipped_is_counted() -> None:
-    """A run whose suites were skipped in part may ship only with that remark."""
     skipped = {"a": "no such data set", "b": "no such data set"}
     assert headline([HELD], skipped=skipped) == (
         "May ship: the one gating case held; 2 skipped (no such data set)"

@@ -128,17 +128,15 @@ MADE = (
 HISTORY = History(Path("history"), MADE)
 
 
-def test_cases_over_their_runs() -> None:
-    """Each case has the runs that judged it, in order; suites stand together."""
+def test_cases_over_their_runs_and_a_selection() -> None:
+    """Each case has the runs that judged it, in order; suites stand together. Suites are selected
+    by name, cases and models by pattern, the latest runs by number.
+    """
     timelines = timelines_of(MADE)
 
     assert [t.case for t in timelines] == ["toy/color/gc", "toy/shape/gc", "other/color/gc"]
     assert [point.value for point in timelines[0].points] == [0.7, 0.8, None]
     assert timelines[0].runs == list(MADE)
-
-
-def test_a_selection() -> None:
-    """Suites by name, cases and models by pattern, the latest runs."""
 
     def cases(runs: list[HistoryRun], **selection: list[str]) -> list[str]:
         return [timeline.case for timeline in timelines_of(runs, **selection)]
@@ -207,7 +205,9 @@ def marks(html: str, kind: str) -> int:
 
 
 def test_each_run_has_a_mark_that_says_its_verdict() -> None:
-    """Also one that is informational, that was accepted, or that measured nothing."""
+    """Also one that is informational, that was accepted, or that measured nothing. Of many runs the
+    latest are drawn.
+    """
     runs = (
         recorded(0, judged(0.75, accepted=True)),
         recorded(1, judged(0.5, verdict="regressed", primary=False)),
@@ -220,6 +220,11 @@ def test_each_run_has_a_mark_that_says_its_verdict() -> None:
         ("accepted", "regressed", "held", "error"), 1
     )
     assert "runs/a, 2026-09-21 14:13: accepted, 0.7500" in html
+    many = [recorded(i, judged(0.75)) for i in range(MOST_MARKS + 60)]
+    many[10] = recorded(10, judged(0.2, verdict="regressed"))
+    many[200] = recorded(200, judged(None))
+    html = page_of(History(Path("history"), tuple(many)))
+    assert (marks(html, "held"), marks(html, "regressed"), marks(html, "error")) == (239, 0, 1)
 
 
 def test_bounds_are_drawn_as_far_as_they_exclude_anything() -> None:
@@ -257,16 +262,6 @@ def test_a_training_has_an_axis_of_its_own() -> None:
     left, right = 64.0, 948.0
     assert marks == pytest.approx([left + (n - 0.5) / 5 * (right - left) for n in (3, 5)], abs=0.1)
     assert "5: runs/a" in read_page(html).text
-
-
-def test_of_many_runs_the_latest_are_drawn() -> None:
-    """Each with its mark."""
-    runs = [recorded(i, judged(0.75)) for i in range(MOST_MARKS + 60)]
-    runs[10] = recorded(10, judged(0.2, verdict="regressed"))
-    runs[200] = recorded(200, judged(None))
-    html = page_of(History(Path("history"), tuple(runs)))
-
-    assert (marks(html, "held"), marks(html, "regressed"), marks(html, "error")) == (239, 0, 1)
 
 
 def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:

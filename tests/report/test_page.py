@@ -132,7 +132,10 @@ def test_hostile_texts_stand_as_texts_in_every_place(bad: str, shown: str) -> No
 
 
 def test_the_page_says_what_the_run_found_promises_and_lacks() -> None:
-    """Headline, set-up, problems, counts, the error that the run may make, facts; no scores."""
+    """Headline, set-up, problems, counts, the error that the run may make, facts; no scores.
+
+    When baselines were accepted: the latest of all suites, by which commit, or by none yet.
+    """
     sentence = "Do not ship: 1 of 1 gating case regressed; worst <b>toy</b>"
     facts = dataclasses.replace(FACTS, headline=sentence)
     page, html = _page(replace(FULL, measured=MEASURED, facts=INVENTED), facts=facts)
@@ -147,10 +150,6 @@ def test_the_page_says_what_the_run_found_promises_and_lacks() -> None:
     ):
         assert shown in _words(page)
     assert SECRET not in html
-
-
-def test_the_page_says_when_baselines_were_accepted() -> None:
-    """The latest of all suites, by which commit, or by none yet."""
     first = SuiteProvenance("a", accepted="2026-01-01T10:00:00+00:00", accepted_commit="c" * 40)
     later = SuiteProvenance("b", accepted="2026-01-02T10:00:00+00:00", uncommitted=True)
     for suites, said in (
@@ -202,7 +201,11 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
 
 
 def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
-    """Figures, settings with their origins, the anchor, hops, notes, failures and remarks."""
+    """Figures, settings with their origins, the anchor, hops, notes, failures and remarks.
+
+    Of many samples those that lost most are listed: all are counted, and the command that writes
+    them is named.
+    """
     (chain,) = REGRESSED.shown.chains
     odd = replace(chain, failure="empty-text at generation 3", remark="no <circle>")
     page, _ = _page(replace(FULL, chains=[odd], notes=["3 of 9 texts were <cut>"]))
@@ -217,10 +220,6 @@ def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
         "stopped: empty-text at generation 3; no <circle>",
     ):
         assert shown in page.text
-
-
-def test_of_many_samples_those_that_lost_most_are_listed() -> None:
-    """All are counted, and the command that writes them is named."""
     drops = {f"s{number}": -number / 1000 for number in range(300)}
     page, _ = _page(replace(FULL, differences=drops))
     assert "300 samples: 299 worse, 1 equal, 0 better" in page.text
@@ -254,7 +253,11 @@ def test_words_that_differ_are_marked() -> None:
 
 
 def test_chains_stand_below_those_of_the_baseline() -> None:
-    """Generation by generation, with the first difference, words that differ, and the change."""
+    """Generation by generation, with the first difference, words that differ, and the change.
+
+    How to get missing ones is said once for a case, with the command; its own are there all the
+    same.
+    """
     start, text, image = paired_steps(PAIR)
     assert (start.same, start.first, text.first, image.first) == (True, False, True, False)
     assert image.change == -0.5
@@ -265,10 +268,6 @@ def test_chains_stand_below_those_of_the_baseline() -> None:
     for shown in ("<del>dog</del>", "<ins>red cat</ins>", "-0.5000", "first difference"):
         assert shown in html
     assert "median sample" in page.text
-
-
-def test_the_page_says_how_to_get_missing_chains() -> None:
-    """Once for a case, with the command; its own chains are there all the same."""
     alone = replace(PAIR, baseline_links=[], first_difference=None)
     missing = "The store has none.\npytest suites --cep-model=<b>\nOr name a store"
     _, html = _page(
@@ -337,19 +336,17 @@ def test_images_are_inlined_small() -> None:
     assert "no longer in the store" in read_page(gone).text
 
 
-def _scene(number: int) -> ImageArtifact:
-    """A shape on a dark ground with some noise, as drawings of the shapes' world have it."""
-    pixels = np.random.default_rng(number).normal(26, 3, (64, 64, 3))
-    pixels[number % 40 : number % 40 + 14, number % 37 : number % 37 + 16] += (40, 120, 20)
-    return ImageArtifact(pixels.clip(0, 255).astype(np.uint8))
-
-
 @pytest.mark.slow
 def test_a_failing_run_of_the_suites_is_at_most_a_megabyte_and_a_half() -> None:
     """As many cases, chains and images as a failing run of suites/shapes beside its baseline's.
     Noise is not kept to the last bit; what takes little room anyway is.
     """
-    scenes: dict[str, Artifact] = {f"{number:064x}": _scene(number) for number in range(640)}
+    scenes: dict[str, Artifact] = {}
+    for number in range(640):
+        # A shape on a dark ground with some noise, as drawings of the shapes' world have it.
+        pixels = np.random.default_rng(number).normal(26, 3, (64, 64, 3))
+        pixels[number % 40 : number % 40 + 14, number % 37 : number % 37 + 16] += (40, 120, 20)
+        scenes[f"{number:064x}"] = ImageArtifact(pixels.clip(0, 255).astype(np.uint8))
     plain = PageImages({"s": SMALL}.get).get("s")
     assert plain is not None
     with Image.open(io.BytesIO(base64.b64decode(plain.address.partition(",")[2]))) as image:
@@ -433,28 +430,24 @@ def test_an_axis_holds_its_values_with_round_ticks(values: list[float], most: in
 
 
 def test_an_interval_lies_on_a_symmetric_log_axis() -> None:
-    """X grows by log(1 + tolerances) to either side: at a reach of 8, 2 tolerances are halfway."""
+    """X grows by log(1 + tolerances) to either side: at a reach of 8, 2 tolerances are halfway.
+
+    A bound that excludes nothing is an arrow at the edge, without a number; without any bound there
+    is a point alone.
+    """
     plot = change_plot(replace(FULL, difference=-0.02, low=-0.04, high=0.02), 8.0)
     assert _across(plot, "zero", "x1") == [50]
     assert _across(plot, "circle", "cx") == pytest.approx([25], abs=0.1)
     assert _across(plot, "bounds", "x1", "x2") == pytest.approx([13.4, 75], abs=0.1)
     assert _across(plot, "band", "x", "width") == pytest.approx([34.2, 31.5], abs=0.1)
     assert len(_shapes(plot, "axis")) == 1
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "arrows"), [(None, 0.01, ["0%"]), (-0.04, None, ["100%"]), (None, None, [])]
-)
-def test_a_bound_that_excludes_nothing_is_an_arrow(
-    low: float | None, high: float | None, arrows: list[str]
-) -> None:
-    """At the edge, without a number; without any bound there is a point alone."""
-    plot = change_plot(replace(FULL, difference=-0.02, low=low, high=high), 4.0)
-    found = [e for e in ET.fromstring(plot).iter("svg") if "x" in e.attrib]
-    assert [arrow.attrib["x"] for arrow in found] == arrows
-    assert not any(arrow.findtext("text") for arrow in found)
-    assert len(_shapes(plot, "bounds")) == (1 if arrows else 0)
-    assert len(_shapes(plot, "circle")) == 1
+    for low, high, arrows in ((None, 0.01, ["0%"]), (-0.04, None, ["100%"]), (None, None, [])):
+        plot = change_plot(replace(FULL, difference=-0.02, low=low, high=high), 4.0)
+        found = [e for e in ET.fromstring(plot).iter("svg") if "x" in e.attrib]
+        assert [arrow.attrib["x"] for arrow in found] == arrows
+        assert not any(arrow.findtext("text") for arrow in found)
+        assert len(_shapes(plot, "bounds")) == (1 if arrows else 0)
+        assert len(_shapes(plot, "circle")) == 1
 
 
 NOW = CurveShown([2, 4], [0.6, 0.45], [0.55, 0.4], [0.65, 0.5], 50)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +54,6 @@ FAILED = [
 RESULTS = [REGRESSED, HELD, *FAILED, replace(HELD, part="told", primary=False), ANSWERED]
 
 
-def _picture(digest: str) -> ImageArtifact:
-    shade = 40 * int(digest[0], 16) % 200 + 20
-    return ImageArtifact(np.full((300, 600, 3), shade, np.uint8))
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pages of a run with everything and of a history."""
@@ -74,25 +68,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )  # fmt: skip
     runs = [recorded(n, judged(0.7 + n / 50, part=LONG), host=LONG) for n in range(4)]
     timelines = timelines_of(runs)
+
+    def picture(digest: str) -> ImageArtifact:
+        shade = 40 * int(digest[0], 16) % 200 + 20
+        return ImageArtifact(np.full((300, 600, 3), shade, np.uint8))
+
     texts = {
-        "run": html_page(run, _picture),
+        "run": html_page(run, picture),
         "history": history_page(History(folder, tuple(runs)), runs, timelines, folder),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in texts}
-
-
-@pytest.fixture
-def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
-    """A tab of the page of the run, in which no script fails."""
-    opened = browser.new_page(viewport={"width": 1400, "height": 900})
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.goto(pages["run"].as_uri())
-    yield opened
-    opened.close()
-    assert errors == []
 
 
 @pytest.mark.parametrize("name", ["run", "history"])
@@ -117,8 +104,29 @@ def test_nothing_scrolls_sideways_on_a_narrow_screen(
     tab.close()
 
 
-def test_cases_are_searched_filtered_and_sorted(tab: Any) -> None:
-    """By the page's own script, which its policy lets run; the count is announced."""
+def test_addresses_open_what_they_lead_to_and_cases_are_searched(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    """Only the details of the worst case are open; a link to others opens them, folded or not.
+
+    Cases are filtered and sorted by the page's own script, which its policy lets run and which does
+    not fail; the count is announced.
+    """
+    tab = browser.new_page(viewport={"width": 1400, "height": 900})
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.goto(pages["run"].as_uri())
+    opened = "elements => elements.map(e => e.id)"
+    details = tab.locator("main details[id][open]")
+    assert details.evaluate_all(opened) == [f"details-{case_anchor(REGRESSED)}"]
+    tab.evaluate("() => { location.hash = '100%'; }")  # leads nowhere, and is no error
+    anchor = sample_anchor(HELD, LONG)
+    tab.evaluate(f"() => {{ location.hash = '{anchor}'; }}")
+    picture = tab.locator(f"#{anchor} + .pairs .image").nth(1)
+    picture.wait_for(state="visible")
+    box = picture.bounding_box()
+    assert box["width"] > 100
+    assert 0 <= box["y"] < 900 - box["height"]
 
     def shown() -> list[str]:
         rows = tab.locator(".cases tbody tr:visible")
@@ -137,21 +145,8 @@ def test_cases_are_searched_filtered_and_sorted(tab: Any) -> None:
     tab.locator(".cases th button").nth(3).click()
     assert shown()[0] == "overall"
     assert tab.locator(".cases th").nth(3).get_attribute("aria-sort") == "ascending"
-
-
-def test_addresses_open_what_they_lead_to(tab: Any) -> None:
-    """Only the details of the worst case are open; a link to others opens them, folded or not."""
-    opened = "elements => elements.map(e => e.id)"
-    details = tab.locator("main details[id][open]")
-    assert details.evaluate_all(opened) == [f"details-{case_anchor(REGRESSED)}"]
-    tab.evaluate("() => { location.hash = '100%'; }")  # leads nowhere, and is no error
-    anchor = sample_anchor(HELD, LONG)
-    tab.evaluate(f"() => {{ location.hash = '{anchor}'; }}")
-    picture = tab.locator(f"#{anchor} + .pairs .image").nth(1)
-    picture.wait_for(state="visible")
-    box = picture.bounding_box()
-    assert box["width"] > 100
-    assert 0 <= box["y"] < 900 - box["height"]
+    tab.close()
+    assert errors == []
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])

@@ -116,19 +116,16 @@ def test_a_long_line_goes_on_below_itself() -> None:
 
 
 @given(TEXTS, st.integers(4, 30))
-def test_wrapped_and_folded_lines_have_all_words(text: str, columns: int) -> None:
-    """In their order; no line is wider than asked for, but wrapped ones of a single word."""
+def test_texts_are_wrapped_folded_and_shortened(text: str, columns: int) -> None:
+    """Lines have all words, in their order; none is wider than asked for, but wrapped ones of a
+    single word. A shortened text is itself where it has room; both ends are kept.
+    """
     lines = wrap(text, columns)
     assert [word for line in lines for word in line.split()] == text.split()
     assert all(width_of(line) <= columns or len(line.split()) == 1 for line in lines)
     folded = fold(text, columns)
     assert "".join("".join(folded).split()) == "".join(text.split())
     assert max(map(width_of, folded)) <= columns
-
-
-@given(TEXTS, st.integers(3, 30))
-def test_a_shortened_text_is_as_wide_as_asked_for_at_most(text: str, columns: int) -> None:
-    """And itself where it has room; both ends are kept."""
     shown = shorten(text, columns)
     assert width_of(shown) <= columns
     assert (shown == text) or width_of(text) > columns

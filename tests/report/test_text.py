@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.metrics.facts import FactAnswers, Facts, Role, summarize_facts
@@ -190,18 +189,12 @@ def test_a_sample_is_told_in_words() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("p", "shown"),
-    [(None, "-"), (1.0, "1"), (0.21875, "0.22"), (2**-11, "0.00049"), (2**-15, "3.1e-5"),
-     (2**-17, "< 1e-5")],
-)  # fmt: skip
-def test_a_p_value_has_two_digits(p: float | None, shown: str) -> None:
-    """Down to what the fewest flips can tell."""
-    assert p_value(p) == shown
-
-
 def test_figures_say_what_they_are() -> None:
-    """Turned differences, the share of alpha of each bound, bounds that exclude nothing."""
+    """Turned differences, the share of alpha of each bound, bounds that exclude nothing; a p value
+    has two digits, down to what the fewest flips can tell.
+    """
+    values = (None, 1.0, 0.21875, 2**-11, 2**-15, 2**-17)
+    assert [*map(p_value, values)] == ["-", "1", "0.22", "0.00049", "3.1e-5", "< 1e-5"]
     risen = replace(REGRESSED, higher_is_better=False, value=0.5, baseline=0.25, difference=-0.25)
     assert "lower is better" in explain(risen)
     assert "-0.2500   turned: positive is better\n" in explain(risen)
@@ -311,12 +304,16 @@ LOSING = _facts([[1, 1, 1, 1], [0, 0, 0, 1]], [1, 0, 0, 0])
 """A describer loses one color of two, which comes back; a generator loses every count."""
 
 
-def _case(facts: Facts | None) -> CaseResult:
-    return replace(REGRESSED, metric="truth", label="truth F1", part="overall", facts=facts)
-
-
 def test_facts_by_kind_and_role() -> None:
-    """What is right at the end, half-life with its interval, and what each role's steps lose."""
+    """What is right at the end, half-life with its interval, and what each role's steps lose.
+
+    One sentence for the run names the kind that goes first and the role that loses most, and
+    nothing more where nothing is lost.
+    """
+
+    def case(facts: Facts | None) -> CaseResult:
+        return replace(REGRESSED, metric="truth", label="truth F1", part="overall", facts=facts)
+
     heads, (count, color, every) = fact_table(LOSING)
     assert heads == (
         "facts", "n", "right at 4", "half-life (95 %)", "text loses", "picture loses",
@@ -325,16 +322,12 @@ def test_facts_by_kind_and_role() -> None:
     assert color[:3] == ("color", "80", "100 %")
     assert color[3].startswith("1.0 (")
     assert (color[4:], every[:2]) == (("33.3 %", "0 %"), ("all kinds", "120"))
-
-
-def test_one_sentence_on_facts_for_the_run() -> None:
-    """The kind that goes first and the role that loses most; nothing more where nothing is lost."""
-    (line,) = fact_lines([_case(LOSING), _case(None)])
+    (line,) = fact_lines([case(LOSING), case(None)])
     assert line.startswith("facts of toy overall [truth]: 66.7 % of 120 right after 4 generations")
     assert "half-life of color, the shortest: 1.0" in line
     assert "a drawing loses" in line
-    assert line in promise_lines([_case(LOSING)])
-    (kept,) = fact_lines([_case(_facts([[1, 1, 1, 1]] * 2, [1, 1, 1, 1]))])
+    assert line in promise_lines([case(LOSING)])
+    (kept,) = fact_lines([case(_facts([[1, 1, 1, 1]] * 2, [1, 1, 1, 1]))])
     assert kept == "facts of toy overall [truth]: 100 % of 120 right after 4 generations"
 
 

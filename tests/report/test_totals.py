@@ -94,7 +94,9 @@ BESIDE = UsageTotals(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker=
 
 
 def test_a_run_is_told_in_one_sentence() -> None:
-    """Loads by role and by how many workers; inputs, model time and hits of all together."""
+    """Loads by role and by how many workers; inputs, model time and hits of all together. Requests,
+    tokens and cost of all cases; the part of one case is what was added since.
+    """
     assert effort_line([CASE, BESIDE]) == (
         "4 model loads (2 describer, 2 encoder) by 2 workers, 13 model inputs (1.5 s in models), "
         "12 results from the store"
@@ -102,6 +104,16 @@ def test_a_run_is_told_in_one_sentence() -> None:
     assert effort_line([replace(CASE, worker=""), replace(CASE, worker="")]).startswith(
         "2 model loads (2 describer), "
     )
+    asked = replace(
+        CASE, usage=Usage(requests=12, retries=2, input_tokens=900, output_tokens=80, cost=0.5)
+    )
+    more = replace(asked, usage=asked.usage + Usage(requests=3, images=3))
+    assert effort_line([asked, BESIDE]).endswith(
+        "; 12 requests (2 of them again), 900 tokens in, 80 out, cost 0.5"
+    )
+    assert usage_between(asked, more, 1.0, "").usage == Usage(requests=3, images=3)
+    assert total_usage([asked, more]).usage == Usage(27, 4, 1800, 160, 3, 1.0)
+    assert "cost" not in effort_line([CASE])
 
 
 def test_every_report_counts_what_was_done_beside_cases() -> None:
@@ -123,20 +135,6 @@ def test_every_report_counts_what_was_done_beside_cases() -> None:
     assert "worker gw1 &lt;died&gt;" in html
     assert line in markdown
     assert "- **infrastructure:** worker gw1 &lt;died&gt;\n" in markdown
-
-
-def test_what_servers_counted_is_summed_and_told() -> None:
-    """Requests, tokens and cost of all cases; the part of one case is what was added since."""
-    asked = replace(
-        CASE, usage=Usage(requests=12, retries=2, input_tokens=900, output_tokens=80, cost=0.5)
-    )
-    more = replace(asked, usage=asked.usage + Usage(requests=3, images=3))
-    assert effort_line([asked, BESIDE]).endswith(
-        "; 12 requests (2 of them again), 900 tokens in, 80 out, cost 0.5"
-    )
-    assert usage_between(asked, more, 1.0, "").usage == Usage(requests=3, images=3)
-    assert total_usage([asked, more]).usage == Usage(27, 4, 1800, 160, 3, 1.0)
-    assert "cost" not in effort_line([CASE])
 
 
 def test_each_judge_has_one_line() -> None:

@@ -71,26 +71,25 @@ def test_no_field_of_any_record_may_be_absent() -> None:
 
 
 def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
-    """All files lie beside each other under the given name; no half-written file is left."""
+    """All files lie beside each other under the given name; no half-written file is left.
+
+    Points in a name are no suffix: models and checkpoints have versions and numbers, and two of
+    them are two reports. Points alone are no name.
+    """
     target = tmp_path / "new" / "run.json"
     for text in ("old", "new \ud800"):
         written = write_reports(target, {".json": text, ".html": text})
     assert written == [tmp_path / "new" / "run.json", tmp_path / "new" / "run.html"]
     assert [path.read_text() for path in written] == ["new ?", "new ?"]
     assert sorted(path.name for path in target.parent.iterdir()) == ["run.html", "run.json"]
-
-
-def test_points_in_a_name_are_no_suffix(tmp_path: Path) -> None:
-    """Models and checkpoints have versions and numbers: two of them are two reports. Points alone
-    are no name.
-    """
+    folder = tmp_path / "names"
     for name in ("epoch-1.25", "epoch-1.50", "step.json", "run.md", "plain"):
-        write_reports(tmp_path / name, {".json": name, ".html": name})
+        write_reports(folder / name, {".json": name, ".html": name})
     for name in ("/", ".", ".."):
         with pytest.raises(WriteError, match="is a folder: name a file"):
             write_reports(Path(name), {".html": "x"})
     stems = ("epoch-1.25", "epoch-1.50", "plain", "run", "step")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
         f"{stem}{suffix}" for stem in stems for suffix in (".html", ".json")
     )
 
@@ -124,7 +123,9 @@ def test_properties_of_a_case_in_full() -> None:
 
 
 def test_document_is_described() -> None:
-    """The table of the document has its fields in their order, and of each record all of them."""
+    """The table of the document has its fields in their order, and of each record all of them; that
+    of JUnit files has every property of a test.
+    """
     (rows,) = tables(PAGE, "Document")
     document = msgspec.json.decode(json_document(RunOutcome("passed", results=[REGRESSED])))
     assert column(rows) == list(document)
@@ -144,10 +145,6 @@ def test_document_is_described() -> None:
     (rows,) = tables(PAGE, "Judgement")
     (row,) = [row for row in rows if row[0] == "`verdict`"]
     assert column([row], 2) == [str(verdict) for verdict in Verdict]
-
-
-def test_properties_are_described() -> None:
-    """The table has every property of a test in a JUnit file."""
     (rows,) = tables(PAGE, "In JUnit files")
     series = SeriesShown(name="run-1", look=7, expected=40, alpha=0.0003)
     full = replace(FULL, judge="known", series=series)
@@ -179,8 +176,10 @@ def _read(*cases: CaseResult, samples: bool = False) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(csv_table(cases, RUN, samples=samples), newline="")))
 
 
-def test_a_row_for_each_case() -> None:
-    """Numbers as the JSON report has them; what is not known is empty."""
+def test_a_row_for_each_case_or_sample() -> None:
+    """Numbers as the JSON report has them; what is not known is empty. Samples that lost most come
+    first; what was not compared has no baseline and no reference.
+    """
     regressed, unmeasured = _read(FULL, UNMEASURED)
     assert tuple(regressed) == COLUMNS
     assert {name: regressed[name] for name in RUN} == {k: str(v) for k, v in RUN.items()}
@@ -191,10 +190,6 @@ def test_a_row_for_each_case() -> None:
         assert float(regressed[name]) == value
     assert [unmeasured[name] for name in ("value", "baseline", "low")] == ["", "", ""]
     assert unmeasured["reasons"] == "no space left; on the disk"
-
-
-def test_a_row_for_each_sample() -> None:
-    """Those that lost most first; what was not compared has no baseline and no reference."""
     first, second, third = _read(SAMPLED, UNMEASURED, samples=True)
     assert tuple(first) == SAMPLE_COLUMNS
     names = ("suite", "sample", "categories", "value", "baseline", "difference", "reference")
