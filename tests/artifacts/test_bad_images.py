@@ -27,17 +27,6 @@ PICTURE = Image.fromarray(noise(24, 32))
 SOUND = {kind: encoded(PICTURE, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP")}
 
 
-def refusal(data: bytes) -> str | None:
-    """What decoding says against these bytes; None when they are an image after all."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about tags that make no sense
-        try:
-            decode_image(data)
-        except ImageError as error:
-            return str(error)
-    return None
-
-
 @pytest.mark.parametrize("kind", sorted(SOUND))
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")  # Pillow's own, from a cut TIFF
@@ -97,8 +86,13 @@ def test_decoding_on_threads_leaves_filters_of_warnings_alone() -> None:
 def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes) -> None:
     """A text file named .jpg, an empty file, another kind of file: the formats are named.
 
-    Others are refused though Pillow reads them: each decoder is a risk.
+    Others are refused though Pillow reads them: each decoder is a risk. A missing file and a folder
+    in its place are errors of the image, not of Python.
     """
+    with pytest.raises(ImageError, match="cannot be read: No such file"):
+        read_image(tmp_path / "gone.png")
+    with pytest.raises(ImageError, match="cannot be read: Is a directory"):
+        read_image(tmp_path)
     path = tmp_path / "photo.jpg"
     path.write_bytes(data)
     with pytest.raises(ImageError, match=r"not an image of a known format \(PNG, JPEG, WEBP"):
@@ -107,18 +101,15 @@ def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
 def test_several_frames_are_refused(kind: str) -> None:
-    """Animations and multi-page files have no single picture: the number of frames is said."""
+    """Animations and multi-page files have no single picture: the number of frames is said. MPO is
+    a JPEG with a camera's preview behind it: the first picture is the one that was taken.
+    """
     frames = [Image.fromarray(noise(seed=seed)) for seed in range(3)]
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
     with pytest.raises(ImageError, match=r"animated or multi-page \(3 frames\): save the frame"):
         decode_image(data)
-
-
-def test_a_photograph_with_a_cameras_preview_is_the_photograph() -> None:
-    """MPO is a JPEG with more pictures behind it: the first is the one that was taken."""
-    data = encoded(
-        PICTURE, "MPO", save_all=True, append_images=[PICTURE.resize((8, 6))], quality=95
-    )
+    previewed = [PICTURE.resize((8, 6))]
+    data = encoded(PICTURE, "MPO", save_all=True, append_images=previewed, quality=95)
     assert decode_image(data).size == PICTURE.size
 
 
@@ -165,7 +156,14 @@ def test_a_flipped_bit_gives_an_image_or_an_image_error(kind: str, data: st.Data
     spoilt = bytearray(SOUND[kind])
     bit = data.draw(st.integers(0, len(spoilt) * 8 - 1))
     spoilt[bit // 8] ^= 1 << bit % 8
-    assert refusal(bytes(spoilt)) != ""
+    said = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about tags that make no sense
+        try:
+            decode_image(bytes(spoilt))
+        except ImageError as error:
+            said = str(error)
+    assert said != ""
 
 
 def test_a_damaged_pixel_of_a_png_is_noticed() -> None:
@@ -174,14 +172,6 @@ def test_a_damaged_pixel_of_a_png_is_noticed() -> None:
     data[len(data) // 2] ^= 1
     with pytest.raises(ImageError, match="damaged"):
         decode_image(bytes(data))
-
-
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    """A missing file and a folder in its place are errors of the image, not of Python."""
-    with pytest.raises(ImageError, match="cannot be read: No such file"):
-        read_image(tmp_path / "gone.png")
-    with pytest.raises(ImageError, match="cannot be read: Is a directory"):
-        read_image(tmp_path)
 
 
 LONG = zlib.compress(bytes(2 * 2**20))

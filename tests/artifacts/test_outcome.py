@@ -114,7 +114,7 @@ def test_anything_else_is_a_failure_of_the_criterion(value: Any) -> None:
 
 def test_a_missing_criterion_is_a_failure_of_its_own() -> None:
     """The others keep their scores; a mean over all seven there is none. It is taken of expected
-    scores, where there are any.
+    scores, where there are any. A second reply fills gaps alone: a score that was given stays.
     """
     scores = CriteriaScores.of({"correctness": 8, "richness": 12})
     assert scores.value("correctness") == 8.0
@@ -124,10 +124,6 @@ def test_a_missing_criterion_is_a_failure_of_its_own() -> None:
     assert CriteriaScores.of(ALL_SEVEN | {"quality": 0}).value(OVERALL) == 6.0
     soft = CriteriaScores.of(ALL_SEVEN | {"quality": CriterionScore(0, expected=3.5)})
     assert soft.value(OVERALL) == 6.5
-
-
-def test_a_second_reply_fills_gaps_alone() -> None:
-    """A score that was given stays, whatever is said later."""
     first = CriteriaScores.of({"correctness": 8, "quality": 40})
     second = CriteriaScores.of({"correctness": 1, "quality": 4})
     filled = first.filled_from(second)
@@ -154,15 +150,13 @@ def test_other_texts_are_no_scores(text: str) -> None:
 
 @given(st.text())
 def test_a_justification_hides_nothing_and_is_short(text: str) -> None:
-    """One line of printable characters, however long and whatever it held."""
+    """One line of printable characters, however long and whatever it held: without those that a
+    terminal obeys, and those that turn or hide text.
+    """
     justification = CriterionScore(5, text).justification
     assert len(justification) <= 300
     assert justification == " ".join(justification.split())
     assert all(char.isprintable() for char in justification)
-
-
-def test_control_characters_are_left_out() -> None:
-    """Those that a terminal obeys, and those that turn or hide text."""
     assert CriterionScore(5, "so\x1b[2J so\u202e\n\x00fine\u200b").justification == "so[2J so fine"
     assert CriterionScore(5, "x" * 999).justification == "x" * 300
 

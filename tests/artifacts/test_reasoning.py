@@ -93,11 +93,15 @@ def test_a_text_without_reasoning_stays_as_it_is(text: str) -> None:
 
 
 def test_a_verdict_may_be_inside_reasoning_that_never_ends() -> None:
-    """Where an opening marker stands within a line, a text has an answer and a verdict none."""
+    """Where an opening marker stands within a line, a text has an answer and a verdict none. What
+    is given apart leaks nothing, whatever markers it holds itself.
+    """
     text = "Let me see: <think> A is better"
 
     assert read_answer(text) == text
     assert after_reasoning(text) is None
+    for reasoning in ("a</think>b<think>c", "a</THINK >b", "<think>", "[/THINK]b[THINK]"):
+        assert read_answer(with_reasoning(reasoning, ANSWER)) == ANSWER
 
 
 def test_steps_of_an_answer_lose_reasoning_and_its_images() -> None:
@@ -122,12 +126,6 @@ def test_steps_of_an_answer_lose_reasoning_and_its_images() -> None:
 def test_a_prompt_may_open_reasoning(prompt: str, marker: str) -> None:
     """Then the text that follows begins with it, though the model has not written the marker."""
     assert opened_by(prompt) == marker
-
-
-def test_reasoning_that_is_given_apart_leaks_nothing() -> None:
-    """Whatever markers it holds itself."""
-    for reasoning in ("a</think>b<think>c", "a</THINK >b", "<think>", "[/THINK]b[THINK]"):
-        assert read_answer(with_reasoning(reasoning, ANSWER)) == ANSWER
 
 
 @given(st.text(st.sampled_from("<think>/[THINK]\u25c1\u25b7|channel \n"), max_size=80), st.text())

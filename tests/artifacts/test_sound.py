@@ -44,16 +44,16 @@ def test_flac_gives_back_every_sample(samples: npt.NDArray[np.int16], rate: int)
 
 
 def test_digest_covers_rate_length_and_samples() -> None:
-    """As it is written in the class: SHA-256 over a head and little-endian 16-bit samples."""
+    """As it is written in the class: SHA-256 over a head and little-endian 16-bit samples.
+
+    Samples are rounded once and cannot be changed: made again of its own ones a sound is the same;
+    over full scale is clipped.
+    """
     sound = Sound(np.array([0.0, 0.5, -1.0], np.float32), 8_000)
     expected = sha256(b"sound\x008000x3\x00" + b"\x00\x00\x00\x40\x00\x80").hexdigest()
     assert sound.digest == expected
     assert Sound(sound.samples, 16_000).digest != expected
     assert Sound(sound.samples[:2], 8_000).digest != expected
-
-
-def test_samples_are_rounded_once_and_cannot_be_changed() -> None:
-    """Made again of its own samples a sound is the same; over full scale is clipped."""
     sound = Sound(np.array([0.1, 1.5, -2.0, 1.0]), _RATE)
     assert Sound(sound.samples, _RATE).digest == sound.digest
     assert sound.samples.dtype == np.float32
@@ -85,17 +85,15 @@ def test_formats_are_read(tmp_path: Path, kind: str, subtype: str, error: float)
     assert np.abs(sound.samples - samples).max() <= error
 
 
-def test_channels_are_averaged() -> None:
-    """Two channels of opposite signs are silence, two of one kind are it."""
+def test_channels_are_averaged_and_resampling_keeps_pitch() -> None:
+    """Two channels of opposite signs are silence, two of one kind are it. A resampled tone of
+    440 Hz is one at another rate; the same rate gives the same sound.
+    """
     left = sine(440, 0.05, _RATE)
     both = np.stack([left, -left], axis=1)
     assert not Sound.from_bytes(file_bytes(both, _RATE, "WAV", "PCM_16")).samples.any()
     same = Sound.from_bytes(file_bytes(np.stack([left, left], axis=1), _RATE, "WAV", "PCM_16"))
     assert same.digest == Sound.from_bytes(file_bytes(left, _RATE, "WAV", "PCM_16")).digest
-
-
-def test_resampling_keeps_pitch_and_length() -> None:
-    """A tone of 440 Hz is one at another rate; the same rate gives the same sound."""
     sound = Sound(sine(440, 1.0, _RATE).astype(np.float32), _RATE)
     lower = sound.resampled(11_025)
     assert lower.rate == 11_025

@@ -135,6 +135,9 @@ def test_addresses_stay_and_are_those_of_one_study(tmp_path: Path) -> None:
             make_study(tmp_path / name, "pair")
         with LiveStudy(read_ratings(tmp_path / name)) as live:
             seen.append(live.people)
+            # Two servers would not know of one another's answers.
+            with pytest.raises(WriteError, match="another server has"):
+                LiveStudy(read_ratings(tmp_path / name))
     key = tmp_path / "study" / ".session" / "key"
     assert key.stat().st_mode & 0o777 == 0o600
     assert key.with_name(".gitignore").read_text() == "*\n"
@@ -252,9 +255,3 @@ def test_a_skipped_item_is_not_shown_again(tmp_path: Path) -> None:
                 give(live, "a1", skip="offensive or disturbing")
     assert {vote["kind"] for vote in records(tmp_path)} == {"item"}
     assert len(records(tmp_path)) == 20
-
-
-def test_one_server_has_a_study(untouched: Site) -> None:
-    """Two would not know of one another's answers."""
-    with pytest.raises(WriteError, match="another server has"):
-        LiveStudy(read_ratings(untouched.folder))

@@ -153,8 +153,11 @@ def test_the_last_answer_that_was_not_withdrawn_counts(moves: Sequence[str]) -> 
     assert len(counted_votes([*votes, *others])) == 3 * len(stack[-1:])
 
 
-def test_a_cut_line_is_left_as_it_is(ratings: Ratings) -> None:
-    """The next vote begins on a line of its own, so that it can be read."""
+def test_a_cut_line_and_a_write_that_fails_spoil_nothing(ratings: Ratings) -> None:
+    """The next vote begins on a line of its own, so that it can be read.
+
+    At the limit of a file's size no part of a vote is written, and what was there stays.
+    """
     item = next(iter(ratings.items.values()))
     vote = make(ratings, item)
     path = write(ratings, vote)
@@ -170,10 +173,7 @@ def test_a_cut_line_is_left_as_it_is(ratings: Ratings) -> None:
     (remark,) = votes.remarks
     assert remark.startswith("1 records of votes that cannot be read are left out")
 
-
-def test_a_write_that_fails_leaves_nothing(ratings: Ratings) -> None:
-    """At the limit of a file's size no part of a vote is written, and what was there stays."""
-    path = ratings.vote_path("a1")
+    path.unlink()
     line = record_line(Vote(task="pair", item="i" * 64, annotator="a1"))
 
     def fill() -> None:

@@ -27,18 +27,6 @@ CHECKED: list[Task] = ["pair", "caption", "grades"]
 """Tasks with options, which can be damaged."""
 
 
-def known_vote(item: Item, task: Task, *, right: bool) -> Vote:
-    """A vote with the known answer of an item, or with another one."""
-    own: dict[str, Any] = {"task": task, "item": item.item, "annotator": "a1"}
-    if task != "grades":
-        others = {"first": "second", "second": "first"}
-        winner: Any = item.known["winner"] if right else others[item.known["winner"]]
-        return Vote(winner=winner, **own)
-    order = range(len(item.options))[:: 1 if right else -1]
-    grades: Any = {str(number): "good" if number == order[0] else "poor" for number in order}
-    return Vote(ranking=tuple(order), grades=grades, **own)
-
-
 def test_known_items_are_the_same_for_a_seed(tmp_path: Path) -> None:
     """On every machine; another seed gives others."""
     digests = [
@@ -212,13 +200,24 @@ def test_attention_items_are_damaged_so_that_everybody_sees_it(task: Task, tmp_p
 
     Its known answer is right and others not; tasks without options have none.
     """
+
+    def known_vote(item: Item, *, right: bool) -> Vote:
+        own: dict[str, Any] = {"task": task, "item": item.item, "annotator": "a1"}
+        if task != "grades":
+            others = {"first": "second", "second": "first"}
+            winner: Any = item.known["winner"] if right else others[item.known["winner"]]
+            return Vote(winner=winner, **own)
+        order = range(len(item.options))[:: 1 if right else -1]
+        grades: Any = {str(number): "good" if number == order[0] else "poor" for number in order}
+        return Vote(ranking=tuple(order), grades=grades, **own)
+
     ratings = make_study(tmp_path, task, count=20, attention=0.5)
     checks = [item for item in ratings.items.values() if item.kind == "attention"]
     assert len(ratings.asked) == 20
     assert len(checks) == (10 if task in CHECKED else 0)
     own = {option.option for item in ratings.asked.values() for option in item.options}
     for item in checks:
-        right, wrong = (known_vote(item, task, right=right) for right in (True, False))
+        right, wrong = (known_vote(item, right=right) for right in (True, False))
         skipped = msgspec.structs.replace(right, skip="other")
         given = [is_right(task, item.known, vote) for vote in (right, wrong, skipped)]
         assert given == [True, False, False]

@@ -67,9 +67,12 @@ def test_sides_are_un_swapped(task: Task, verdict: str, winner: str, tie: bool |
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_votes_of_the_pages_have_no_fault(task: Task, tmp_path: Path) -> None:
-    """And skipped ones neither; those of other tasks and of strangers have."""
-    ratings = make_study(tmp_path, task, count=2)
+def test_votes_of_the_pages_have_no_fault_and_equal_marks(task: Task, tmp_path: Path) -> None:
+    """And skipped ones neither; those of other tasks and of strangers have.
+
+    Equal answers of two people who see other sides have equal marks; a description has none.
+    """
+    ratings = make_study(tmp_path, task, count=3)
     item = next(iter(ratings.items.values()))
     vote = make(ratings, item)
     assert fault_of(vote, ratings.study, item) == ""
@@ -78,6 +81,13 @@ def test_votes_of_the_pages_have_no_fault(task: Task, tmp_path: Path) -> None:
     assert "none of the study's annotators" in fault_of(stranger, ratings.study, item)
     other = Study(kind="pair" if task != "pair" else "caption", annotators=("a1",))
     assert "the study asks" in fault_of(vote, other, item)
+    assert bool(SCALES[task]) == (task != "describe")
+    for item in ratings.items.values():
+        votes = [make(ratings, item, name) for name in ("a1", "a2")]
+        for scale in SCALES[task]:
+            first, second = (scale.read(vote) for vote in votes)
+            assert first == second
+            assert first
 
 
 @pytest.mark.parametrize(
@@ -108,28 +118,28 @@ def test_faults_are_told(task: Task, changes: dict[str, Any], fault: str, tmp_pa
     assert fault in fault_of(vote, ratings.study, item)
 
 
-winners = st.lists(st.sampled_from(WINNERS), min_size=1, max_size=9)
-
-rules = st.sampled_from(["majority", "shares"])
-
-
 def votes_on(given_votes: list[Winner], names: tuple[str, str] = ("x", "y")) -> BattleVotes:
     """The votes of so many people on one pair of answers."""
     item = make_item("pair", [Part(text="q")], [[Part(text=name)] for name in names])
     return BattleVotes(item, {f"a{n}": winner for n, winner in enumerate(given_votes)})
 
 
-@given(winners, rules, st.text(max_size=5))
-def test_both_orders_have_the_same_winner(given_votes: list[Winner], rule: Rule, name: str) -> None:
-    """Exchanging the answers and every vote exchanges the verdict, also where all is even."""
+@given(
+    st.lists(st.sampled_from(WINNERS), min_size=1, max_size=9),
+    st.sampled_from(["majority", "shares"]),
+    st.text(max_size=5),
+)
+def test_a_winner_has_more_than_half_in_both_orders(
+    given_votes: list[Winner], rule: Rule, name: str
+) -> None:
+    """Exchanging the answers and every vote exchanges the verdict, also where all is even.
+
+    By shares the most frequent verdict wins; all of one opinion are of it by either rule.
+    """
     plain = votes_on(given_votes, (name, name + "b")).verdict(rule)
     turned = votes_on([mirrored(own) for own in given_votes], (name + "b", name)).verdict(rule)
     assert turned == mirrored(plain)
 
-
-@given(winners)
-def test_a_winner_has_more_than_half(given_votes: list[Winner]) -> None:
-    """By shares the most frequent verdict; all of one opinion are of it by either rule."""
     own = votes_on(given_votes)
     verdict, frequent = own.verdict(), own.verdict("shares")
     assert given_votes.count(frequent) == max(map(given_votes.count, WINNERS))
@@ -177,20 +187,6 @@ def votes_of(*votes: Vote) -> Votes:
     return Votes({n: tuple(v for v in votes if v.annotator == n) for n in names})
 
 
-def verdicts(ratings: Ratings, given: dict[str, str], **fields: Any) -> list[Vote]:
-    """One person's winners: `1` for the first option, `2` for the second, `=` for a tie."""
-    found = []
-    items = [item for item in ratings.items.values() if item.kind == "item"]
-    for name, row in given.items():
-        for item, mark in zip(items, row, strict=False):
-            if mark == " ":
-                continue
-            vote = make(ratings, item, name, **fields)
-            winner = "first" if mark in "1=" else "second"
-            found.append(msgspec.structs.replace(vote, winner=winner, tie=mark == "="))
-    return found
-
-
 def checked(ratings: Ratings, item: Item, name: str, *, right: bool) -> Vote:
     """A person's answer to an attention item."""
     winners = ("first", "second")
@@ -223,7 +219,14 @@ def test_careless_raters_are_doubted(tmp_path: Path) -> None:
     """Who fails known items, and who agrees with nobody; one failure and few items say nothing."""
     ratings = make_study(tmp_path, "pair", count=12, annotators=4, attention=0.3)
     given = {"a1": "121212121212", "a2": "12121212121=", "a3": "212121212121", "a4": "1122"}
-    votes = verdicts(ratings, given)
+    items = [item for item in ratings.items.values() if item.kind == "item"]
+    votes = []
+    for name, row in given.items():
+        # `1` for the first option, `2` for the second, `=` for a tie
+        for item, mark in zip(items, row, strict=False):
+            winner = "first" if mark in "1=" else "second"
+            vote = make(ratings, item, name)
+            votes.append(msgspec.structs.replace(vote, winner=winner, tie=mark == "="))
     checks = [item for item in ratings.items.values() if item.kind == "attention"]
     for name, right in (("a1", True), ("a4", False)):
         for number, item in enumerate(checks[: 4 if right else 2]):  # three of four are enough
@@ -235,19 +238,6 @@ def test_careless_raters_are_doubted(tmp_path: Path) -> None:
     few = [vote for vote in votes if vote.annotator != "a4"][: 24 + 10]  # ten items are shared
     assert doubtful_annotators(ratings, votes_of(*few)).keys() == {"a3"}
     assert doubtful_annotators(ratings, votes_of(*few[:-1])) == {}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_equal_answers_have_equal_marks(task: Task, tmp_path: Path) -> None:
-    """Of two people who see other sides; a description has none."""
-    ratings = make_study(tmp_path, task, count=3)
-    assert bool(SCALES[task]) == (task != "describe")
-    for item in ratings.items.values():
-        votes = [make(ratings, item, name) for name in ("a1", "a2")]
-        for scale in SCALES[task]:
-            first, second = (scale.read(vote) for vote in votes)
-            assert first == second
-            assert first
 
 
 def test_marks_are_numbers() -> None:

@@ -34,7 +34,10 @@ PANEL = simulate(TRUTH, 300, np.random.default_rng(0), per_question=3)
 
 
 def test_standings() -> None:
-    """The best first, with ratings, their ranks and all four win rates."""
+    """The best first, with ratings, their ranks and all four win rates.
+
+    Forfeits count in win rates alone: lost by the model without answer, won by the other.
+    """
     board = make_leaderboard("panel", PANEL)
 
     assert [standing.model for standing in board.standings] == ["m00", "m01", "m02"]
@@ -50,13 +53,8 @@ def test_standings() -> None:
     assert board.tie_share == sum(battle.winner.startswith("Tie") for battle in PANEL) / 300 > 0.1
     assert (board.order_effect or 0) == pytest.approx(0.3, abs=3 * (board.order_error or 0))
     assert (board.forfeits, board.regularized) == (0, False)
-
-
-def test_forfeits_count_in_win_rates_alone() -> None:
-    """Lost by the model without answer, won by the other."""
     forfeits = [Forfeit("x1", "m00", "m02"), Forfeit("x2", "m00", "m01")]
-    plain = make_leaderboard("panel", PANEL)
-    board = make_leaderboard("panel", PANEL, forfeits=forfeits)
+    plain, board = board, make_leaderboard("panel", PANEL, forfeits=forfeits)
 
     assert board.forfeits == 2
     assert [s.rating for s in board.standings] == [s.rating for s in plain.standings]

@@ -104,15 +104,14 @@ def test_the_noise_predicts_how_values_scatter() -> None:
     generator = np.random.default_rng(7)
     sizes = {"small": 5, "large": 40}
 
-    def play() -> CaseMeasurement:
-        return measured(
-            {
-                name: {f"{name}{i}": x for i, x in enumerate(generator.normal(0, 0.2, size))}
-                for name, size in sizes.items()
-            }
-        )
-
-    actual = noise([play() for _ in range(150)])
+    scores = [
+        {
+            name: {f"{name}{i}": x for i, x in enumerate(generator.normal(0, 0.2, size))}
+            for name, size in sizes.items()
+        }
+        for _ in range(150)
+    ]
+    actual = noise([measured(own) for own in scores])
     assert actual.units == 45
     true = 0.2**2 * np.mean([1 / 5, 1 / 40]) / 2  # of a mean of two means
     assert actual.sd**2 / actual.units == pytest.approx(2 * true, rel=0.1)
@@ -266,8 +265,12 @@ def piloted(part: str, sd: float | None, units: int = 8, value: float | None = N
     return Calibrated(key, "GC@3", POLICY, measured or None, noise, "" if noise else "too few")
 
 
-def test_more_images_than_needed_are_left_out() -> None:
-    """As many of each category as hold good checkpoints at 0.01 in the whole, and no more."""
+def test_more_or_fewer_images_than_needed() -> None:
+    """As many of each category as hold good checkpoints at 0.01 in the whole, and no more.
+
+    Of fewer all are used, and the tolerance is the smallest of two digits that holds them. A
+    category with fewer images gives all that it has; one image shows nothing.
+    """
     needed = units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha)
     assert needed is not None
     counts = {"a": 1000, "b": 1000}
@@ -277,16 +280,17 @@ def test_more_images_than_needed_are_left_out() -> None:
     assert 2 * proposal.samples - 2 < needed <= 2 * proposal.samples
     assert proposal.tolerance == 0.01
     assert proposal.cases == {"a/gc": pytest.approx(0.014, abs=0.002)}
-
-
-def test_fewer_images_than_needed_have_a_larger_tolerance() -> None:
-    """All are used, and the tolerance is the smallest of two digits that holds good checkpoints."""
     proposal = propose([piloted("overall", 0.2)], {"a": 20, "b": 20}, "gc")
     design = Design.plain(0.2, 8).scaled(40)
     assert proposal.samples is None
     held = [chance_to_hold(design, POLICY.alpha, proposal.tolerance - x) for x in (0.01, 0.0)]
     assert held[0] < 0.8 <= held[1]
     assert proposal.power["overall"].held_of_100 in (80, 81, 82, 83)
+    cases = [piloted("overall", 0.05), piloted("a", 0.05), piloted("b", 0.05)]
+    proposal = propose(cases, {"a": 5000, "b": 1}, "gc")
+    assert proposal.samples == needed - 1
+    assert "b/gc" not in proposal.cases
+    assert "b" not in proposal.power
 
 
 def test_the_numbers_are_the_gates_own() -> None:
@@ -320,17 +324,6 @@ def test_a_tolerance_leaves_a_drop_to_see(value: float) -> None:
         assert proposal.cases["a/gc"] > 0.1
         assert held >= 0.8
         assert not said
-
-
-def test_uneven_categories() -> None:
-    """A category with fewer images gives all that it has; one image shows nothing."""
-    cases = [piloted("overall", 0.05), piloted("a", 0.05), piloted("b", 0.05)]
-    proposal = propose(cases, {"a": 5000, "b": 1}, "gc")
-    needed = units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha)
-    assert needed is not None
-    assert proposal.samples == needed - 1
-    assert "b/gc" not in proposal.cases
-    assert "b" not in proposal.power
 
 
 @pytest.mark.parametrize("sd", [None, 0.0])

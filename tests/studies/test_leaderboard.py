@@ -110,7 +110,8 @@ def test_battles_of_other_questions_are_not_paired() -> None:
 
 def test_clusters_are_units() -> None:
     """Ten images of one prompt are one independent sample; where lower is better the smallest value
-    is first, and the others are below it.
+    is first, and the others are below it. A distance between sets has pseudo-values for blocks of
+    samples, and no scores of samples.
     """
     clusters = {f"{i:02}": f"prompt {i // 10}" for i in range(60)}
     more: dict[str, Any] = {"clusters": clusters, "higher_is_better": False}
@@ -120,10 +121,6 @@ def test_clusters_are_units() -> None:
     assert [m.model for m in board.models] == ["a", "b"]
     assert board.models[1].difference == pytest.approx(-0.4, abs=0.05)
     assert (board.models[1].high or 0) < 0
-
-
-def test_sets_are_ranked_by_their_blocks() -> None:
-    """A distance between sets has pseudo-values for blocks of samples, and no scores of samples."""
     blocks = {f"block {i}": float(v) for i, v in enumerate(HARD[:10])}
 
     def distance(level: float) -> Measurement:

@@ -49,9 +49,12 @@ VERDICTS = {
 }
 
 
-@pytest.fixture
-def judged(tmp_path: Path) -> Ratings:
-    """Six battles with two votes each; everybody sees half of them swapped."""
+def test_verdicts_are_compared_in_the_items_order(tmp_path: Path) -> None:
+    """Of six battles with two votes each, of which everybody sees half swapped, four are equal
+    where ties are forced, four where they are one verdict.
+
+    An answer that is none is told; skipped items are counted for themselves.
+    """
     ratings = make_study(tmp_path / "study", "pair", 6)
     flipped = {"A": "B", "B": "A", "Tie(A)": "Tie(B)", "Tie(B)": "Tie(A)"}
     for name, verdicts in VERDICTS.items():
@@ -62,12 +65,7 @@ def judged(tmp_path: Path) -> Ratings:
             pressed = flipped[verdict] if turned else verdict
             seconds = float(number + 1)
             cast(ratings, side_vote(item, name, pressed, swapped=turned, seconds=seconds))
-    return ratings
-
-
-def test_verdicts_are_compared_in_the_items_order(judged: Ratings) -> None:
-    """Four of six are equal where ties are forced, four where they are one verdict."""
-    agreed = measured(judged)
+    agreed = measured(ratings)
     codes = {"A": 0.0, "Tie(A)": 1.0, "Tie(B)": 2.0, "B": 3.0}
     table = np.array([[codes[verdict] for verdict in own] for own in VERDICTS.values()])
 
@@ -77,6 +75,16 @@ def test_verdicts_are_compared_in_the_items_order(judged: Ratings) -> None:
     alpha = of(agreed, "Krippendorff's alpha, ordinal").estimate
     assert alpha.value == pytest.approx(krippendorff_alpha(table))
     assert [each.votes for each in agreed.annotators] == [6, 6]
+
+    first = next(iter(ratings.items.values()))
+    at = "2026-11-22T10:00:00Z"
+    cast(ratings, Vote(task="pair", item=first.item, annotator="a1", skip="unclear", at=at))
+    cast(ratings, msgspec.structs.replace(side_vote(first, "a2", "A"), winner="second"))
+    agreed = measured(ratings)
+    assert len(agreed.remarks) == 1
+    assert agreed.annotators[0].skipped == 1
+    assert agreed.judged == 6
+    assert agreed.shared == 5
 
 
 def test_repeats_and_checks(tmp_path: Path) -> None:
@@ -145,20 +153,6 @@ def test_ticked_names_are_compared_one_by_one(tmp_path: Path) -> None:
         of(agreed, "Krippendorff's alpha, ordinal")  # names have no order
 
 
-def test_votes_that_do_not_count_are_counted(judged: Ratings) -> None:
-    """An answer that is none is told; skipped items are counted for themselves."""
-    first = next(iter(judged.items.values()))
-    at = "2026-11-22T10:00:00Z"
-    cast(judged, Vote(task="pair", item=first.item, annotator="a1", skip="unclear", at=at))
-    cast(judged, msgspec.structs.replace(side_vote(first, "a2", "A"), winner="second"))
-    agreed = measured(judged)
-
-    assert len(agreed.remarks) == 1
-    assert agreed.annotators[0].skipped == 1
-    assert agreed.judged == 6
-    assert agreed.shared == 5
-
-
 # -- metrics beside people ---------------------------------------------------------------------
 
 MODELS = ("good", "fair", "poor")
@@ -221,7 +215,11 @@ def aligned(ratings: Ratings, **runs: Any) -> RatingAlignment:
 
 
 def test_people_of_each_model_and_both_sections(graded: Ratings) -> None:
-    """Shares of grades, mean ranks, and the nine cells of grades in both sections."""
+    """Shares of grades, mean ranks, and the nine cells of grades in both sections.
+
+    A metric has correlation 1 within items where grades follow it; over models in all three. A
+    distance agrees with people where small values are the better outputs.
+    """
     result = measure_alignment(graded, read_votes(graded), {})
 
     people = {(own.section, own.model): own for own in result.people}
@@ -236,13 +234,6 @@ def test_people_of_each_model_and_both_sections(graded: Ratings) -> None:
     assert result.inconsistency["all"].total == 24
     assert result.inconsistency["all"].inconsistent == pytest.approx(1 / 3)
     assert result.metrics == ()
-
-
-def test_a_metric_that_orders_models_as_people_do(graded: Ratings) -> None:
-    """Correlation 1 within items where grades follow the metric; over models in all three.
-
-    A distance agrees with people where small values are the better outputs.
-    """
     result = aligned(graded)
     by_section = {metric.section: metric for metric in result.metrics}
 
@@ -262,7 +253,11 @@ def test_a_metric_that_orders_models_as_people_do(graded: Ratings) -> None:
 
 
 def test_what_has_no_score_per_sample_is_left_out(graded: Ratings) -> None:
-    """Battles, distances of sets, and cases of other suites; a metric that is constant is named."""
+    """Battles, distances of sets, and cases of other suites; a metric that is constant is named.
+
+    Runs are matched with rated models, by name here; a run of a model that nobody rated is told,
+    and such runs alone are refused.
+    """
     flat_scores = {"overall": dict.fromkeys(SAMPLES, 0.0)}
     runs = {
         name: [
@@ -275,10 +270,6 @@ def test_what_has_no_score_per_sample_is_left_out(graded: Ratings) -> None:
     }
     result = aligned(graded, **runs)
     assert (result.metrics, result.constant) == ((), ("toy/overall/failures",))
-
-
-def test_runs_are_matched_with_rated_models(graded: Ratings) -> None:
-    """By name here; a run of a model that nobody rated is told, and such runs alone are refused."""
     result = aligned(graded, good=[record("good")], fair=[record("fair")], new=[record("poor")])
     assert result.unmatched == ("new",)
     assert result.metrics[0].models == ()  # of two models any correlation is 1 or -1
@@ -363,7 +354,10 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answered]:
 
 
 def test_pairs_are_the_answers_of_both_runs(answered: Answered) -> None:
-    """Each item has the question, both answers with their images, and who made which."""
+    """Each item has the question, both answers with their images, and who made which. A draw does
+    not follow the verdicts: it is of the seed and the ids alone, says its probability, and fewer
+    are among more.
+    """
     first, second = (run.record.answers for run in answered.runs)
     rated = pairs_of(answered.dataset, answered.runs, answered.store)
 
@@ -376,10 +370,6 @@ def test_pairs_are_the_answers_of_both_runs(answered: Answered) -> None:
     named = {part.image for i in rated.items for o in i.options for part in o.parts}
     assert named - {None} <= rated.images.keys()
     assert all(image.digest == digest for digest, image in rated.images.items())
-
-
-def test_a_draw_does_not_follow_the_verdicts(answered: Answered) -> None:
-    """It is of the seed and the ids alone, says its probability, and fewer are among more."""
 
     def drawn(most: int, seed: int = 0) -> set[str]:
         made = pairs_of(answered.dataset, answered.runs, answered.store, most, seed)

@@ -169,7 +169,6 @@ def test_samples_have_as_many_seeds_as_in_the_gate(folder: Path) -> None:
     assert values(result)["a"][0] == gated(folder, text, RoleChoices(A.spec))
 
 
-SHAPES = Named("world", "shapes:")
 SUITE = Path("suite.toml")
 
 
@@ -177,7 +176,7 @@ SUITE = Path("suite.toml")
     ("name", "models", "variants", "message"),
     [
         ("seeds", [A], seeds(3), "at least two: got 3; write --seeds="),
-        ("generators", [A], [SHAPES], "at least two: got world; give several"),
+        ("generators", [A], [WORLD], "at least two: got world; give several"),
         ("encoders", [A], [], "at least two: got none; give several"),
         ("seeds", [A, Named("b", A.spec)], [], "the model 'shapes:?miss=0.1' is given twice"),
         ("seeds", [A, Named("a", B.spec)], [], "two are called 'a', each model needs a name"),
@@ -213,8 +212,8 @@ def test_what_does_not_fit_the_suite_is_refused(
     """
     variants = {
         "seeds": seeds(0, 1),
-        "generators": [SHAPES, B],
-        "encoders": [SHAPES, Named("colors", COLORS)],
+        "generators": [WORLD, B],
+        "encoders": [WORLD, Named("colors", COLORS)],
     }
     with pytest.raises(CepError) as caught:
         study(tmp_path, name, [A], variants.get(name, []), **settings)
@@ -223,7 +222,7 @@ def test_what_does_not_fit_the_suite_is_refused(
 
 def test_what_would_compare_nothing_is_refused(tmp_path: Path) -> None:
     """Chains of one seed, models of two roles, and an encoder that no metric reads."""
-    replay, encoders = [Named("old", f"replay:{tmp_path}")], [SHAPES, Named("c", COLORS)]
+    replay, encoders = [Named("old", f"replay:{tmp_path}")], [WORLD, Named("c", COLORS)]
     with pytest.raises(CepError, match="cannot take part in a study of seeds"):
         study(tmp_path, "seeds", replay, seeds(0, 1))
     text = TOY.replace("iterations = 2", "iterations = 2\nseeds = 2")
@@ -241,11 +240,6 @@ SCORES = st.lists(
 )
 
 
-def reference() -> Any:
-    """SciPy's statistics."""
-    return pytest.importorskip("scipy.stats", reason="the reference is SciPy's")
-
-
 def cells(scores: list[float]) -> list[StudyCell]:
     """One model's row."""
     return [StudyCell("m", str(i), value=score, n=1) for i, score in enumerate(scores)]
@@ -260,8 +254,9 @@ def test_mean_of_seeds_has_students_interval(scores: list[float]) -> None:
     if actual.spread.std == 0:
         assert (actual.low, actual.high) == (None, None)
         return
-    error = reference().sem(scores)
-    expected = reference().t.interval(0.95, len(scores) - 1, loc=np.mean(scores), scale=error)
+    stats = pytest.importorskip("scipy.stats", reason="the reference is SciPy's")
+    error = stats.sem(scores)
+    expected = stats.t.interval(0.95, len(scores) - 1, loc=np.mean(scores), scale=error)
     assert (actual.low, actual.high) == pytest.approx(expected, abs=1e-8)
 
 
