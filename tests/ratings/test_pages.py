@@ -65,14 +65,22 @@ def kept(page: Any) -> list[str]:
 
 
 def test_markup_of_models_stays_text(pair: tuple[Path, Server], open_page: Any) -> None:
-    """Neither scripts nor attributes of answers do anything, and all of it can be read."""
-    _, server = pair
+    """Neither scripts nor attributes of answers do anything, and all of it can be read. Errors of
+    answers are kept with the vote, and the next item has none.
+    """
+    folder, server = pair
     page = open_page(server.addresses["a1"])
+    first = page.locator("[data-side=A] .words").inner_text()
+    side = "A" if first.startswith("It is red") else "B"
+    page.get_by_text("Errors of the answers").click()
+    page.locator(f"input.error[data-of={side}][value=factual]").check()
     shown = ""
     for number in range(12):
         shown += page.locator("main").inner_text()
         if number < 11:
             press(page, "1")
+            assert page.locator("input.error:checked").count() == 0
+    assert records(folder)[0]["errors"] == {"first": ["factual"]}
     assert HOSTILE[0] in shown
     assert HOSTILE[1] in shown
     assert "\\u202e" in shown
@@ -81,7 +89,10 @@ def test_markup_of_models_stays_text(pair: tuple[Path, Server], open_page: Any) 
 
 
 def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: Any) -> None:
-    """Offline the page says so and keeps answers, over a reload too; online each is saved once."""
+    """Offline the page says so and keeps answers, over a reload too; online each is saved once.
+
+    Only what the server itself calls wrong is dropped, whatever lies between answers.
+    """
     folder, server = pair
     page = open_page(server.addresses["a1"])
     page.wait_for_load_state("networkidle")
@@ -99,6 +110,11 @@ def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: A
     page.wait_for_selector("[data-slot]")
     assert [vote["verdict"] for vote in records(folder)] == ["A", "B"]
     assert not page.locator("#warning").is_visible()
+    page.route("**/vote", lambda route: route.fulfill(status=400, body="Invalid host header"))
+    answer_alone(page, "1", 1)
+    page.unroute("**/vote")
+    page.get_by_text("saved", exact=True).wait_for()
+    assert [vote["verdict"] for vote in records(folder)] == ["A", "B", "A"]
 
 
 def test_an_answer_whose_reply_was_lost_is_kept_once(
@@ -193,19 +209,6 @@ def test_keys_work_at_the_end(tmp_path: Path, open_page: Any) -> None:
             assert page.get_by_role("button", name="Skip").is_visible()
 
 
-def test_errors_of_answers_are_ticked(pair: tuple[Path, Server], open_page: Any) -> None:
-    """They are kept with the vote, and the next item has none."""
-    folder, server = pair
-    page = open_page(server.addresses["a1"])
-    first = page.locator("[data-side=A] .words").inner_text()
-    side = "A" if first.startswith("It is red") else "B"
-    page.get_by_text("Errors of the answers").click()
-    page.locator(f"input.error[data-of={side}][value=factual]").check()
-    press(page, "1")
-    assert page.locator("input.error:checked").count() == 0
-    assert records(folder)[0]["errors"] == {"first": ["factual"]}
-
-
 def test_answers_outlast_an_address_that_is_not_known(tmp_path: Path, open_page: Any) -> None:
     """Such as of another study on this port: the page says so, and sends them when it is back."""
     folder = tmp_path / "study"
@@ -269,20 +272,6 @@ def test_what_is_wrong_in_itself_is_dropped_and_told(tmp_path: Path, open_page: 
         press(page, "4")
         assert page.locator("#warning").is_visible()  # it cannot be missed
     assert [vote["verdict"] for vote in records(folder)] == ["B"]
-
-
-def test_what_a_proxy_refuses_is_no_fault_of_an_answer(
-    pair: tuple[Path, Server], open_page: Any
-) -> None:
-    """Only what the server itself calls wrong is dropped, whatever lies between answers."""
-    folder, server = pair
-    page = open_page(server.addresses["a1"])
-    page.wait_for_load_state("networkidle")
-    page.route("**/vote", lambda route: route.fulfill(status=400, body="Invalid host header"))
-    answer_alone(page, "1", 1)
-    page.unroute("**/vote")
-    page.get_by_text("saved", exact=True).wait_for()
-    assert [vote["verdict"] for vote in records(folder)] == ["A"]
 
 
 ANSWERS: dict[Task, list[str]] = {

@@ -109,17 +109,15 @@ FACTS = RunOutcome(
 
 
 def test_a_service_is_given_what_its_file_shows() -> None:
-    """So that a change of any part of it is seen in review."""
+    """So that a change of any part of it is seen in review. What is not folded away fits on a
+    screen, of a run of a hundred failing cases.
+    """
     annotations = annotation_lines(CASES, FACTS.problems, ROOT, ROOT.parent)
     written = {
         "github-annotations.txt": "\n".join(annotations) + "\n",
         "step-summary.md": markdown_summary(replace(FACTS, results=CASES)),
     }
     assert written == {path.name: path.read_text("utf-8") for path in SERVICES.iterdir()}
-
-
-def test_a_summary_fits_on_a_screen() -> None:
-    """What is not folded away, of a run of a hundred failing cases."""
     many = [replace(FULL, part=f"part{n}", difference=-n / 1000) for n in range(100)]
     text = markdown_summary(replace(FACTS, results=many))
     shown = [

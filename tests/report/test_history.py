@@ -66,7 +66,11 @@ def test_processes_at_once(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_left_out(tmp_path: Path) -> None:
-    """A killed process spoils no line but its own; of other versions, and of a run in two files."""
+    """A killed process spoils no line but its own; of other versions, and of a run in two files.
+
+    Without room for a whole line the system writes a part of it: the part is removed, and the run
+    is told.
+    """
     path = append_run(tmp_path, recorded(1))
     with path.open("ab") as stream:
         stream.write(msgspec.json.encode(recorded(2))[:40])
@@ -83,11 +87,6 @@ def test_lines_that_are_left_out(tmp_path: Path) -> None:
     with path.open("ab") as stream:
         stream.write(b"{}\n" * 9)
     assert read_history(tmp_path).remarks[3:] == (f"{path}: 9 more lines were left out",)
-
-
-def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
-    """The system writes a part of it: the part is removed, and the run is told."""
-    path = append_run(tmp_path, recorded(1))
     before = path.read_bytes()
 
     def append() -> None:

@@ -185,8 +185,11 @@ def calibrated(folder: Path, text: str = GATED) -> dict[str, Calibrated]:
     return {f"{case.key.part}/{case.key.metric}": case for case in cases}
 
 
-def test_alpha_is_divided_as_in_a_run_of_the_suite(folder: Path) -> None:
-    """By weight among the cases that share it; the others keep theirs."""
+def test_cases_are_calibrated_as_in_a_run_of_the_suite(folder: Path) -> None:
+    """Alpha is divided by weight among the cases that share it; the others keep theirs.
+
+    FID of 16 images has 8 blocks of two, and noise.
+    """
     primary = 'gate = "regression"\nalpha = 0.1\nprimary = ["gc", "failures"]'
     text = GATED.replace('gate = "regression"', primary)
     text = text.replace("tolerance = 0.0", 'tolerance = 0.0\ngate = "threshold"')
@@ -199,6 +202,11 @@ def test_alpha_is_divided_as_in_a_run_of_the_suite(folder: Path) -> None:
     assert actual["overall/s"].policy.alpha == 0.1  # it can fail no run
     assert actual["overall/failures"].power is None  # judged without statistics
     assert actual["overall/gc"].power is not None
+    case = calibrated(folder, GATED + SET)["overall/fid"]
+    assert case.measured is not None
+    assert case.noise is not None
+    assert case.noise.units == sum(len(part) for part in case.measured.blocks.values())
+    assert case.noise.sd > 0
 
 
 def test_a_case_holds_good_checkpoints_from_one_tolerance_on(folder: Path) -> None:
@@ -241,15 +249,6 @@ def test_noise_knows_which_bounds_the_gate_makes(
     power, known = power_of(design, Policy()), power_of(judged.design, Policy())
     assert power.visible == pytest.approx(known.visible, rel=0.01)
     assert power.held == pytest.approx(known.held, abs=0.01)
-
-
-def test_distances_of_sets_are_calibrated_by_their_blocks(folder: Path) -> None:
-    """FID of 16 images has 8 blocks of two, and noise."""
-    case = calibrated(folder, GATED + SET)["overall/fid"]
-    assert case.measured is not None
-    assert case.noise is not None
-    assert case.noise.units == sum(len(part) for part in case.measured.blocks.values())
-    assert case.noise.sd > 0
 
 
 POLICY = Policy(gate="regression", tolerance=0.01, alpha=0.025)
