@@ -108,6 +108,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             [name, hash_file(checkpoint.path / name)]
             for name in sorted(list_files(checkpoint.path))
             if PurePosixPath(name).match("consolidated*.safetensors")
+            and (checkpoint.path / name).exists()  # links to nothing are listed, too
         ]
         others = {"checkpoint": whole, "consolidated": own_format}
         return digest_json(others) if own_format else whole
