@@ -52,24 +52,20 @@ def served(
     with subprocess.Popen(
         [*command, *program, *port, *options], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
+        assert process.stderr is not None
+        lines: list[str] = []
         try:
-            matches = (re.match(r"(\S+): (http://\S+)$", line) for line in read_lines(process))
+            for line in process.stderr:
+                lines.append(line)
+                if line.startswith("serving "):
+                    break
+            else:
+                raise AssertionError("".join(lines))
+            matches = (re.match(r"(\S+): (http://\S+)$", line) for line in lines)
             yield Server(process, {match[1]: match[2] for match in matches if match})
         finally:
             process.terminate()
             process.communicate(timeout=30)
-
-
-def read_lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    """What a server prints before it serves."""
-    assert process.stderr is not None
-    lines = []
-    for line in process.stderr:
-        lines.append(line)
-        yield line.rstrip("\n")
-        if line.startswith("serving "):
-            return
-    raise AssertionError("".join(lines))
 
 
 @dataclass(frozen=True)

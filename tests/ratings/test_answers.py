@@ -117,10 +117,11 @@ def own_vote(folder: Path, task: Task, shown: Sequence[str | int] = (), **fields
     return make_vote(parse_answer(sent), ratings.study, item, "item", shown, **WHO)
 
 
-def test_ticks_are_names(tmp_path: Path) -> None:
+def test_ticks_are_names_and_errors_are_of_their_answer(tmp_path: Path) -> None:
     """In the item's order, with those that are not ticked; markup in names is kept as it is.
 
-    Seconds are those of a day at most: the clock of a page can say anything.
+    Seconds are those of a day at most: the clock of a page can say anything. Errors are ticked
+    under A or B, and kept by side in the order of the table, wherever the answer stood.
     """
     vote = own_vote(tmp_path / "names", "verify", ticked=(2, 0), added=(3, 3))
     assert (vote.ticked, vote.unticked, vote.added) == (
@@ -129,6 +130,14 @@ def test_ticks_are_names(tmp_path: Path) -> None:
     for sent, kept in ((-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)):
         vote = own_vote(tmp_path / str(kept), "describe", text="it", seconds=sent)
         assert vote.seconds == kept
+    told = {"A": ["incomplete", "factual", "factual"], "B": []}
+    study, item = Study(kind="caption", annotators=("a1",)), make_item("caption", [], [])
+    for shown in (("first", "second"), ("second", "first")):
+        vote = own_vote(tmp_path / shown[0], "pair", shown, verdict="B", errors=told)
+        assert vote.errors == {shown[0]: ("factual", "incomplete")}
+        assert msgspec.json.decode(record_line(vote), type=Vote) == vote
+        assert b"errors" not in record_line(msgspec.structs.replace(vote, errors={}))
+        assert "of pairs" in fault_of(msgspec.structs.replace(vote, task="caption"), study, item)
 
 
 def test_a_page_that_shows_other_names_is_told(tmp_path: Path) -> None:
@@ -143,20 +152,6 @@ def test_a_page_that_shows_other_names_is_told(tmp_path: Path) -> None:
         pytest.raises(DatasetError, match="that this study does not ask"),
     ):
         live.save("a1", parse_answer(sent.encode()))
-
-
-@pytest.mark.parametrize("shown", [("first", "second"), ("second", "first")])
-def test_errors_are_of_the_answer_wherever_it_stood(
-    shown: tuple[str | int, ...], tmp_path: Path
-) -> None:
-    """Ticked under A or B, kept by side in the order of the table."""
-    told = {"A": ["incomplete", "factual", "factual"], "B": []}
-    vote = own_vote(tmp_path, "pair", shown, verdict="B", errors=told)
-    assert vote.errors == {shown[0]: ("factual", "incomplete")}
-    assert msgspec.json.decode(record_line(vote), type=Vote) == vote
-    assert b"errors" not in record_line(msgspec.structs.replace(vote, errors={}))
-    study, item = Study(kind="caption", annotators=("a1",)), make_item("caption", [], [])
-    assert "of pairs" in fault_of(msgspec.structs.replace(vote, task="caption"), study, item)
 
 
 needs("starlette")

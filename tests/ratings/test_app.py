@@ -112,9 +112,10 @@ def test_items_of_every_task_are_sound_html(tmp_path: Path, task: Task) -> None:
             assert not read_page(html).tags & {"script", "b"}
 
 
-def test_without_a_token_there_is_nothing(untouched: Site) -> None:
+def test_without_a_token_there_is_nothing_and_images_have_opaque_names(untouched: Site) -> None:
     """Neither pages nor images, and no file of the folder; a name, which others know, is none.
-    Nothing is an error of the server.
+    Nothing is an error of the server. Images have not the names of their files, which a store has
+    too.
     """
     for path in (
         "a/none/", "a/a1/", "a/a1/upcoming", "a/none/image/x", "", "a/", "page/x",
@@ -125,6 +126,17 @@ def test_without_a_token_there_is_nothing(untouched: Site) -> None:
         for page in ("", "image/%ff"):
             assert 400 <= request(untouched.base, f"a/{name}/{page}").status < 500
         assert 400 <= request(untouched.base, f"a/{name}/vote", b"{").status < 500
+    digest = next((untouched.folder / "images").iterdir()).stem
+    assert request(untouched.a1, f"image/{digest}").status == 404
+    reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
+    assert (reply.status, reply.headers["content-type"]) == (200, "image/webp")
+    assert digest not in str(reply.headers)
+    images, gone = untouched.folder / "images", untouched.folder / "gone"
+    images.rename(gone)
+    reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
+    gone.rename(images)
+    lost = "an image cannot be read: No such file or directory; tell the organizer"
+    assert (reply.status, reply.content["reason"]) == (400, lost)
 
 
 def test_addresses_stay_and_are_those_of_one_study(tmp_path: Path) -> None:
@@ -147,21 +159,6 @@ def test_addresses_stay_and_are_those_of_one_study(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
     assert len({token for people in seen for token in people}) == 6
     assert all([*people.values()] == ["a1", "a2"] for people in seen)
-
-
-def test_images_have_opaque_names(untouched: Site) -> None:
-    """Not those of their files, which a store has too."""
-    digest = next((untouched.folder / "images").iterdir()).stem
-    assert request(untouched.a1, f"image/{digest}").status == 404
-    reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
-    assert (reply.status, reply.headers["content-type"]) == (200, "image/webp")
-    assert digest not in str(reply.headers)
-    images, gone = untouched.folder / "images", untouched.folder / "gone"
-    images.rename(gone)
-    reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
-    gone.rename(images)
-    lost = "an image cannot be read: No such file or directory; tell the organizer"
-    assert (reply.status, reply.content["reason"]) == (400, lost)
 
 
 def test_votes_come_from_the_page(site: Site) -> None:

@@ -99,7 +99,11 @@ def test_each_item_is_judged_by_as_many_as_it_needs(
 
 
 def test_an_answer_to_what_others_have_judged_meanwhile_counts() -> None:
-    """Two people can be shown the same item; who has not answered is shown it no longer."""
+    """Two people can be shown the same item; who has not answered is shown it no longer.
+
+    An answer that is taken back is shown again, before what was shown meanwhile; taken back twice,
+    the one before it.
+    """
     assignment = Assignment(study_of(), items_of("pair", 1))
     (slot,) = assignment.upcoming("a1")
     assert assignment.upcoming("a2") == [slot]
@@ -113,10 +117,6 @@ def test_an_answer_to_what_others_have_judged_meanwhile_counts() -> None:
     assignment.answer(answered(slot, "a1", skip="broken image"))
     assert assignment.upcoming("a1") == []
     assert assignment.upcoming("a2") == [slot]
-
-
-def test_an_answer_that_is_taken_back_is_shown_again() -> None:
-    """Before what was shown meanwhile; taken back twice, the one before it."""
     assignment = Assignment(study_of(1), items_of("pair", 6))
     done = work(assignment, "a1", 2)
     shown = assignment.upcoming("a1")

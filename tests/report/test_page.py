@@ -472,7 +472,8 @@ def test_curves_lie_on_a_zoomed_axis_with_round_numbers() -> None:
     assert before[0][1] < now[0][1]
     corners = [*_corners(plot, "area now"), *_corners(plot, "area before")]
     assert all(0 <= x <= CURVES[0] and 0 <= y <= CURVES[1] for x, y in corners)
-    long = CurveShown([*range(1, 26)], *([0.5] * 25 for _ in range(3)), 4)
+    half = [0.5] * 25
+    long = CurveShown([*range(1, 26)], half, half, half, 4)
     plot = curve_plot(long, None, "baseline", "similarity")
     numbers = [text.text for text in ET.fromstring(plot).iter("text")][-10:-1]
     assert numbers == [str(number) for number in range(1, 26, 3)]

@@ -69,8 +69,12 @@ def _case(project: Project) -> dict[str, Any]:
     return case
 
 
-def test_missing_chains_are_said_to_be(accepted: Project) -> None:
-    """A new store has none: the report says how to have them, and then shows the chains."""
+def test_missing_chains_and_named_samples(accepted: Project) -> None:
+    """A new store has none: the report says how to have them, and then shows the chains.
+
+    A named sample is shown by all cases that have it, also where it did not lose, and by a case
+    that holds; a name that none has is told.
+    """
     shutil.rmtree(accepted.path / ".cepbench" / "store")
     accepted.run_here(*CROWDED)
     alone = _case(accepted)
@@ -85,10 +89,6 @@ def test_missing_chains_are_said_to_be(accepted: Project) -> None:
     assert all(len(chain["baseline_links"]) == 5 for chain in paired["chains"])
     assert paired["curve_reference"]["mean"] == [1.0, 1.0]
     assert paired["chains"][0]["links"] == alone["chains"][0]["links"]
-
-
-def test_a_named_sample_is_shown_by_all_cases_that_have_it(accepted: Project) -> None:
-    """Also where it did not lose, and by a case that holds; a name that none has is told."""
     held = "crowded/0001"
     shown = ("--cep-show", held, "--cep-show", "crowded/001")
     result = accepted.run_here("-k", "crowded", *shown)
@@ -99,8 +99,7 @@ def test_a_named_sample_is_shown_by_all_cases_that_have_it(accepted: Project) ->
     result.stdout.fnmatch_lines(
         ["--cep-show 'crowded/001': no judged case has such a sample. Did you mean 'crowded/*'?"]
     )
-    accepted.run_here(*CROWDED)
-    lost = _case(accepted)["chains"][0]["sample"]
+    lost = paired["chains"][0]["sample"]
     accepted.run_here(*CROWDED, "--cep-show", lost)
     case = _case(accepted)
     assert (case["requested"], case["chains"][0]["sample"]) == ([], lost)

@@ -76,7 +76,11 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
 
 
 def test_undecided_cases_say_what_their_samples_can_tell() -> None:
-    """And how many would tell more; only of cases that gate. Then what to do."""
+    """And how many would tell more; only of cases that gate. Then what to do.
+
+    A case that could see no drop says so first: its first line, the warnings and the advice name
+    the reason, for more samples are no help.
+    """
     case = replace(
         FULL, verdict="inconclusive", needed=420, looks=[], partial=False, difference=0.0
     )
@@ -94,10 +98,6 @@ def test_undecided_cases_say_what_their_samples_can_tell() -> None:
         [looked]
     )
     assert "\n  needed              420   samples would decide it" in explain(case)
-
-
-def test_a_case_that_could_see_no_drop_says_so_first() -> None:
-    """Its first line, the warnings and the advice name the reason: more samples are no help."""
     why = "the judge cannot see a drop: all tie"
     case = replace(FULL, verdict="inconclusive", reasons=[why, "and more"])
     first, *rest = explain(case).split("\n\n")
@@ -111,16 +111,6 @@ def test_a_case_that_could_see_no_drop_says_so_first() -> None:
     few = replace(FULL, verdict="inconclusive", part="few")
     both = f"{advice.replace('1 case', '2 cases')}; for the others more samples or seeds, or a"
     assert any(line.startswith(both) for line in promise_lines([case, few]))
-
-
-def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
-    """A baseline without a floor of its own is seen with the floor now; distances have no range."""
-    assert range_shown(FULL) == Range(0.75, 0.25)
-    assert range_shown(replace(FULL, baseline_floor=None)) == Range(0.75, 0.125)
-    assert range_shown(replace(FULL, accepted=True)) == Range(0.5, 0.125)
-    assert range_shown(replace(FULL, refused="at chance")) == Range(0.5, 0.125)
-    assert range_shown(replace(FULL, baseline=None)) == Range(0.5, 0.125)
-    assert range_shown(replace(FULL, higher_is_better=False)) is None
 
 
 def test_equal_causes_are_one_line() -> None:
@@ -192,7 +182,15 @@ def test_a_sample_is_told_in_words() -> None:
 def test_figures_say_what_they_are() -> None:
     """Turned differences, the share of alpha of each bound, bounds that exclude nothing; a p value
     has two digits, down to what the fewest flips can tell.
+
+    A baseline without a floor of its own is seen with the floor now; distances have no range.
     """
+    assert range_shown(FULL) == Range(0.75, 0.25)
+    assert range_shown(replace(FULL, baseline_floor=None)) == Range(0.75, 0.125)
+    assert range_shown(replace(FULL, accepted=True)) == Range(0.5, 0.125)
+    assert range_shown(replace(FULL, refused="at chance")) == Range(0.5, 0.125)
+    assert range_shown(replace(FULL, baseline=None)) == Range(0.5, 0.125)
+    assert range_shown(replace(FULL, higher_is_better=False)) is None
     values = (None, 1.0, 0.21875, 2**-11, 2**-15, 2**-17)
     assert [*map(p_value, values)] == ["-", "1", "0.22", "0.00049", "3.1e-5", "< 1e-5"]
     risen = replace(REGRESSED, higher_is_better=False, value=0.5, baseline=0.25, difference=-0.25)

@@ -84,8 +84,12 @@ def measured(name: str, *records: Measurement, **battles: Any) -> MeasuredRun:
     return MeasuredRun(name, name, cases)
 
 
-def test_whole_suites_stand_for_their_cases() -> None:
-    """Where a suite has such a case in every run; else all of its cases are ranked."""
+def test_what_is_ranked_and_paired() -> None:
+    """Where a suite has such a case in every run; else all of its cases are ranked.
+
+    Battles of other questions are not paired: each question that was answered needs a score of its
+    battle against the same answers.
+    """
     levels = (("a", 0.0), ("b", 0.1))
     whole, parts = (
         [measured(run, *(model(level, part=part) for part in names)) for run, level in levels]
@@ -95,10 +99,6 @@ def test_whole_suites_stand_for_their_cases() -> None:
     assert [board.case for board in rank_common_cases(parts)] == ["s/x/gc", "s/y/gc"]
     comparison = compare_runs(whole[0], parts[1], 0.05)
     assert (comparison.only_first, comparison.only_second) == (("s/overall/gc",), ("s/y/gc",))
-
-
-def test_battles_of_other_questions_are_not_paired() -> None:
-    """Each question that was answered needs a score of its battle against the same answers."""
     even = record({"all": dict.fromkeys("abc", 0.5)}, answers=dict.fromkeys("abc", "0" * 64))
     runs = [
         measured(name, even, opponents="same", won=dict.fromkeys(questions, 0.5))

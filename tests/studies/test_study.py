@@ -96,8 +96,10 @@ def test_an_encoder_is_exchanged_by_its_name(encoder: str, folder: Path) -> None
     assert expected[0] != expected[1]
 
 
-def test_a_generator_that_fails_everything_is_left_out(folder: Path) -> None:
-    """Its cells say why; the correlation of the others stands."""
+def test_what_fails_everything_is_left_out(folder: Path) -> None:
+    """A generator's cells say why; the correlation of the others stands. Where a model fails
+    everything the rest are too few, which is said instead of a number.
+    """
     few: dict[str, Any] = {"metrics": ("gc",), "samples": 1}
     result = study(folder, "generators", [A, B, C], [WORLD, MOVING, DEAD], **few)
     (grid,) = result.grids
@@ -107,10 +109,6 @@ def test_a_generator_that_fails_everything_is_left_out(folder: Path) -> None:
     assert {agreement.variants for agreement in grid.agreements} == {("world", "moving")}
     alone = study(folder, "generators", [A, B, C], [WORLD, MOVING], **few)
     assert grid.agreements == alone.grids[0].agreements
-
-
-def test_a_model_that_fails_everything_is_left_out_of_correlations(folder: Path) -> None:
-    """With it the rest are too few, which is said instead of a number."""
     mute = Named("mute", "python:tests.studies.toy:MuteDescriber")
     result = study(folder, "seeds", [A, B, mute], seeds(0, 1), metrics=("gc",), samples=1)
     (grid,) = result.grids
