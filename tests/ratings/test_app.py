@@ -112,7 +112,7 @@ def test_items_of_every_task_are_sound_html(tmp_path: Path, task: Task) -> None:
             assert not read_page(html).tags & {"script", "b"}
 
 
-def test_without_a_token_there_is_nothing_and_images_have_opaque_names(untouched: Site) -> None:
+def test_without_a_token_there_is_nothing(untouched: Site) -> None:
     """Neither pages nor images, and no file of the folder; a name, which others know, is none.
     Nothing is an error of the server. Images have not the names of their files, which a store has
     too.
