@@ -115,7 +115,7 @@ def test_a_long_line_goes_on_below_itself() -> None:
     assert wrap(f"store {path}", 24, shortened=True) == ["store", "  /home/ci/b..heckpoints"]
 
 
-@given(TEXTS, st.integers(4, 30))
+@given(TEXTS, st.integers(3, 30))
 def test_texts_are_wrapped_folded_and_shortened(text: str, columns: int) -> None:
     """Lines have all words, in their order; none is wider than asked for, but wrapped ones of a
     single word. A shortened text is itself where it has room; both ends are kept.
