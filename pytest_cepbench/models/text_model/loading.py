@@ -235,7 +235,8 @@ def load_text_model(plan: LoadPlan[P], settings: Mapping[str, Any]) -> LoadedTex
     )
     if chat:
         _check_template(checkpoint, loaded, "the text of a message", [_PROBE])
-        if plan.params.system_prompt or plan.role == "judge":  # whose prompts have one
+        # Not of a judge's own prompt: one that was trained to judge may need no instructions.
+        if plan.params.system_prompt:
             check_system_prompt(checkpoint, loaded)
     return loaded
 
