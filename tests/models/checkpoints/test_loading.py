@@ -79,10 +79,10 @@ def test_a_matrix_of_zeros_is_told_and_loads() -> None:
 
 def test_layers_that_a_model_is_published_with_and_leaves_out_are_none_that_lack() -> None:
     """DeepSeek's 62nd predicts several tokens at once, for engines that serve it."""
-    from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
+    from transformers import DeepseekV3Config, DeepseekV3Model
 
     with torch.device("meta"):
-        model = DeepseekV3ForCausalLM(DeepseekV3Config(num_hidden_layers=1))
+        model = DeepseekV3Model(DeepseekV3Config(num_hidden_layers=1))
     names = [f"model.layers.{number}.input_layernorm.weight" for number in (0, 1, 61)]
     assert cut_off(model, names) == names[1:2]
 
