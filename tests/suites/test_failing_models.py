@@ -152,7 +152,7 @@ class Bench:
         """A run that finds all chains or answers in its store, and its cases."""
         file = self.folder / "broken.txt"
         file.write_text("\n".join(broken), encoding="utf-8")
-        grown, place = self.made / str(self.setup.start), self.folder / uuid4().hex
+        grown, place = self.made / digest_text(self.setup.text), self.folder / uuid4().hex
         if not grown.exists():
             with Store(grown) as store:
                 for own in {"", self.candidate}:
