@@ -219,7 +219,6 @@ def _decode(stream: BinaryIO) -> ImageArtifact:
         # No filter of warnings is set: on threads that would undo those of the process.
         with _CUT_OFF_REFUSED, Image.open(stream, formats=FORMATS) as image:
             _check_header(image)
-            image.load()
             return ImageArtifact.from_pil(image)
     except ImageError:
         raise

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from glob import escape
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -155,17 +154,16 @@ def _refuse_table_settings(suite: Suite, lacks: str) -> None:
 
 
 def _fetched(suite: Suite, path: str) -> list[str] | None:
-    """Patterns of the files of a repository that a loader needs; None for all.
+    """The files and folders of a repository that a loader needs; None for all.
 
     Where options name files, no other one is fetched.
     """
     data, prefix = suite.table.data, f"{path}/" if path else ""
     names = [data.options.get(key) for key in ("file", "labels")]
-    named = [escape(f"{prefix}{name}") for name in names if isinstance(name, str)]
+    named = [f"{prefix}{name}" for name in names if isinstance(name, str)]
     if not named:
-        return [escape(path), f"{escape(path)}/*"] if path else None
-    asked = data.questions not in (None, METADATA)
-    return [*named, escape(f"{prefix}{data.questions}")] if asked else named
+        return [path] if path else None
+    return named if data.questions in (None, METADATA) else [*named, f"{prefix}{data.questions}"]
 
 
 def _side_file(folder: Path, name: str) -> Path:
@@ -181,7 +179,7 @@ def _hub_side_file(repository: Repository, name: str) -> Path:
         raise DatasetError(
             f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
         )
-    return repository.snapshot([escape(name)]) / name
+    return repository.snapshot([name]) / name
 
 
 def data_name(suite: Suite) -> str | None:

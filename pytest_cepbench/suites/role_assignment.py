@@ -555,13 +555,11 @@ def check_encoders(names: Iterable[str], suites: Sequence[Suite], option: str) -
     A metric that takes the first of several would measure with another.
 
     option: that named it, for the message.
+    Raises SuiteError as `needed_roles`.
     """
-    known = {name for suite in suites for name in suite.table.encoders}
-    for table in (table for suite in suites for table in suite.metrics.values()):
-        taken = getattr(table, "encoder", ())
-        known.update([taken] if isinstance(taken, str) else taken)
-        known.update((getattr(table, "mappings", None) or {}).values())
-        known.add(getattr(table, "color_encoder", ENCODER))
+    known = {ENCODER}
+    for suite in suites:
+        known |= suite.table.encoders.keys() | (needed_roles(suite).keys() - set(ROLE_NAMES))
     for name in names:
         if name not in known:
             raise SpecError(

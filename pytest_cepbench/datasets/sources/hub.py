@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -119,18 +120,21 @@ class Repository:
             f"{self.location}: {named}; commit {self.commit} was read, and {self.pinned} pins it",
         )
 
-    def snapshot(self, patterns: Sequence[str] | None = None) -> Path:
-        """The folder of its files, all that match are fetched. Raises DatasetError.
+    def snapshot(self, paths: Sequence[str] | None = None) -> Path:
+        """The folder of its files, those that are asked for are fetched. Raises DatasetError.
 
-        patterns: of paths in the repository; all files where None.
+        paths: of files, and of folders with all below them, in the repository; None for all files.
         """
         from huggingface_hub import snapshot_download
 
         repo = self.location.repo
-        with _explained(repo, self.commit, patterns):
+        wanted = None
+        if paths is not None:
+            wanted = [f"{escape(path)}{end}" for path in paths for end in ("", "/*")]
+        with _explained(repo, self.commit, wanted):
             return Path(
                 snapshot_download(
-                    repo, repo_type=_DATASET, revision=self.commit, allow_patterns=patterns
+                    repo, repo_type=_DATASET, revision=self.commit, allow_patterns=wanted
                 )
             )
 

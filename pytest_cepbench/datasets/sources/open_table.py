@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -302,7 +301,7 @@ def open_hub_table(repository: Repository, config: str | None, split: str | None
     if _CARD in repository.files and not path:
         configs = _card(location, repository.snapshot([_CARD]))
     found = find_shards(location, repository.files, configs, path, config, split)
-    root = repository.snapshot([*map(escape, found.paths)])
+    root = repository.snapshot(found.paths)
     named = f"config={found.config}&" if found.config else ""
     source = f"{repository.pinned}{f'/{path}' if path else ''}?{named}split={found.split}"
     return _table(location, root, found, source, repository.notes)
