@@ -130,7 +130,9 @@ def cut_off(model: Any, stored: Collection[str]) -> list[str]:
     return left
 
 
-def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+def take_weights(
+    checkpoint: Checkpoint, parts: Mapping[str, Any], made_up: Collection[str] = ()
+) -> None:
     """Make the weights of a loaded model independent of its files, and look them over.
 
     On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that
@@ -141,9 +143,11 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     Looked for by one reduction per tensor, on the device that it is on.
 
     parts: its modules by name, "" for a model that is one module; a part without weights is passed
-    over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
-    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
-    a layer may start like that, and a damaged checkpoint may look like that.
+    over. made_up: names of tensors that the files lack and that take no part, which are not looked
+    at: transformers before 5 leaves some of them as the memory happens to be. Raises
+    CheckpointError for a parameter that holds NaN or infinity, and for a buffer that holds NaN
+    (infinity has its place in masks). Warns of weight matrices that are zero throughout: a layer
+    may start like that, and a damaged checkpoint may look like that.
     """
     import torch
 
@@ -162,6 +166,8 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
     # Name with precision, whether it must be finite, whether it is a matrix, least and largest.
     listed: dict[torch.device, list[tuple[str, str, bool, bool, torch.Tensor]]] = defaultdict(list)
     for name, tensor, finite in _tensors(parts):
+        if name in made_up:
+            continue
         matrix = name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1
         extremes = torch.stack(torch.aminmax(tensor.detach())).float()
         precision = str(tensor.dtype).removeprefix("torch.")

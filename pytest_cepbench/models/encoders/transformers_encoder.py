@@ -93,7 +93,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
     # wav2vec 2.0 and its like put it in the place of frames while they are trained.
     missing = {name for name in info["missing_keys"] if not name.endswith("masked_spec_embed")}
     pooling = settle_pooling(checkpoint, model, missing, params.pooling)
-    take_weights(checkpoint, {"": model})
+    take_weights(checkpoint, {"": model}, made_up=info["missing_keys"])
 
     def features(inputs: Any, method: str) -> torch.Tensor:
         inputs = inputs.to(input_device(model), dtype=model.dtype)

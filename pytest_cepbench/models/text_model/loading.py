@@ -202,7 +202,7 @@ def load_text_model(plan: LoadPlan[P], settings: Mapping[str, Any]) -> LoadedTex
             # Padded on the right, a decoder would write on after the padding.
             tokenizer.padding_side = "left"
         config = generation_config(model, tokenizer, settings)
-    take_weights(checkpoint, {"": model})
+    take_weights(checkpoint, {"": model}, made_up=info["missing_keys"])
     template = getattr(processor, "chat_template", None) or tokenizer.chat_template
     if isinstance(template, dict):  # several in one checkpoint come by name
         if chat and "default" not in template:
