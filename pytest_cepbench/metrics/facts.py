@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import fsum
 from typing import Literal
 
@@ -280,9 +279,6 @@ def summarize_facts(
     return Facts(tuple(generations), summary(""), tuple(map(summary, kinds)))
 
 
-_ROWS = 256  # starts at once: of each with all samples there would be n^2 numbers
-
-
 def chance_f1(
     starts: Sequence[Collection[Fact]],
     claims: Sequence[Sequence[Collection[Fact]]],
@@ -298,41 +294,62 @@ def chance_f1(
     sample with other facts counts once.
     """
     sets = [frozenset(facts) for facts in starts]
-    numbers = {facts: number for number, facts in enumerate(dict.fromkeys(sets))}
-    if len(numbers) < 2:
+    if len(set(sets)) < 2:
         return None
-    start_of = np.array([numbers[facts] for facts in sets])
-    home_of = np.unique(homes, return_inverse=True)[1]
-    every = {*chain(*sets), *chain.from_iterable(facts for row in claims for facts in row)}
-    place = {fact: i for i, fact in enumerate(every)}
-    own_kind = np.array([fact.kind for fact in place])
-    columns = [own_kind == kind for kind in order_kinds(own_kind)]
-    there = _table(sets, place)
+    rows_of: dict[str, list[int]] = {}
+    for row, home in enumerate(homes):
+        rows_of.setdefault(home, []).append(row)
     chance: Array = np.zeros(len(sets))
-    for artifact in range(len(claims[0])):
-        claimed = _table([row[artifact] for row in claims], place)
-        for low in range(0, len(sets), _ROWS):
-            rows = slice(low, low + _ROWS)
-            differ = start_of[rows, None] != start_of
-            allowed = differ & (home_of[rows, None] == home_of)
-            allowed = np.where(allowed.any(axis=1, keepdims=True), allowed, differ)
-            f1, present = np.zeros(allowed.shape), np.zeros(allowed.shape)
-            for column in columns:
-                own, theirs = there[rows, column], claimed[:, column]
-                sizes = own.sum(axis=1)[:, None] + theirs.sum(axis=1)
-                f1 += 2 * (own @ theirs.T) / np.maximum(sizes, 1)
-                present += sizes > 0
-            scores = f1 / np.maximum(present, 1)
-            chance[rows] += (scores * allowed).sum(axis=1) / allowed.sum(axis=1)
+    for rows in rows_of.values():
+        asked = {facts: number for number, facts in enumerate({sets[row] for row in rows})}
+        others = rows if len(asked) > 1 else range(len(sets))
+        for artifact in range(len(claims[0])):
+            claimed = [frozenset(claims[row][artifact]) for row in others]
+            means = _others_f1(asked, [sets[row] for row in others], claimed)
+            chance[rows] += means[[asked[sets[row]] for row in rows]]
     return chance / len(claims[0])
 
 
-def _table(sets: Sequence[Collection[Fact]], place: Mapping[Fact, int]) -> Array:
-    """(n, n_facts) 1 where the set has the fact of the place."""
-    table = np.zeros((len(sets), len(place)))
-    for row, facts in zip(table, sets, strict=True):
-        row[[place[fact] for fact in facts]] = 1.0
-    return table
+def _others_f1(
+    asked: Mapping[frozenset[Fact], int],
+    starts: Sequence[frozenset[Fact]],
+    claims: Sequence[frozenset[Fact]],
+) -> Array:
+    """(n_asked,) the mean F1 of each set of facts in what samples of other facts claim.
+
+    Claims with facts of the same kinds, and as many of one kind, differ in that kind by what they
+    share with a set alone: of each such group the shared facts are counted, not of each pair.
+    """
+    kinds = order_kinds(fact.kind for facts in (*asked, *claims) for fact in facts)
+    own, theirs = (
+        np.array([[sum(f.kind == kind for f in facts) for kind in kinds] for facts in sets])
+        for sets in (asked, claims)
+    )
+    bits = np.arange(len(kinds))
+    patterns, pattern_of = np.unique((theirs > 0) @ (1 << bits), return_inverse=True)
+    present = ((own > 0)[:, None] | (patterns[:, None] >> bits & 1)).sum(axis=2)
+    total: Array = np.zeros(len(asked))
+    others = np.full(len(asked), len(starts))
+    same = [(row, asked[start]) for row, start in enumerate(starts) if start in asked]
+    np.subtract.at(others, [number for _, number in same], 1)
+    for kind, of_asked, sizes in zip(kinds, own.T, theirs.T, strict=True):
+        most = sizes.max() + 1
+        groups, group_of = np.unique(pattern_of * most + sizes, return_inverse=True)
+        pattern, size = np.divmod(groups, most)
+        known = {fact for facts in claims for fact in facts if fact.kind == kind}
+        place = {fact: i for i, fact in enumerate(known)}
+        counts = np.zeros((len(place) + 1, len(groups)))  # the last row is of all other facts
+        for group, facts in zip(group_of, claims, strict=True):
+            counts[[place[fact] for fact in facts if fact in place], group] += 1
+        rows = ([place.get(fact, -1) for fact in facts] for facts in asked)
+        shared = np.array([counts[row].sum(axis=0) for row in rows])
+        for row, number in same:
+            both = starts[row] & claims[row]
+            shared[number, group_of[row]] -= sum(fact.kind == kind for fact in both)
+        f1 = 2 * shared / np.maximum(of_asked[:, None] + size, 1)
+        total += (f1 / np.maximum(present[:, pattern], 1)).sum(axis=1)
+    total /= others
+    return total
 
 
 MeanName = Literal["geometric", "arithmetic"]

@@ -90,7 +90,7 @@ def test_chance_is_the_score_of_others_artifacts() -> None:
     assert whole == pytest.approx([(0 + 2 / 3) / 2, (0 + 2 / 3) / 2, 2 / 3])
     apart = chance_f1(starts, claims, ["x", "x", "y"])
     assert apart == pytest.approx([0, 0, 2 / 3])
-    many = chance_f1(starts * 100, claims * 100, ["x", "x", "y"] * 100)  # more than at once
+    many = chance_f1(starts * 100, claims * 100, ["x", "x", "y"] * 100)
     assert many == pytest.approx(np.tile(known(apart), 100))
     # Where all are alike no sample can stand for another.
     assert chance_f1([_facts("a")] * 3, [[_facts("a")]] * 3, ["x"] * 3) is None
