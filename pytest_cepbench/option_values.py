@@ -14,8 +14,6 @@ sign flips one always shows as much, so at less than 2^-18 nothing would ever fa
 LONGEST_SERIES = 25_000
 """The most checkpoints for which a series may be begun: the last of so many has 1e-5 of alpha."""
 
-_MOST_DIGITS = 18  # of a count; Python refuses thousands in words of its own
-
 _NAMED = re.compile(r"([a-z0-9][a-z0-9_-]*)=(.+)")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[a-z0-9]+::")
@@ -65,17 +63,6 @@ def split_pair(text: str, source: str) -> tuple[str, str]:
     if not (name and equals and path):
         raise ValueError(f"{source} {text!r}: NAME=PATH is expected, such as folder=photos")
     return name, path
-
-
-def at_least_one(text: str, source: str) -> int:
-    """A count.
-
-    source: the option or setting that the text comes from, for the error.
-    Raises ValueError for anything but a number of at least 1.
-    """
-    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
-        raise ValueError(f"{source} {text!r:.60}: a number of at least 1 is expected")
-    return int(text)
 
 
 def is_url(text: str) -> bool:

@@ -20,6 +20,8 @@ _SUITE = "suite.toml"
 
 _MOST_PEOPLE = 1000
 
+_DIGITS = re.compile("[0-9]{1,99}").fullmatch  # Python has words of its own for thousands
+
 _ABOUT = (
     "Set up suites, accept baselines, look at results, ask judges and people, keep stores. A gate "
     "itself is a run of pytest: pytest SUITES --model=CHECKPOINT."
@@ -37,11 +39,11 @@ _EXIT_CODES = (
 
 def _number_from(least: int, expected: str = "") -> Callable[[str], int]:
     """The type of whole numbers from a least one on. expected: what the answer to others says."""
-    expected = expected or f"a number of at least {least} is expected"
+    expected = expected or f"a whole number of at least {least} is expected"
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and int(text) >= least):
-            raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
+        if not (_DIGITS(text) and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r:.60}: {expected}")
         return int(text)
 
     return read
@@ -69,9 +71,9 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def people_names(text: str) -> tuple[str, ...]:
     """The type of people: names with commas between them, or a number for a1, a2, ..."""
-    if text.isascii() and text.isdecimal():
+    if _DIGITS(text):
         if int(text) > _MOST_PEOPLE:
-            raise argparse.ArgumentTypeError(f"{text!r}: at most {_MOST_PEOPLE} people vote")
+            raise argparse.ArgumentTypeError(f"{text!r:.60}: at most {_MOST_PEOPLE} people vote")
         return tuple(f"a{number + 1}" for number in range(int(text)))
     return tuple(name.strip() for name in text.split(","))
 

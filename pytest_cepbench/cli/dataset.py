@@ -86,7 +86,7 @@ def run_patterns(arguments: Namespace) -> int:
 
 def _patterns(text: str) -> tuple[int, Path | None]:
     """The number of patterns of a summary, or a file of patterns. Raises SpecError."""
-    if text.isascii() and text.isdecimal():
+    if re.fullmatch("[0-9]{1,99}", text):
         number = int(text)
         if not 1 <= number <= MOST_PATTERNS:
             raise SpecError(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.option_values import (
     LONGEST_SERIES,
-    at_least_one,
     check_not_blind,
     is_url,
     named_specs,
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 _POOL_KEYS = ("actors", "gpus")
 
 _POOL_EXAMPLE = "describer:actors=4,gpus=0.5"
+
+_MOST_DIGITS = 18
 
 # Compiled where it is read: a plain run of pytest, which imports this module, has no use for it.
 _BUDGET = r"(?P<samples>[0-9]{1,15})|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s"
@@ -103,8 +104,16 @@ def _data(given: GivenValue) -> dict[str, Path | str]:
     return dict(zip(names, _places(given._replace(texts=texts)), strict=True))
 
 
-def _at_least_one(given: GivenValue) -> int:
-    return at_least_one(given.last, given.source)
+def _count(given: GivenValue, least: int = 1, other: str = "") -> int:
+    """A whole number. other: what else is expected, for the error."""
+    text = given.last
+    # Python refuses thousands of digits in words of its own.
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < least:
+        raise ValueError(
+            f"{given.source} {text!r:.60}: {other}a whole number of at least {least} and at most "
+            f"{_MOST_DIGITS} digits is expected"
+        )
+    return int(text)
 
 
 def _number(text: str) -> float:
@@ -131,7 +140,7 @@ def _alpha(given: GivenValue) -> float:
 
 
 def _series_length(given: GivenValue) -> int:
-    value = _at_least_one(given)
+    value = _count(given)
     if value > LONGEST_SERIES:
         raise ValueError(
             f"{given}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
@@ -142,12 +151,8 @@ def _series_length(given: GivenValue) -> int:
 
 
 def _devices(given: GivenValue) -> int | None:
-    """A number of at least 1; None for `auto`."""
-    if given.last == "auto":
-        return None
-    if not given.last.isdecimal() or int(given.last) < 1:
-        raise ValueError(f"{given}: auto or a number of devices of at least 1 is expected")
-    return int(given.last)
+    """None: auto."""
+    return None if given.last == "auto" else _count(given, other="auto or ")
 
 
 def _switch(given: GivenValue) -> bool:
@@ -164,8 +169,8 @@ def _budget(given: GivenValue) -> SampleBudget:
         kind = match.lastgroup if match else None
         if match is None or kind is None or kind in limits or float(match[kind]) == 0:
             raise ValueError(
-                f"{given}: a number of samples, of seconds, or both are expected, such "
-                "as 800, 3600s or 800,3600s"
+                f"{given}: a number of samples, of seconds, or both are expected, over 0, such as "
+                "800, 3600s or 800,3600s"
             )
         limits[kind] = float(match[kind])
     samples = limits.get("samples")
@@ -371,10 +376,10 @@ class RunSettings:
     )
     samples: int | None = _option(
         "[data] samples N: Most samples of each category; the same samples in every run",
-        _at_least_one,
+        _count,
     )
     seeds: int | None = _option(
-        "[data] seeds N: Seeds under which each sample is measured, in all suites", _at_least_one
+        "[data] seeds N: Seeds under which each sample is measured, in all suites", _count
     )
     store: Path = _option(
         "[data] store DIR: Folder of computed results (default: .cepbench/store)",
@@ -453,7 +458,7 @@ class RunSettings:
     attribute: int = _option(
         "[advanced] attribute N: Samples on which a regression is followed through the chain "
         "(default: 16; 0: none)",
-        lambda given: 0 if given.last == "0" else _at_least_one(given),
+        partial(_count, least=0),
         default=16,
     )
     ray_address: str | None = _option(

@@ -42,10 +42,15 @@ _KEYS = {"name", "version", "data", "prompts", "metrics"}
 
 
 class EmptySuite(pytest.Item):
-    """Stands for the cases that a suite did not give; a mark skips it, with the reason."""
+    """Stands for the cases that a suite did not give: it is skipped. reason: why."""
 
     fixturenames = ("cep_case",)  # by which the plugin knows a case
     stands_for = "suite"
+    reason = ""
+
+    def setup(self) -> None:
+        """Skip it; not by a mark, which needs a plugin of pytest's."""
+        raise pytest.skip.Exception(self.reason, _use_item_location=True)
 
     def runtest(self) -> None:
         """Not called."""
@@ -188,7 +193,7 @@ class EmptySuites:
             return
         from pytest_cepbench.plugin.records import case_name
 
-        gated = set(map(case_name, cases))
+        gated = {case_name(item): item.path for item in cases}
         collected: dict[Path, set[str]] = {}
         for item in cases:
             collected.setdefault(item.path, set()).add(getattr(item, "originalname", item.name))
@@ -209,11 +214,11 @@ class EmptySuites:
         return any(folder.name == name and any(folder.glob("*.toml")) for folder in folders)
 
     def _lost(
-        self, session: pytest.Session, gated: Collection[str | None], wanted: _Wanted
+        self, session: pytest.Session, gated: Mapping[str | None, Path], wanted: _Wanted
     ) -> Iterator[EmptySuite]:
         """A test for accepted cases of a suite that no test has.
 
-        gated: names of the cases that tests have.
+        gated: names of the cases that tests have, each with a module of these.
         wanted: with the functions that had them and are no tests; with none where they are gone,
             and then the cases that can fail a run count.
         """
@@ -237,8 +242,11 @@ class EmptySuites:
             and (wanted.tests or is_primary(prepared.suite, case.key))
             and baseline_path(root, case.key).exists()
         ]
-        if lost and (wanted.tests or not self._is_gated_elsewhere(session, wanted.suite)):
+        modules = self._modules_naming(session, wanted.suite) if lost and not wanted.tests else ()
+        if lost and modules is not None:
             why = "no test gates them: restore it, or delete their baselines"
+            if silent := {*modules}.difference(gated.values()):
+                why += f". pytest collected no test of {few_of(map(self._shown, silent), 3)}"
             if wanted.tests:
                 why = (
                     f"pytest does not collect {few_of(wanted.tests, 3)} of "
@@ -275,16 +283,17 @@ class EmptySuites:
             item.extra_keyword_matches.update(
                 f"{test}[{case}]" for test in wanted.tests or ("",) for case in cases
             )
-        item.add_marker(pytest.mark.skip(reason=visible(reason)))
+        item.reason = visible(reason)
         return item
 
-    def _is_gated_elsewhere(self, session: pytest.Session, suite: Path) -> bool:
-        """Whether tests may gate a suite that the engineer left out, or that failed to import, or
-        whose marks compute which cases they have.
+    def _modules_naming(self, session: pytest.Session, suite: Path) -> list[Path] | None:
+        """Modules of the run that may gate a suite; None where tests may that the engineer left
+        out, or that failed to import, or whose marks compute which cases they have.
         """
         option = self.config.getoption
         if self._failed or option("ignore") or option("ignore_glob") or option("pyargs"):
-            return True
+            return None
+        naming = []
         whole = session._initialpaths - self._narrowed  # noqa: SLF001
         entered = {folder for path in whole for folder, _ in walk(self.config, path)}
         for root in (self.config.rootpath, suite.parent):
@@ -296,8 +305,10 @@ class EmptySuites:
                         continue
                     taken = module in whole or (folder in entered and module not in self._narrowed)
                     if not taken or _computes_cases(module):
-                        return True
-        return False
+                        return None
+                    if near and module.name != "conftest.py":
+                        naming.append(module)
+        return naming
 
     @property
     def _narrowed(self) -> set[Path]:

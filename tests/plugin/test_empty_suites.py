@@ -95,7 +95,8 @@ def test_a_suite_without_a_verdict_fails_the_run_of_another(accepted: Project) -
 def test_it_is_the_same_in_every_way_to_run(two: Project, mode: str) -> None:
     """In one process and on two workers; quietly, and in the JUnit file too."""
     two.write("other/test_other.py", IMPORT + TEST_MODULE)
-    result = two.run(*MODES[mode], "-q", "-q", "-k", "crowded", "--junitxml=junit.xml")
+    without = ("-p", "no:skipping", "--junitxml=junit.xml")  # the plugin that knows skip marks
+    result = two.run(*MODES[mode], *without, "-q", "-q", "-k", "crowded")
     assert result.ret == INCOMPLETE
     line = "Incomplete: suite other/suite.toml gave no case: other/test_other.py was skipped *"
     result.stdout.fnmatch_lines([line])
@@ -204,9 +205,12 @@ def test_cases_of_a_deleted_test_are_missed(accepted: Project) -> None:
         lost = "suite suite.toml lost 9 accepted cases (color-gc, count-gc, crowded-gc and 6 more)"
         assert problems(accepted).startswith(f"{lost}: no test gates them: restore it, or delete ")
 
-    accepted.write(
-        "more/test_more.py", mark.format("suite='../suite.toml', metrics=['gc']") + TEST_MODULE
-    )
+    more = mark.format("suite='../suite.toml', metrics=['gc']") + TEST_MODULE
+    accepted.write("more/test_more.py", more)
+    accepted.write("conftest.py", "collect_ignore = ['more']\n")
+    assert accepted.run_here().ret == INCOMPLETE
+    assert "baselines. pytest collected no test of more/test_more.py" in problems(accepted)
+    (accepted.path / "conftest.py").unlink()
     for arguments in (("-k", "crowded or failures"), ("test_toy.py",), ("more",)):
         assert accepted.run_here(*arguments).ret == pytest.ExitCode.OK
     (accepted.path / "more" / "test_more.py").unlink()

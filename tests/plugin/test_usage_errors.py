@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.evaluation.settings import read_settings
+from pytest_cepbench.evaluation.settings import OPTIONS, GivenValue, read_settings
 from tests.plugin.project import INI, SHAPES, TEST_MODULE, Project, assert_one_message, contents
 
 LEAVER = """\
@@ -182,17 +183,19 @@ PROBABILITY = "a probability over 0 and at most 0.5 is expected, such as 0.05"
 
 TOLERANCE = "a number of at least 0 is expected"
 
-BUDGET = "a number of samples, of seconds, or both are expected, such as 800, 3600s or 800,3600s"
+BUDGET = (
+    "a number of samples, of seconds, or both are expected, over 0, such as 800, 3600s or 800,3600s"
+)
 
-COUNT = "a number of at least 1 is expected"
+COUNT = "a whole number of at least 1 and at most 18 digits is expected"
 
 OF_THE_GATE = {
     "alpha": (["0", "0.51", "nan", "5%"], PROBABILITY),
     "tolerance": (["-1", "nan", "inf", "small"], TOLERANCE),
     "budget": (["0", "0s", "5x", "5,5", ",", "1.5", "9" * 400], BUDGET),
-    "seeds": (["0", "1.5", "two"], COUNT),
-    "attribute": (["-1"], COUNT),
-    "devices-per-worker": (["0", "all"], "auto or a number of devices of at least 1 is expected"),
+    "seeds": (["0", "-1", "1.5", "", "two", "²", "9" * 5000], COUNT),
+    "attribute": (["-1"], COUNT.replace("1", "0", 1)),
+    "devices-per-worker": (["0", "all", "9" * 5000], f"auto or {COUNT}"),
     "gate": (["luck"], "one of regression, noninferiority, threshold is expected"),
     "inconclusive": (["maybe"], "one of pass, fail, more is expected"),
     "pairing": (["x"], "one of exact, common is expected"),
@@ -211,7 +214,25 @@ def test_a_value_that_an_option_cannot_have(name: str) -> None:
     for value in values:
         with pytest.raises(ValueError, match=r"^ini cepbench_") as raised:
             read_settings({name: [value]}, {name: f"ini cepbench_{name}"}, Path())
-        assert str(raised.value) == f"ini cepbench_{name} {value!r}: {expected}"
+        shown = repr(value) if len(value) < 1000 else f"{value!r:.60}"
+        assert str(raised.value) == f"ini cepbench_{name} {shown}: {expected}"
+
+
+def test_bounds_that_messages_name() -> None:
+    """Every option with a number takes the least one that the answer to a smaller one names."""
+    numbers = set()
+    for option in OPTIONS:
+        given = GivenValue(["-1"], option.flag, Path)
+        try:
+            option.read(given)
+        except ValueError as error:
+            for least in map(int, re.findall(r"at least (\d+)", str(error))):
+                numbers.add(option.name)
+                assert option.read(given._replace(texts=[str(least)])) == least
+                with pytest.raises(ValueError, match=re.escape(f"at least {least}")):
+                    option.read(given._replace(texts=[str(least - 1)]))
+    counts = {"samples", "seeds", "devices-per-worker", "series-length", "attribute"}
+    assert numbers == {"tolerance", *counts}
 
 
 def test_a_value_is_refused_wherever_it_is_set(
