@@ -23,7 +23,7 @@ import threading
 import tokenize
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -60,6 +60,17 @@ class Module:
     imports: frozenset[str]
 
 
+def imports_of(tree: ast.AST) -> frozenset[str]:
+    """What is imported anywhere in a source file, at its top or inside a function: full names."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(names)
+
+
 def read_module(path: Path) -> Module:
     """Count a source file of the package."""
     text = path.read_text("utf-8")
@@ -69,13 +80,8 @@ def read_module(path: Path) -> Module:
     for token in tokens:
         if token.type not in _SILENT:
             code.update(range(token.start[0], token.end[0] + 1))
-    imports: set[str] = set()
     for node in nodes:
-        if isinstance(node, ast.Import):
-            imports |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imports |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring
             code -= set(range(node.lineno, (node.end_lineno or 0) + 1))
     lines = sorted(code)
     parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -90,17 +96,25 @@ def read_module(path: Path) -> Module:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ),
         tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef)),
-        frozenset(imports),
+        imports_of(tree),
     )
 
 
-def circle_of(modules: Sequence[Module]) -> list[str]:
-    """Modules that import each other in a circle, for types too; none where there is no circle."""
-    names = {module.name for module in modules} - {PACKAGE.name}  # which gives names lazily
-    graph = {}
-    for module in modules:
-        own = {name if name in names else name.rpartition(".")[0] for name in module.imports}
-        graph[module.name] = own & names - {module.name}
+def import_graph(imports: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """The modules that each module imports, for types too; not the package, which is lazy.
+
+    imports: module -> all names that it imports, of values and of other packages too.
+    """
+    names = imports.keys() - {PACKAGE.name}
+    return {
+        module: {name if name in names else name.rpartition(".")[0] for name in imported}
+        & names - {module}
+        for module, imported in imports.items()
+    }
+
+
+def circle_of(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """Nodes that lead to each other in a circle; none where there is no circle."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -130,7 +144,9 @@ def count_tables(paths: Sequence[Path]) -> list[str]:
         )
     names = Counter(name for module in modules for name in module.classes)
     faults = {
-        "modules in a circle of imports": circle_of(modules),
+        "modules in a circle of imports": circle_of(
+            import_graph({module.name: module.imports for module in modules})
+        ),
         "class names that stand twice": sorted(name for name in names if names[name] > 1),
     }
     rows = [f"| {what} | {len(own)} | {', '.join(own)} |" for what, own in faults.items()]

@@ -8,15 +8,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import pytest_cepbench
+from benchmarks.house import PACKAGE, circle_of, import_graph, imports_of
 from pytest_cepbench import errors
-
-PACKAGE = Path(__file__).parents[1] / "pytest_cepbench"
 
 FLOORS = [
     "artifacts",
@@ -75,16 +73,7 @@ def trees() -> Mapping[Path, ast.Module]:
     return {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in paths}
 
 
-@cache
-def imports(tree: ast.AST) -> frozenset[str]:
-    """Every module that is imported anywhere in a source file, at its top or inside a function."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-    return frozenset(names)
+imports = cache(imports_of)
 
 
 def level_of(parts: Sequence[str]) -> int | None:
@@ -106,49 +95,19 @@ def test_imports_run_downward() -> None:
     assert upward == []
 
 
-def modules_of(graph_of: Mapping[str, ast.AST]) -> dict[str, set[str]]:
-    """The modules that each module imports, for types only and inside of functions too.
-
-    The package itself is left out: it only gives names of all floors to users, lazily.
-    """
-    graph: dict[str, set[str]] = {}
-    for name, tree in graph_of.items():
-        imported: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                imported.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                below = {f"{node.module}.{alias.name}" for alias in node.names} & graph_of.keys()
-                # `from package import module` needs the module; other names need the package.
-                imported |= below or {node.module or ""}
-        graph[name] = imported & graph_of.keys() - {name}
-    return graph
-
-
 @cache
 def modules() -> Mapping[str, set[str]]:
-    """Those of the package."""
-    own = {
-        ".".join(("pytest_cepbench", *path.with_suffix("").parts)).removesuffix(".__init__"): tree
-        for path, tree in trees().items()
-        if path.parts != ("__init__.py",)
-    }
-    return modules_of(own)
-
-
-def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """The nodes of a circle, the first one twice; none where there is no circle."""
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        found: list[str] = error.args[1]
-        return found
-    return []
+    """The modules of the package that each of them imports, inside of functions too."""
+    named = {}
+    for path, tree in trees().items():
+        name = ".".join((PACKAGE.name, *path.with_suffix("").parts))
+        named[name.removesuffix(".__init__")] = imports(tree)
+    return import_graph(named)
 
 
 def test_no_modules_import_each_other() -> None:
     """Not in a circle of any length, not for types alone: each can be read after what it needs."""
-    assert circle(modules()) == []
+    assert circle_of(modules()) == []
 
 
 def folder_of(module: str) -> str:
@@ -167,21 +126,9 @@ def test_no_folders_import_each_other() -> None:
     del graph[""]
     for upper, lower in MUTUAL:
         graph[upper].remove(lower)
-    assert circle(graph) == []
+    assert circle_of(graph) == []
     for upper, lower in MUTUAL:
-        assert circle({**graph, upper: graph[upper] | {lower}}), f"{upper} and {lower}"
-
-
-def test_a_circle_is_found() -> None:
-    """For types, inside of a function, and by the name of a module."""
-    sources = {
-        "pytest_cepbench.a": "if TYPE_CHECKING:\n    from pytest_cepbench.b import B",
-        "pytest_cepbench.b": "def b():\n    from pytest_cepbench import c",
-        "pytest_cepbench.c": "import pytest_cepbench.a",
-    }
-    graph = modules_of({name: ast.parse(source) for name, source in sources.items()})
-    assert sorted(set(circle(graph))) == sorted(sources)
-    assert circle({**graph, "pytest_cepbench.c": set()}) == []
+        assert circle_of({**graph, upper: graph[upper] | {lower}}), f"{upper} and {lower}"
 
 
 def test_torch_stays_in_models_and_integrations() -> None:
@@ -230,7 +177,11 @@ def test_integrations_import_no_floor_but_their_own() -> None:
 
 def test_only_the_plugin_needs_pytest() -> None:
     """What `gate_checkpoint` and the command line use works without a run of pytest."""
-    users = {path.parts[0] for path, tree in trees().items() if "pytest" in imports(tree)}
+    users = {
+        path.parts[0]
+        for path, tree in trees().items()
+        if "pytest" in {name.partition(".")[0] for name in imports(tree)}
+    }
     assert users == {"plugin"}
 
 
