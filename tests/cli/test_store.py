@@ -13,10 +13,10 @@ from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.store.rows import packed
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import accept_by_hand, measure_toy
+from tests.plugin.project import contents
 from tests.store.filling import (
     age,
     age_images,
-    contents,
     database,
     fill,
     key_of,

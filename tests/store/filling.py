@@ -49,12 +49,6 @@ def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Re
     return results
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, with its bytes."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 @contextmanager
 def database(folder: Path) -> Iterator[sqlite3.Connection]:
     """The database of a store that no process has open, to spoil it."""

@@ -12,7 +12,8 @@ from subprocess import PIPE
 import pytest
 
 from pytest_cepbench.errors import StoreFullError
-from pytest_cepbench.store.locks import WorkLock, WorkLocks
+from pytest_cepbench.store.locks import WorkLocks
+from tests.optional import known
 
 PATIENCE = 10.0
 
@@ -21,13 +22,6 @@ PATIENCE = 10.0
 def locks(tmp_path: Path) -> WorkLocks:
     """An empty folder of locks."""
     return WorkLocks(tmp_path / "claims")
-
-
-def held(locks: WorkLocks, name: str, run: str) -> WorkLock:
-    """Work that is free."""
-    lock = locks.acquire(name, run)
-    assert lock is not None
-    return lock
 
 
 def die_with(locks: WorkLocks, name: str, run: str) -> None:
@@ -43,22 +37,22 @@ def test_what_one_has_the_others_do_not_get(locks: WorkLocks, tmp_path: Path) ->
     """Until it is given back; other work is free meanwhile. A claim ends with its process, and its
     death is known to the same run; the next one begins without a word of it.
     """
-    with held(locks, "a", "run"):
+    with known(locks.acquire("a", "run")):
         assert locks.acquire("a", "run") is None
-        with held(locks, "b", "run"):
+        with known(locks.acquire("b", "run")):
             pass
-    with held(locks, "a", "run") as again:
+    with known(locks.acquire("a", "run")) as again:
         assert again.crashes == 0
     assert not list((tmp_path / "claims").glob("*.lock"))
     die_with(locks, "a", "run")
     die_with(locks, "a", "run")
-    with held(locks, "a", "run") as third:
+    with known(locks.acquire("a", "run")) as third:
         assert third.crashes == 2
         third.keep = True  # a process that leaves such work alone leaves its history too
-    with held(locks, "a", "run") as fourth:
+    with known(locks.acquire("a", "run")) as fourth:
         assert fourth.crashes == 2
     die_with(locks, "a", "run")
-    with held(locks, "a", "another") as later:
+    with known(locks.acquire("a", "another")) as later:
         assert later.crashes == 0
 
 
@@ -113,7 +107,7 @@ def test_a_lock_that_a_dead_process_left_to_its_child_is_passed_over(locks: Work
     assert os.waitpid(child, 0)[1] == 0
     os.close(reading)
     try:
-        with held(locks, "a", "run") as mine:
+        with known(locks.acquire("a", "run")) as mine:
             assert mine.crashes == 1
             assert locks.acquire("a", "run") is None
     finally:
@@ -124,14 +118,14 @@ def test_what_was_given_back_is_free_although_a_child_lives(locks: WorkLocks) ->
     """A process that was forked meanwhile has the files open still, and no lock."""
     reading, writing = os.pipe()
     for keep in (True, False):
-        with held(locks, "a", "run") as mine:
+        with known(locks.acquire("a", "run")) as mine:
             mine.keep = keep
             child = os.fork()
             if child == 0:
                 os.close(writing)
                 os.read(reading, 1)
                 os._exit(0)
-        with held(locks, "a", "run"):
+        with known(locks.acquire("a", "run")):
             pass
     os.close(reading)
     os.close(writing)
@@ -152,5 +146,5 @@ def test_a_full_disk_does_not_take_crashes_back(
             with pytest.raises(StoreFullError):
                 locks.acquire(name, "run")
     assert [path.stem for path in (tmp_path / "claims").iterdir()] == ["a"]  # no empty file
-    with held(locks, "a", "run") as lock:
+    with known(locks.acquire("a", "run")) as lock:
         assert lock.crashes == 1

@@ -23,10 +23,10 @@ from pytest_cepbench.store.maintenance import (
     repair,
 )
 from pytest_cepbench.store.rows import packed, seal
+from tests.plugin.project import contents
 from tests.store.filling import (
     age,
     age_images,
-    contents,
     database,
     destroy,
     fill,

@@ -45,8 +45,9 @@ from pytest_cepbench.store.shared import (
     to_object,
 )
 from pytest_cepbench.store.uploads import upload
+from tests.plugin.project import contents
 from tests.store.buckets import BUCKET, SECRET, Server, serving
-from tests.store.filling import contents, database, fill, key_of, picture, results_of
+from tests.store.filling import database, fill, key_of, picture, results_of
 from tests.store.slow import SlowFileSystem
 from tests.store.strategies import same
 

@@ -144,22 +144,41 @@ def _answer(store: Store, *numbers: int | None) -> Answer:
     return Answer(tuple(steps))
 
 
-def test_answers_are_found_by_their_digests(tmp_path: Path) -> None:
-    """By another process as well; what was never stored is not there, nor one without one of its
-    images: others, with the same images too, are judged by their own.
+def test_answers_are_found_by_their_digests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another process as well, and from a shared store with their images, so that a candidate
+    battles what another machine accepted; what was never stored is not there, nor one without one
+    of its images: others, with the same images too, are judged by their own. A disk that fails says
+    nothing of what is on it.
     """
-    with Store(tmp_path) as store:
+    team = tmp_path / "team"
+    team.mkdir()
+    with Store(tmp_path / "theirs", publish=team) as store:
         answers = [_answer(store, 1, 2), _answer(store, None), _answer(store, 1, None, 3)]
         put_answers(store, answers)
         put_answers(store, answers)
-    with Store(tmp_path) as store:
-        found = get_answers(store, [*(answer.digest for answer in answers), "0" * 32])
-    assert found == {answer.digest: answer for answer in answers}
-    with Store(tmp_path) as store:
+    for name, shared in (("theirs", ()), ("ours", (team,))):
+        with Store(tmp_path / name, shared) as store:
+            found = get_answers(store, [*(answer.digest for answer in answers), "0" * 32])
+            assert found == {answer.digest: answer for answer in answers}
+            images = [digest for answer in answers for digest in answer.images]
+            assert all(store.get_artifact(digest) is not None for digest in images)
+    stat = Path.stat
+
+    def fail(path: Path, **options: bool) -> os.stat_result:
+        if path.suffix == ".webp":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    with Store(tmp_path / "theirs") as store:
         lacking, whole = _answer(store, 1, 2), _answer(store, 1)
         put_answers(store, [lacking, whole])
         store.artifact_path(lacking.images[1]).unlink()
         assert get_answers(store, [lacking.digest, whole.digest]) == {whole.digest: whole}
+        monkeypatch.setattr(Path, "stat", fail)
+        with pytest.raises(UnreadError, match="Input/output error"):
+            get_answers(store, [whole.digest])
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '[["another text",null]]', '[["",null]]'])
@@ -170,18 +189,6 @@ def test_an_answer_that_is_not_what_its_digest_says_is_not_there(tmp_path: Path,
         (stored,) = answer_results(answer, {})
         store.put([StoredResult(stored.key, text)])
         assert get_answers(store, [answer.digest]) == {}
-
-
-def test_answers_come_from_a_shared_store(tmp_path: Path) -> None:
-    """With their images, so that a candidate battles what another machine accepted."""
-    (tmp_path / "team").mkdir()
-    with Store(tmp_path / "theirs", publish=tmp_path / "team") as theirs:
-        answer = _answer(theirs, 1, 2)
-        put_answers(theirs, [answer])
-        theirs.flush()
-    with Store(tmp_path / "ours", shared=[tmp_path / "team"]) as ours:
-        assert get_answers(ours, [answer.digest]) == {answer.digest: answer}
-        assert all(ours.get_artifact(digest) is not None for digest in answer.images)
 
 
 def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
@@ -202,22 +209,3 @@ def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
     assert [each.filename for each in entries] == [
         "answers.jsonl", *(f"images/{digest}.webp" for digest in images)
     ]  # fmt: skip
-
-
-def test_an_answer_whose_image_cannot_be_looked_for_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that fails says nothing of what is on it."""
-    stat = Path.stat
-
-    def fail(path: Path, **options: bool) -> os.stat_result:
-        if path.suffix == ".webp":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return stat(path, **options)
-
-    with Store(tmp_path) as store:
-        answer = _answer(store, 1)
-        put_answers(store, [answer])
-        monkeypatch.setattr(Path, "stat", fail)
-        with pytest.raises(UnreadError, match="Input/output error"):
-            get_answers(store, [answer.digest])
