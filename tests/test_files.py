@@ -156,41 +156,25 @@ def test_writers_of_a_small_file_do_not_disturb_each_other(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A file that was last written to long ago."""
-    path = tmp_path / "weights"
-    path.write_text("one")
-    os.utime(path, (1_000_000_000, 1_000_000_000))
-    return path
+def test_a_stamp_tells_changes_and_is_settled_when_the_file_was_old(tmp_path: Path) -> None:
+    """Whatever a trainer does: another file of the same size and time, another size, the same size.
 
-
-def rename_over(path: Path) -> None:
-    """Put another file of the same size and time in its place."""
-    fresh = path.with_name("fresh")
-    fresh.write_text("two")
-    os.utime(fresh, (1_000_000_000, 1_000_000_000))
-    fresh.replace(path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [lambda path: path.write_text("four"), lambda path: path.write_text("two"), rename_over],
-    ids=["another size", "the same size", "another file"],
-)
-def test_a_change_moves_the_stamp(file: Path, change: Callable[[Path], object]) -> None:
-    """Whatever a trainer does to a file."""
-    before = FileStamp.of(file)
-    assert FileStamp.of(file) == before
-    change(file)
-    assert FileStamp.of(file) != before
-
-
-def test_a_stamp_is_settled_when_the_file_was_old(file: Path) -> None:
-    """It is asked about the moment in which the stamp was taken, not about now."""
-    assert FileStamp.of(file).settled
-    file.write_text("two")
-    young = FileStamp.of(file)
+    It is settled by the moment in which the stamp was taken, not by now.
+    """
+    file, fresh = tmp_path / "weights", tmp_path / "fresh"
+    for path, text in ((file, "one"), (fresh, "two")):
+        path.write_text(text)
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    stamps = [FileStamp.of(file)]
+    assert FileStamp.of(file) == stamps[0]
+    assert stamps[0].settled
+    fresh.replace(file)
+    stamps.append(FileStamp.of(file))
+    for text in ("four", "two"):
+        file.write_text(text)
+        stamps.append(FileStamp.of(file))
+    assert len(set(stamps)) == 4
+    young = stamps[-1]
     assert not young.settled
     os.utime(file, ns=(0, young.taken_ns - RACY_NS - 10**9))
     assert FileStamp.of(file).settled

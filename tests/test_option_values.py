@@ -14,31 +14,22 @@ from pytest_cepbench.option_values import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("nightly=hf:org/model", ("nightly", "hf:org/model")),
-        ("v2_a-b=shapes:describer?x=1", ("v2_a-b", "shapes:describer?x=1")),
-        ("openai:m?base_url=http://host", (None, "openai:m?base_url=http://host")),
-        ("Name=spec", (None, "Name=spec")),
-        ("=spec", (None, "=spec")),
-        ("name=", (None, "name=")),
-        ("spec", (None, "spec")),
-    ],
-)
 def test_a_name_stands_before_the_first_equals_sign(
-    text: str, expected: tuple[str | None, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only of lower-case letters, digits, - and _; a spec may hold equals signs itself."""
-    assert split_name(text) == expected
-
-
-def test_an_existing_path_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder such as `lr=3` is a checkpoint and no name."""
+    """Only of lower-case letters, digits, - and _; a spec may hold equals signs itself, and a
+    folder such as `lr=3` is a checkpoint and no name.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lr=3").mkdir()
-    assert split_name("lr=3") == (None, "lr=3")
-    assert split_name("lr=4") == ("lr", "4")
+    for text, name, spec in (
+        ("nightly=hf:org/model", "nightly", "hf:org/model"),
+        ("v2_a-b=shapes:describer?x=1", "v2_a-b", "shapes:describer?x=1"),
+        ("lr=4", "lr", "4"),
+        *((whole, None, whole) for whole in ("openai:m?base_url=http://host", "Name=spec")),
+        *((whole, None, whole) for whole in ("=spec", "name=", "spec", "lr=3")),
+    ):
+        assert split_name(text) == (name, spec)
     assert named_specs([]) == (None, {})
     # The last spec of a name counts, as with other options that are given twice.
     assert named_specs(["a", "x=b", "c", "x=d", "y=e"]) == ("c", {"x": "d", "y": "e"})
