@@ -95,17 +95,15 @@ def test_the_criteria_are_those_of_the_known_truth() -> None:
     assert CRITERIA == TRUTH_CRITERIA == tuple(field.name for field in fields(Truth))
 
 
-@pytest.mark.parametrize("value", [0, 10, 7.0, np.int64(3)])
-def test_whole_numbers_on_the_scale_are_scores(value: Any) -> None:
-    """Also in the types in which JSON readers and arrays give them."""
-    assert read_score("quality", value) == CriterionScore(int(value))
-
-
 @pytest.mark.parametrize(
     "value", [11, -1, 6.5, True, None, "7", [7], float("nan"), float("inf"), 10**30]
 )
 def test_anything_else_is_a_failure_of_the_criterion(value: Any) -> None:
-    """Nothing is clipped, rounded or read out of a text; the failure names the criterion."""
+    """Nothing is clipped, rounded or read out of a text; the failure names the criterion. Whole
+    numbers are scores in any type in which JSON readers and arrays give them.
+    """
+    for score in (0, 10, 7.0, np.int64(3)):
+        assert read_score("quality", score) == CriterionScore(int(score))
     result = read_score("quality", value)
     assert isinstance(result, Failure)
     assert result.kind == "no-score"
