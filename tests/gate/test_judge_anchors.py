@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -82,8 +81,10 @@ def test_alpha_is_halved_only_where_an_anchor_says_something_else() -> None:
     assert known(both.low) < known(alone.low)
 
 
-def test_an_anchor_of_something_else_is_incomparable() -> None:
-    """A promised comparison that cannot be made is no pass; each reason says whose it is."""
+def test_reasons_of_two_comparisons_are_told_apart() -> None:
+    """An anchor of something else: a promised comparison that cannot be made is no pass; each
+    reason says whose it is. The anchor adds nothing to a verdict that is as bad already.
+    """
     anchor = accepted(_step(0, identity={"suite": "shapes/0", "samples": "another"}))
     judgement = judge(_step(1), accepted(_step(1)), Policy(), anchor=anchor)
     assert judgement.verdict is Verdict.INCOMPARABLE
@@ -92,10 +93,6 @@ def test_an_anchor_of_something_else_is_incomparable() -> None:
         "anchor: suite: baseline shapes/0, now shapes/1",
     )
     assert known(judgement.since_anchor).difference is None
-
-
-def test_what_fails_against_the_last_baseline_keeps_its_own_reasons() -> None:
-    """The anchor adds nothing to a verdict that is as bad already."""
     anchor = accepted(_step(0))
     other = accepted(_step(1, identity={"suite": "shapes/2"}))
     incomparable = judge(_step(9), other, Policy(), anchor=anchor)
@@ -123,41 +120,30 @@ def test_an_anchor_that_cannot_tell_stops_noninferiority_only() -> None:
     assert judge(now, last, Policy(gate="noninferiority")).verdict is Verdict.HELD
 
 
-ALONE = Policy(tolerance=0.01, alpha=0.05)
-
-PLACE = Place("train", look=2, expected=40, alpha=0.05, baseline=1)
-
-SERIES = replace(ALONE, series=PLACE)
-
-
-def test_the_lower_bound_is_that_of_a_single_gate() -> None:
-    """A series divides the error of saying regressed: what holds, holds as ever."""
+def test_a_series_divides_the_error_of_saying_regressed() -> None:
+    """What holds, holds as ever; what the visible drop says is found is found. Baseline and anchor
+    have shares of their own, of alpha before it is halved; the lower bounds have a half each.
+    """
+    place = Place("train", look=2, expected=40, alpha=0.05, baseline=1)
+    alone, series = (Policy(tolerance=0.01, alpha=0.05, series=own) for own in (None, place))
     candidate, baseline = drifted(bell(N, 0.0, 0.02))
-    single, serial = judge(candidate, baseline, ALONE), judge(candidate, baseline, SERIES)
+    single, serial = judge(candidate, baseline, alone), judge(candidate, baseline, series)
     assert serial.verdict is single.verdict is Verdict.HELD
     assert (serial.low, serial.alpha) == (single.low, single.alpha)
     assert known(serial.high) > known(single.high)
-    assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * PLACE.share_beside(1))
+    assert (single.upper_alpha, serial.upper_alpha) == (None, 0.05 * place.share_beside(1))
     assert serial.p is None
-
-
-def test_a_drop_beyond_the_bound_is() -> None:
-    """What the visible drop says is found is found."""
     candidate, baseline = drifted(bell(N, -0.012, 0.02))
-    visible = known(judge(candidate, baseline, SERIES).visible)
-    assert visible > known(judge(candidate, baseline, ALONE).visible) > 0.01
+    visible = known(judge(candidate, baseline, series).visible)
+    assert visible > known(judge(candidate, baseline, alone).visible) > 0.01
     candidate, baseline = drifted(bell(N, -visible, 0.02))
-    judgement = judge(candidate, baseline, SERIES)
+    judgement = judge(candidate, baseline, series)
     assert judgement.verdict is Verdict.REGRESSED
     assert known(judgement.high) < -0.01
-
-
-def test_baseline_and_anchor_have_shares_of_their_own() -> None:
-    """Both of alpha before it is halved; the lower bounds have a half each, as ever."""
     candidate, baseline = drifted(bell(N, -0.004, 0.02))
     anchor = accepted(measured({"color": {f"s{i:04d}": 0.9 for i in range(N)}}))
-    judgement = judge(candidate, baseline, SERIES, anchor=anchor)
+    judgement = judge(candidate, baseline, series, anchor=anchor)
     since = known(judgement.since_anchor)
     assert judgement.alpha == since.alpha == 0.025
-    assert judgement.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(1))
-    assert since.upper_alpha == pytest.approx(0.05 * PLACE.share_beside(None))
+    assert judgement.upper_alpha == pytest.approx(0.05 * place.share_beside(1))
+    assert since.upper_alpha == pytest.approx(0.05 * place.share_beside(None))

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from math import fsum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,15 +30,6 @@ from pytest_cepbench.gate.statistics.error_budget import checkpoint_share
 CASE = "shapes/overall/gc"
 
 
-def entry(
-    model: str, run: str, case: str = CASE, alpha: float = 0.05, baseline: str | None = None
-) -> Entry:
-    """A case that a run is about to judge."""
-    return Entry(
-        look=0, run=run, case=case, model=model, spec=model, alpha=alpha, reference=baseline or ""
-    )
-
-
 def judge(
     file: SeriesFile,
     model: str,
@@ -48,8 +40,12 @@ def judge(
     alpha: float = 0.05,
     anchor: str | None = None,
 ) -> Place:
-    """Enter a case of a checkpoint. run: of its own by default."""
-    return file.enter(entry(model, run or f"run of {model}", case, alpha, baseline), anchor)
+    """Enter a case of a checkpoint that a run is about to judge. run: of its own by default."""
+    entry = Entry(
+        look=0, run=run or f"run of {model}", case=case, model=model, spec=model, alpha=alpha,
+        reference=baseline or "",
+    )  # fmt: skip
+    return file.enter(entry, anchor)
 
 
 @pytest.fixture
@@ -61,6 +57,8 @@ def series(tmp_path: Path) -> SeriesFile:
 def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile) -> None:
     """Each has its share; the lines tell what was looked at. One that is gated again has the alpha
     that it had, in whatever run, and however that one divides its alpha; the record does not grow.
+    The cases of a run share its look; one that another run judges later has a look of its own, as
+    that run divides another alpha.
     """
     assert series.read() is None
     places = [judge(series, f"step-{k}") for k in range(1, 4)]
@@ -76,14 +74,9 @@ def test_checkpoints_are_numbered_in_the_order_of_their_gates(series: SeriesFile
     size = series.path.stat().st_size
     assert judge(series, "step-4", run="later", alpha=0.05) == first
     assert series.path.stat().st_size == size
-
-
-def test_the_cases_of_a_run_share_its_look(series: SeriesFile) -> None:
-    """One that another run judges later has a look of its own: that run divides another alpha."""
-    assert judge(series, "step-1", case="a/overall/gc", run="1").look == 1
-    assert judge(series, "step-1", case="a/overall/sim", run="1").look == 1
-    assert judge(series, "step-1", case="a/overall/fid", run="2").look == 2
-    assert judge(series, "step-1", case="a/overall/gc", run="2").look == 1
+    cases = (("gc", "1", 6), ("sim", "1", 6), ("fid", "2", 7), ("gc", "2", 6))
+    for metric, run, look in cases:
+        assert judge(series, "step-6", case=f"a/overall/{metric}", run=run).look == look
 
 
 def test_the_share_knows_where_the_baseline_comes_from(series: SeriesFile) -> None:
@@ -166,7 +159,7 @@ def test_a_damaged_record_is_an_error_and_stays_as_it_is(series: SeriesFile, dam
     text = DAMAGE[damage](series.path.read_text())
     series.path.write_text(text, errors="surrogateescape")
     before = series.path.read_bytes()
-    for use in (series.read, lambda: series.enter(entry("step-4", "4"))):
+    for use in (series.read, lambda: judge(series, "step-4")):
         with pytest.raises(SeriesError, match=r"run-1\.jsonl: .*another series under a new name"):
             use()
     assert series.path.read_bytes() == before
@@ -212,7 +205,7 @@ def test_what_is_no_file_is_refused(series: SeriesFile, kind: str, tmp_path: Pat
     with pytest.raises((SeriesError, WriteError)):
         series.read()
     with pytest.raises((SeriesError, WriteError)):
-        series.enter(entry("step-1", "1"))
+        judge(series, "step-1")
     assert not target.exists() or target.read_text() == ""
 
 
@@ -287,8 +280,8 @@ class Trainings(RuleBasedStateMachine):
         )
         for case in sorted(cases):
             key = f"s/{case}/gc"
-            asked = entry(candidate, f"run {self._runs}", key, 0.05 / len(cases), baseline)
-            place = self._file.enter(asked, anchor)
+            own: dict[str, Any] = {"run": f"run {self._runs}", "case": key, "anchor": anchor}
+            place = judge(self._file, candidate, baseline, alpha=0.05 / len(cases), **own)
             assert max(place.baseline or 0, place.anchor or 0) < place.look
             self._known.add(candidate)
             looks = {anchor: place.anchor, baseline: place.baseline}

@@ -160,12 +160,23 @@ def test_blocks_without_spread_say_nothing(values: list[float], message: str) ->
     ],
 )
 def test_other_settings_are_refused(settings: dict[str, float], message: str) -> None:
-    """Even where the data would not need them."""
+    """Even where the data would not need them; no values, and a value below what was said to be the
+    worst, have no bound.
+    """
     with pytest.raises(ValueError, match=message):
         mean_bounds(sample([0.5]), settings.get("alpha", 0.05), span=settings.get("span", 1.0))
     centred = replace(sample(NOISE), center=0.0)  # goes with the blocks of a set metric
     with pytest.raises(ValueError, match="blocks=True"):
         mean_bounds(centred, 0.05)
+    for values, alpha, words in (
+        ([], 0.05, "finite values"),
+        ([float("nan")], 0.05, "finite values"),
+        ([0.5], 0.0, r"alpha in \(0, 0.5\]"),
+        ([0.5], 0.6, r"alpha in \(0, 0.5\]"),
+        ([0.5, -0.25], 0.05, "-0.25 is below the worst"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            gaffke_lower(np.array(values), 0.0, alpha)
 
 
 @given(
@@ -254,24 +265,6 @@ def test_it_is_the_quantile_of_random_mixtures(name: str, values: Array) -> None
         low = gaffke_lower(values, -1.0, alpha)
         below = float((draws @ (points - low) <= 0).mean())
         assert abs(below - alpha) < 4 * sqrt(alpha * (1 - alpha) / len(draws))
-
-
-@pytest.mark.parametrize(
-    ("values", "worst", "alpha", "message"),
-    [
-        ([], 0.0, 0.05, "finite values"),
-        ([float("nan")], 0.0, 0.05, "finite values"),
-        ([0.5], 0.0, 0.0, r"alpha in \(0, 0.5\]"),
-        ([0.5], 0.0, 0.6, r"alpha in \(0, 0.5\]"),
-        ([0.5, -0.25], 0.0, 0.05, "-0.25 is below the worst"),
-    ],
-)
-def test_other_numbers_are_refused(
-    values: list[float], worst: float, alpha: float, message: str
-) -> None:
-    """No values, no numbers, no level, or a value below what was said to be the worst."""
-    with pytest.raises(ValueError, match=message):
-        gaffke_lower(np.array(values), worst, alpha)
 
 
 LEVELS = (0.3, 0.05, 0.05 / 14, 0.05 / 40)

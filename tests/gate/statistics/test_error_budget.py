@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from math import fsum
 
@@ -76,23 +77,6 @@ def test_equal_weights_give_holms_procedure(p_values: dict[str, float], alpha: f
     assert rejected == expected
 
 
-@pytest.mark.parametrize(
-    ("weights", "alpha", "message"),
-    [
-        ({"a": 0.0}, 0.05, "the weight of 'a' is 0.0"),
-        ({"a": float("inf")}, 0.05, "expected a number above 0"),
-        ({"a": 1.0}, 0.0, "alpha is the error of the whole run"),
-        ({"a": 1.0}, 1.0, "alpha is the error of the whole run"),
-    ],
-)
-def test_other_numbers_are_refused(weights: dict[str, float], alpha: float, message: str) -> None:
-    """A case without weight would have no error to spend, a run without error no verdicts."""
-    with pytest.raises(ValueError, match=message):
-        alpha_shares(weights, alpha)
-    with pytest.raises(ValueError, match=message):
-        holm(lambda _case, _level: True, weights, alpha)
-
-
 @given(expected=st.integers(1, 10_000), count=st.integers(1, 400))
 def test_the_shares_of_checkpoints_never_exceed_the_whole(expected: int, count: int) -> None:
     """The first K of N expected have K / (K + N) together, so that all of them have 1."""
@@ -121,11 +105,23 @@ def test_the_parts_of_references_never_exceed_their_checkpoint(number: int) -> N
         (reference_share, (5, -1), "checkpoint 5 is compared with earlier ones"),
         (reference_share, (5, 5), "checkpoint 5 is compared with earlier ones"),
         (reference_share, (5, 6), "checkpoint 5 is compared with earlier ones"),
+        *(
+            (divide, own, message)
+            for divide in (alpha_shares, partial(holm, lambda _case, _level: True))
+            for *own, message in (
+                ({"a": 0.0}, 0.05, "the weight of 'a' is 0.0"),
+                ({"a": float("inf")}, 0.05, "expected a number above 0"),
+                ({"a": 1.0}, 0.0, "alpha is the error of the whole run"),
+                ({"a": 1.0}, 1.0, "alpha is the error of the whole run"),
+            )
+        ),
     ],
 )
 def test_what_is_not_there_has_no_share(
-    share: Callable[..., object], numbers: tuple[int, ...], message: str
+    share: Callable[..., object], numbers: tuple[object, ...], message: str
 ) -> None:
-    """Looks at nothing, checkpoints before the first, and comparisons with later ones."""
+    """Looks at nothing, checkpoints before the first, comparisons with later ones, a case without
+    weight and a run without error, which would have no verdicts.
+    """
     with pytest.raises(ValueError, match=message):
         share(*numbers)

@@ -84,10 +84,13 @@ WORLDS = [
 
 @pytest.mark.parametrize("alpha", LEVELS)
 @pytest.mark.parametrize(("world", "units"), WORLDS)
-def test_the_smallest_visible_drop_fails_in_four_of_five_runs(
+def test_drops_fail_and_good_checkpoints_are_held_as_often_as_said(
     world: Callable[[int], World], units: int, alpha: float
 ) -> None:
-    """With and without categories, at the whole of alpha and at a case's share of it."""
+    """With and without categories, at the whole of alpha and at a case's share of it: the smallest
+    visible drop fails in four of five runs. So many are held at the tolerance that says so, and far
+    fewer are at a quarter of it.
+    """
     own = world(units)
     design = own.design()
     tolerance = design.error / 5
@@ -97,21 +100,11 @@ def test_the_smallest_visible_drop_fails_in_four_of_five_runs(
         bounds = mean_bounds(raised(d, -drop), alpha, span=10)
         found += bounds.mean < -tolerance and (bounds.p or 0.0) <= alpha
     assert found / RUNS == pytest.approx(0.8, abs=NEAR)
-
-
-@pytest.mark.parametrize("alpha", LEVELS)
-@pytest.mark.parametrize(("world", "units"), WORLDS)
-def test_good_checkpoints_are_held_as_often_as_said(
-    world: Callable[[int], World], units: int, alpha: float
-) -> None:
-    """At the tolerance at which four of five are to be, and far fewer are at a quarter of it."""
-    own = world(units)
-    design = own.design()
     tolerances = design.error * np.arange(1, 60, 0.02)
     tolerance = next(t for t in tolerances if chance_to_hold(design, alpha, t) >= 0.8)
     assert chance_to_hold(design, alpha, tolerance / 4) < 0.3  # of 48 unequal ones 0.38 are held
-    bounds = [mean_bounds(d, alpha, span=10) for d in own.drawn(RUNS, 3)]
-    held = sum(b.low is not None and b.low > -tolerance for b in bounds)
+    lows = [mean_bounds(d, alpha, span=10).low for d in own.drawn(RUNS, 3)]
+    held = sum(low is not None and low > -tolerance for low in lows)
     varying = world is not one and design.degrees < 15  # from run to run
     assert held / RUNS == pytest.approx(0.8, abs=0.16 if varying else NEAR)
 
