@@ -11,7 +11,7 @@ import logging
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.models.checkpoints.checkpoint import VOCABULARIES, Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 from pytest_cepbench.models.torch_runtime import own_memory, plain_tensors, set_levels
 
 if TYPE_CHECKING:
@@ -111,23 +112,34 @@ def cut_off(model: Any, stored: Collection[str]) -> list[str]:
     """The names of tensors that are left out of layers which a model of transformers has: further
     layers, and LoRA. What else it does not know is of heads and towers that nothing asks for.
 
-    stored: the names in its files.
+    stored: the names in its files, as `stored_names` gives them.
     """
     known = set(model.state_dict())
     kinds = {_NUMBER.sub("#", name) for name in known}
-    levels = ["", f"{model.base_model_prefix}."]
-    if "Text" in type(model).__name__:  # CLIP's had one level more when older files were written
-        levels.append("text_model.")
     # Among these, layers that predict several tokens at once, which only serving engines use.
     passed_over = [*(getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ())]
     passed_over.append(_CONSTANT.pattern)
     left = []
     for name in stored:
-        own = {name.removeprefix(level) for level in levels}
+        own = {name, name.removeprefix(f"{model.base_model_prefix}.")}
         layer = "lora_" in name or {_NUMBER.sub("#", each) for each in own} & kinds
         if layer and not own & known and not any(re.search(p, name) for p in passed_over):
             left.append(name)
     return left
+
+
+def stored_names(model: Any, files: Iterable[Path]) -> list[str]:
+    """The names of tensors in safetensors files, as transformers renamed them for a loaded model:
+    many families' had others when their files were written.
+    """
+    names = [name for file in files for name in tensor_shapes(file)]
+    for renaming in getattr(model, "_weight_conversions", None) or ():
+        names = [renaming.rename_source_key(name)[0] for name in names]
+    if hasattr(model, "_weight_conversions"):
+        return names
+    # Before transformers 5.
+    patterns = getattr(model, "_checkpoint_conversion_mapping", {}).items()
+    return [next((re.sub(p, new, n) for p, new in patterns if re.search(p, n)), n) for n in names]
 
 
 def take_weights(

@@ -20,8 +20,9 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
-from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
+from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
+from pytest_cepbench.models.checkpoints.loaded_checks import stored_names
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
 from pytest_cepbench.models.checkpoints.saved_states import read_state
 from pytest_cepbench.models.devices import free_memory
@@ -198,8 +199,7 @@ def _read_model(
     else:
         # What the shards hold that several processes of transformers saved, and the model does not,
         # it leaves out without a word.
-        shards = place.glob("shard-*-model-*.safetensors")
-        stored = {name for shard in shards for name in tensor_shapes(shard)}
+        stored = set(stored_names(model, place.glob("shard-*-model-*.safetensors")))
         info["unexpected_keys"] = {*info["unexpected_keys"], *(stored - model.state_dict().keys())}
     return model, info
 

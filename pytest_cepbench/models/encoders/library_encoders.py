@@ -25,12 +25,12 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault, read_json
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
     no_random_weights,
     refuse_cut_off,
+    stored_names,
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import loading
@@ -255,8 +255,8 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
             model_kwargs=options,
         ).eval()
         files = [path for path in whole.weight_files() if path.suffix == ".safetensors"]
-        stored = [name for path in files for name in tensor_shapes(path)]
-        refuse_cut_off(plan.checkpoint, model[0].auto_model, stored)
+        network = model[0].auto_model
+        refuse_cut_off(plan.checkpoint, network, stored_names(network, files))
     first = plan.checkpoint.config["modules"][0]["path"]
     check_vocabulary(plan.checkpoint.path / first, type(model.tokenizer).__name__)
     take_weights(plan.checkpoint, {"": model})

@@ -21,16 +21,14 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, RoleError, unknown_name
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    component_names,
-    tensor_shapes,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import component_names
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
     cut_off,
     no_random_weights,
     refuse_unused,
+    stored_names,
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
@@ -215,18 +213,12 @@ def _check_call(plan: LoadPlan[PipelineParams], pipeline: Any, role: type[Loaded
 
 
 def _check_encoders(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
-    """Raise CheckpointError where transformers left out layers of a part, without a word.
-
-    By the names in its files: not seen where transformers gives those others (Qwen2.5-VL's).
-    """
+    """Raise CheckpointError where transformers left out layers of a part, without a word."""
+    safe = [(n, path) for n, path in checkpoint.own_files() if path.suffix == ".safetensors"]
     for name, part in parts.items():
-        if not hasattr(part, "base_model_prefix"):
-            continue
-        stored: list[str] = []
-        for file, path in checkpoint.own_files():
-            if file.startswith(f"{name}/") and path.suffix == ".safetensors":
-                stored += tensor_shapes(path)
-        refuse_unused(checkpoint, [f"{name}.{tensor}" for tensor in cut_off(part, stored)])
+        if hasattr(part, "base_model_prefix"):
+            own = stored_names(part, (path for n, path in safe if n.startswith(f"{name}/")))
+            refuse_unused(checkpoint, [f"{name}.{tensor}" for tensor in cut_off(part, own)])
 
 
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:

@@ -84,14 +84,25 @@ def test_an_image_depends_on_its_text_and_seed_and_not_on_its_batch(
 
 @pytest.mark.parametrize("build", [tiny.build_qwen_image, tiny.build_flux2])
 def test_newer_pipelines_draw(build: Callable[[Path], Path], tmp_path: Path) -> None:
-    """Their autoencoders and tokenizers are of other kinds; an image depends on its own text."""
-    model = load(f"{build(tmp_path)}?num_inference_steps=1&height=16&width=16")
+    """Their autoencoders and tokenizers are of other kinds; an image depends on its own text. Files
+    of their text encoders hold other names than the loaded models, which hide no further layer.
+    """
+    folder = build(tmp_path)
+    model = load(f"{folder}?num_inference_steps=1&height=16&width=16")
     texts = ["two red circles", "one"]
     first, second = map(rounded, model.generate(texts, SEEDS[:2]))
     assert np.abs(rounded(model.generate(texts[1:], SEEDS[1:2])[0]) - second).max() <= 1
     assert np.abs(first - second).max() > 1
     assert isinstance(model, DiffusersGenerator)
     assert model.text_lengths(texts) == ([3, 1], 512)
+
+    def deepen(tensors: dict[str, Any]) -> None:
+        further = {n.replace("layers.1.", "layers.31."): t.clone() for n, t in tensors.items()}
+        tensors.update(further)
+
+    edit_tensors(folder / "text_encoder" / "model.safetensors", deepen)
+    with pytest.raises(CheckpointError, match=r"not know tensors .* text_encoder\..*layers\.31\."):
+        load(str(folder))
 
 
 @pytest.mark.slow
