@@ -34,7 +34,11 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import Placement
-from pytest_cepbench.models.checkpoints.peft_adapters import adapter_weights, read_tensors
+from pytest_cepbench.models.checkpoints.peft_adapters import (
+    adapter_weights,
+    read_adapter,
+    read_tensors,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
@@ -286,7 +290,7 @@ def idle_parts(checkpoint: Checkpoint) -> IdleParts:
         tuple(
             f"{part.path} is equal to the {part.name} that it replaces"
             if part.replaces
-            else f"{part.path} changes nothing: it is as a training begins"
+            else f"{part.path} changes nothing: all that it adds is zero"
             for part in idle
             # A training's folder holds components that it left as they were.
             if whole or not part.replaces
@@ -296,6 +300,10 @@ def idle_parts(checkpoint: Checkpoint) -> IdleParts:
 
 
 def _adds_nothing(lora: CheckpointPart) -> bool:
+    # The alphas of a pipeline's LoRA lie among its tensors.
+    config = {} if lora.name == LORA else read_adapter(lora.path)
+    pattern = config.get("alpha_pattern")
+    alphas = [config.get("lora_alpha", 1), *(pattern.values() if isinstance(pattern, dict) else ())]
     state = read_tensors(lora.path if lora.name == LORA else adapter_weights(lora.path))
     layers: dict[str, bool] = defaultdict(lambda: True)  # whether all matrices hold something
     for name, tensor in state.items():
@@ -305,7 +313,7 @@ def _adds_nothing(lora: CheckpointPart) -> bool:
             return False
         elif not tensor.any():  # what the product of both is multiplied by
             layers[name.removesuffix("alpha")] = False
-    return bool(layers) and not any(layers.values())
+    return bool(layers) and not (any(alphas) and any(layers.values()))
 
 
 def _is_equal(checkpoint: Checkpoint, part: CheckpointPart) -> bool:

@@ -309,9 +309,19 @@ def test_an_adapter_is_idle_until_it_is_trained(base: Path, lora: Path, tmp_path
     begun = build_adapter(tmp_path / "begun", base, config, spread=0)
     idle = bind_text(str(begun), "describer").idle()
     assert idle.whole
-    assert idle.remarks == (f"{begun} changes nothing: it is as a training begins",)
+    assert idle.remarks == (f"{begun} changes nothing: all that it adds is zero",)
 
     assert bind_text(str(lora), "describer").idle().remarks == ()
+    still = Path(shutil.copytree(lora, tmp_path / "still"))
+    described = still / "adapter_config.json"
+    stored = json.loads(described.read_text("utf-8"))
+    pattern = {"lora_alpha": 0, "alpha_pattern": {"q_proj": 0}}
+    for change, whole in (
+        (pattern, True),
+        ({"lora_alpha": 0, "alpha_pattern": {"q_proj": 1}}, False),
+    ):
+        described.write_text(json.dumps({**stored, **change}), "utf-8")
+        assert bind_text(str(still), "describer").idle().whole == whole
     idle = bind_text(f"{base}?adapters={begun},{lora}", "describer").idle()
     assert (len(idle.remarks), idle.whole) == (1, False)
     head = config_of("head", "q_proj")
@@ -346,7 +356,7 @@ def test_lora_of_a_pipeline_is_idle_until_it_is_trained(
     emptied = ".alpha" if "alpha" in form else seconds
     edit_tensors(file, lambda t: [t[name].zero_() for name in t if name.endswith(emptied)])
     assert bind_text(spec, "generator").idle().remarks == (
-        f"{file} changes nothing: it is as a training begins",
+        f"{file} changes nothing: all that it adds is zero",
     )
 
 
@@ -384,7 +394,7 @@ def test_gating_it_is_an_error_and_accepting_it_a_warning(tmp_path: Path) -> Non
     begun = build_adapter(tmp_path / "begun", DESCRIBER, config, spread=0)
     trained = build_adapter(tmp_path / "trained", DESCRIBER, config)
     brief = "?max_new_tokens=8"
-    remark = f"{begun} changes nothing: it is as a training begins"
+    remark = f"{begun} changes nothing: all that it adds is zero"
 
     accepted = gate_checkpoint(suite, model=f"{begun}{brief}", snapshot_update=True, **options)
     assert accepted.passed, str(accepted)
