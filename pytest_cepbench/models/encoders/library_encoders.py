@@ -137,21 +137,6 @@ class TimmEncoderParams(EncoderParams):
         return given_params(self, "crop_pct", "interpolation")
 
 
-def _check_timm(plan: LoadPlan[TimmEncoderParams]) -> None:
-    """Raise CheckpointError where timm would fill in tensors that lack, and as `_find_weights`."""
-    config = plan.checkpoint.config
-    arguments = config.get("model_args") or {}
-    stored = config.get("num_classes", config["pretrained_cfg"].get("num_classes"))
-    strict = arguments.get("pretrained_strict", True)
-    if arguments.get("num_classes", stored) != stored or not strict:
-        raise CheckpointError(
-            f"{plan.checkpoint.path / 'config.json'}: by num_classes or pretrained_strict in its "
-            "model_args, timm would fill in tensors that the weights lack with random numbers. "
-            "Remove them"
-        )
-    _find_weights(plan)
-
-
 def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
     """The one file of weights: safetensors, or where allowed a pickle if none is there.
 
@@ -174,16 +159,21 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     import timm
     from timm.data import create_transform, resolve_model_data_config
 
+    config = plan.checkpoint.config
+    stated = (config.get("num_classes"), config["pretrained_cfg"].get("num_classes"), 1000)
+    # The checkpoint's classifier is kept, though unused: timm checks strictly that every tensor is
+    # there only as long as the number of classes is the stored one.
+    strict = {"num_classes": next(n for n in stated if n is not None), "pretrained_strict": True}
     with loading(plan), plan.checkpoint.unwrapped() as whole:
-        # The checkpoint's classifier is kept, though unused: timm checks strictly that every tensor
-        # is there only as long as the number of classes is the stored one.
         model = timm.create_model(
             f"local-dir:{whole.path}",
             pretrained=True,
             pretrained_cfg_overlay={
                 "source": "",
                 "file": str(_find_weights(replace(plan, checkpoint=whole))),
+                "num_classes": strict["num_classes"],
             },
+            **{name: strict[name] for name in strict.keys() & (config.get("model_args") or {})},
         )
         transform = create_transform(**resolve_model_data_config(model, args=plan.params.decisive))
         model = model.to(device=plan.device, dtype=to_torch_dtype(plan.dtype)).eval()
@@ -196,7 +186,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-TIMM = adapter("timm-encoder/1", TimmEncoderParams, _load_timm, check=_check_timm)
+TIMM = adapter("timm-encoder/1", TimmEncoderParams, _load_timm, check=_find_weights)
 
 
 _OPTIONS = (

@@ -188,13 +188,23 @@ def test_one_file_of_weights_is_timms(folders: Folders, tmp_path: Path) -> None:
             bind_encoder(f"{folder}{query}")
         shutil.copy(weights, folder / "model.safetensors")
         assert bind_encoder(f"{folder}{query}").adapter == "timm-encoder/1"
-        # Else timm makes up what the weights lack.
-        config = json.loads((folder / "config.json").read_text())
-        for loose in ({"num_classes": 7}, {"pretrained_strict": False}):
-            arguments = {"model_args": config["model_args"] | loose}
-            (folder / "config.json").write_text(json.dumps(config | arguments))
-            with pytest.raises(CheckpointError, match="fill in tensors"):
-                bind_encoder(f"{folder}{query}")
+
+
+def test_a_timm_encoder_is_read_strictly_whatever_its_model_args_say(
+    folders: Folders, tmp_path: Path, images: Images
+) -> None:
+    """Both of these have timm make up what the weights lack: with none lacking, it is the same."""
+    expected = shared(str(folders["timm"])).encode_images(images)
+    config = json.loads((folders["timm"] / "config.json").read_text())
+    for loose in ({"num_classes": 7}, {"pretrained_strict": False}):
+        folder = Path(shutil.copytree(folders["timm"], tmp_path / str(*loose)))
+        arguments = {"model_args": config["model_args"] | loose}
+        (folder / "config.json").write_text(json.dumps(config | arguments))
+        encoder: Any = bind_encoder(str(folder)).load()
+        assert np.array_equal(encoder.encode_images(images), expected)
+        edit_tensors(folder / "model.safetensors", lambda tensors: tensors.pop("norm.weight"))
+        with pytest.raises(CheckpointError, match=r"norm\.weight"):
+            bind_encoder(str(folder)).load()
 
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
