@@ -55,6 +55,7 @@ _NOT_READ = re.compile(
     r"|(readme|license|licence|notice|requirements|changelog)\b.*",
     re.IGNORECASE,
 )
+_REPORT = re.compile(r"(metrics|results|history|logs?)\.(json|txt)$")
 _NOT_MODEL = re.compile(
     r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated)"
     r"|^(training_args|scheduler|scaler|rng_state.*|random_states.*)\."
@@ -72,7 +73,7 @@ def list_files(folder: Path) -> list[str]:
 
     Links to folders are followed, since loaders follow them: a component may be linked in from
     another checkpoint. Links to nothing are listed: where loaders would do without, `check_weights`
-    refuses.
+    refuses. What a training reports in a file of its own may be one.
     """
     files: list[str] = []
     seen: set[str] = set()
@@ -85,8 +86,8 @@ def list_files(folder: Path) -> list[str]:
         inner = Path(parent).relative_to(folder).as_posix()
         for name in names:
             path = f"{parent}/{name}"
-            there = os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
-            if there and not name.startswith("."):
+            gone = not os.path.exists(path) and not _REPORT.search(name)  # noqa: PTH110
+            if (gone or os.path.isfile(path)) and not name.startswith("."):  # noqa: PTH113
                 files.append(name if inner == "." else f"{inner}/{name}")
     return sorted(files)
 

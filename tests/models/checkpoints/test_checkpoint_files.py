@@ -104,6 +104,8 @@ def test_files_that_were_not_fetched_are_called_so(tmp_path: Path, name: str) ->
     annex or DVC links to nothing, without which some libraries do in silence.
     """
     folder = write_checkpoint(tmp_path / "m", LLAVA)
+    (folder / "eval_metrics.json").symlink_to("fetched-by-nobody")  # which no library reads
+    inspect(folder)
     a_pointer(folder / name)
     with pytest.raises(CheckpointError, match=rf"{name}.*a pointer of Git LFS.*git lfs pull"):
         bind_text(str(folder), "describer")
