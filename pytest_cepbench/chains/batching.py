@@ -51,8 +51,8 @@ MOST_CRASHES = 2
 
 _SAVE_SECONDS = 20.0  # between notes of a role's throughput
 
-_UNORDERED = (str, bytes, Mapping, set)  # letters of one text, or in an order of their own
-_AS_IT_IS = (np.ndarray, *_UNORDERED)
+# An array, letters of one text, and what has an order of its own.
+_AS_IT_IS = (np.ndarray, str, bytes, Mapping, set, frozenset)
 
 _WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
@@ -201,9 +201,7 @@ class BatchCaller:
         call = ask(model, inputs, seeds)
         try:
             with self.tally.timed():
-                returned = call()
-                if isinstance(returned, Iterable) and not isinstance(returned, _AS_IT_IS):
-                    returned = list(returned)  # a generator is the model's own code as well
+                returned = listed(call())
         except CepError:
             raise
         except BaseException as error:
@@ -213,12 +211,12 @@ class BatchCaller:
             # The exception itself is dropped: its traceback holds the tensors that did not fit.
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
-            if isinstance(returned, _UNORDERED) or not isinstance(returned, Iterable):
+            if not isinstance(returned, list | np.ndarray):
                 raise ModelError(
                     f"{self.bound.spec} returned a {type(returned).__name__} for {len(inputs)} "
                     "inputs: a sequence with a result for each is expected"
                 )
-            outputs = list(check(returned, inputs))  # type: ignore[arg-type] # a list or an array
+            outputs = list(check(returned, inputs))  # type: ignore[arg-type] # an array is one
             if len(outputs) != len(inputs):
                 raise ModelError(
                     f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
@@ -244,6 +242,16 @@ class BatchCaller:
             self.size, self.settled = half, True
         first = self._ask(model, inputs[:half], seeds[:half], ask, check)
         return first + self._ask(model, inputs[half:], seeds[half:], ask, check)
+
+
+def listed(returned: object) -> object:
+    """What a model returned, as a list or an array; what is no results in order as it is.
+
+    Where it is a generator, this runs the model's own code.
+    """
+    if isinstance(returned, Iterable) and not isinstance(returned, _AS_IT_IS):
+        return list(returned)
+    return returned
 
 
 # -- throughput of earlier runs ------------------------------------------------------------------

@@ -240,6 +240,7 @@ def test_so_have_all_cases(project: Project, monkeypatch: pytest.MonkeyPatch) ->
         ([3, 3], "returns str"),
         ("ab", "returned a str for 2 inputs"),
         ({"a", "b"}, "returned a set for 2 inputs"),
+        (frozenset("ab"), "returned a frozenset for 2 inputs"),
         ({0: "a", 1: "b"}, "returned a dict for 2 inputs"),
     ],
 )

@@ -24,6 +24,7 @@ from pytest_cepbench import errors
 from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import ImageArtifact, canonical_json
 from pytest_cepbench.artifacts.modality import check_image
+from pytest_cepbench.chains.batching import listed
 from pytest_cepbench.errors import CepError, ModelError, OtherModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
@@ -238,10 +239,8 @@ class ChainActor:
         outputs = getattr(self._model, method)(*args)
         if asked is not None:
             outputs = asked.convert(outputs)
-        # The driver refuses mappings and sets, of which a list would hide what they were.
-        if not isinstance(outputs, Sequence | np.ndarray | Mapping | set):
-            outputs = list(outputs)
-        if asked is not None and asked.draws:
+        outputs = listed(outputs)  # what is neither list nor array the driver refuses
+        if asked is not None and asked.draws and isinstance(outputs, list | np.ndarray):
             outputs = [check_drawn(image) for image in outputs]
         return ActorAnswer(with_images(outputs, _checked_pixels), time.perf_counter() - started)
 

@@ -31,9 +31,11 @@ class AllRoles:
             for image, seed in zip(images, seeds, strict=True)
         ]
 
-    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Any:
         """A gray image; an array of NaN, and an object that raises when it is read."""
         odd = {"nan": np.full((4, 4, 3), np.nan), "raise": Unreadable()}
+        if "by name" in texts:
+            return dict.fromkeys(texts, odd["nan"])
         return [odd.get(text, Image.new("RGB", (4, 2), (9, 9, 9))) for text in texts]
 
     def encode_images(self, images: Sequence[Any]) -> Any:
