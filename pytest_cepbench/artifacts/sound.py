@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -37,6 +38,9 @@ _MOST_FRAMES = 2**40  # more are libsndfile's number for a FLAC file that was wr
 _BLOCK = 2**16  # frames that are read at once
 
 _STEPS = 2**15  # of the 16 bits between 0 and 1
+
+_TURNED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Each byte with its bits in the other order."""
 
 _LOUDEST = 4.0  # 12 dB over full scale is clipped; more is no scale of [-1, 1]
 
@@ -199,10 +203,20 @@ def _check_wave(data: bytes) -> None:
 
 
 def _check_ogg(data: bytes) -> None:
-    """Refuse an Ogg file that ends within a page, which libsndfile leaves out in silence."""
+    """Refuse an Ogg file with a damaged page or a part of one, which libsndfile leaves out in
+    silence. Checksums: RFC 3533, section 6.
+    """
     position = 0
     while data[position : position + 4] == b"OggS":
         segments = data[position : position + 27].ljust(27, b"\1")[26]
-        position += 27 + segments + sum(data[position + 27 : position + 27 + segments])
-    if position > len(data):
-        raise SoundError("cut off: its last page is not whole")
+        end = position + 27 + segments + sum(data[position + 27 : position + 27 + segments])
+        if end > len(data):
+            raise SoundError("cut off: its last page is not whole")
+        # The polynomial of zlib's with the bits the other way, and no complements.
+        turned = data[position:end].translate(_TURNED)
+        actual = zlib.crc32(turned[:22] + bytes(4) + turned[26:], 0xFFFFFFFF) ^ 0xFFFFFFFF
+        if actual != int.from_bytes(turned[22:26], "big"):
+            break
+        position = end
+    if data[:4] == b"OggS" and data.find(b"OggS", position) >= 0:
+        raise SoundError("damaged: a page is not what its checksum says")
