@@ -58,8 +58,11 @@ else:
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *(("AVIF",) if AVIF else ()))
 """Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) are not used."""
 
-DECODER = f"2 pillow/{_pillow}"
+DECODER = f"3 pillow/{_pillow}"
 """Version of the rules above and of the decoders, on which remembered digests of pixels depend."""
+
+_KEY_STEPS = {"L;2": 85, "L;4": 17, "RGB;16B": 1 / 256}
+"""Pixels of PNGs that Pillow scales -> by what. The one transparent color it leaves as stored."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -219,6 +222,10 @@ def _decode(stream: BinaryIO) -> ImageArtifact:
         # No filter of warnings is set: on threads that would undo those of the process.
         with _CUT_OFF_REFUSED, Image.open(stream, formats=FORMATS) as image:
             _check_header(image)
+            step = _KEY_STEPS.get(str(image.tile[0][3])) if image.tile else None
+            if step is not None and (key := image.info.get("transparency")) is not None:
+                scaled = [int(value * step) for value in np.ravel(key).tolist()]
+                image.info["transparency"] = tuple(scaled) if isinstance(key, tuple) else scaled[0]
             return ImageArtifact.from_pil(image)
     except ImageError:
         raise
@@ -306,6 +313,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
             top = 1.0
         greys = np.rint(scaled / top * 255).clip(0, 255).astype(np.uint8)
+        if "transparency" in image.info:  # one color of a PNG
+            greys[values == image.info["transparency"]] = 255
         return Image.fromarray(greys).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         rgba = image.convert("RGBA")

@@ -179,7 +179,7 @@ def _soundfile() -> Any:
 def sound_decoder() -> str:
     """Version of the rules above and of the decoder, as `image.DECODER`."""
     soundfile = _soundfile()
-    return f"1 soundfile/{soundfile.__version__} {soundfile.__libsndfile_version__}"
+    return f"2 soundfile/{soundfile.__version__} {soundfile.__libsndfile_version__}"
 
 
 def _check_length(frames: int, rate: int) -> None:

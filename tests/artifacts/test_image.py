@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -27,7 +28,7 @@ from pytest_cepbench.artifacts import (
 )
 from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.errors import ImageError, ModelError
-from tests.artifacts.files import encoded, noise
+from tests.artifacts.files import encoded, noise, png_chunk
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -178,6 +179,31 @@ def test_every_kind_of_pixel_becomes_rgb(
 ) -> None:
     """By one rule for each, in whatever file it comes."""
     assert pixels_of(image, kind, **options)[0].tolist() == [list(color) for color in expected]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "key", "expected"),
+    [
+        (b"\x10\x02", "123456789abc 000000000000", "123456789abc", [WHITE, BLACK]),
+        (b"\x10\x00", "1234 12ff", "1234", [WHITE, (19, 19, 19)]),
+        (b"\x04\x00", "5a", "0005", [WHITE, (170, 170, 170)]),
+    ],
+)
+def test_the_transparent_color_of_a_png_has_the_steps_of_its_pixels(
+    header: bytes, row: str, key: str, expected: list[tuple[int, int, int]]
+) -> None:
+    """Pillow gives pixels of 8 bits, and the color as it is stored, in 4 bits or 16.
+
+    header: bits and kind of its pixels.
+    """
+    chunks = {
+        b"IHDR": b"\0\0\0\2\0\0\0\1" + header + bytes(3),
+        b"tRNS": bytes.fromhex(key),
+        b"IDAT": zlib.compress(b"\0" + bytes.fromhex(row)),
+        b"IEND": b"",
+    }
+    file = b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in chunks.items())
+    assert decode_image(file).pixels[0].tolist() == [list(color) for color in expected]
 
 
 def test_cmyk_jpegs_become_rgb() -> None:
