@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 from typing import Literal
 
@@ -291,12 +292,15 @@ class UnreadableReplyError(CepError):
 def nearest_name(given: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known name most like a given one, upper and lower case being alike; None if none is.
 
-    cutoff: least likeness, in [0, 1], as `difflib` measures it.
+    cutoff: least likeness, in [0, 1], as `difflib` measures it, which takes 0.2 ms a name: of many
+        names those are compared that begin most alike.
     """
     from difflib import get_close_matches  # only where a name is wrong
 
-    names = {name.lower(): name for name in known}
-    close = get_close_matches(given.lower(), names, n=1, cutoff=cutoff)
+    names, low = {name.lower(): name for name in known}, given.lower()
+    begin = os.path.commonprefix
+    alike = nlargest(2_000, names, key=lambda name: len(begin([name, low])))
+    close = get_close_matches(low, alike, n=1, cutoff=cutoff)
     return names[close[0]] if close else None
 
 

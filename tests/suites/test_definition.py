@@ -220,6 +220,8 @@ def test_the_nearest_name() -> None:
     assert nearest_name("GC_fid", ["gc", "gc_fid"]) == "gc_fid"
     assert nearest_name("zebra", ["gc", "gc_fid"]) is None
     assert nearest_name("encoders", ["encoder", "decoder"], cutoff=0.99) is None
+    many = [f"train2017/{number:012}.jpg" for number in range(50_000)]  # which took ten seconds
+    assert nearest_name(f"{many[49_000]}x", many) == many[49_000]
     assert did_you_mean("zebra", ["gc"]) == did_you_mean("gc", ["gc", "gcc"]) == ""
     assert unknown_name("metric", "gcs", ["s", "gc"]) == (
         "unknown metric 'gcs'. Did you mean 'gc'? Known: gc, s."
