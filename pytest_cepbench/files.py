@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -151,24 +152,22 @@ def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None =
 
 
 def first_text(path: Path, text: str) -> str:
-    """What the first process wrote into a small file: this text where none did before.
+    """The text that the first process wrote here: this one where none did before.
 
-    Raises OSError.
+    path: of a folder that holds it. Raises OSError.
     """
     fresh = path.with_name(f".{uuid4().hex}")
     try:
-        fresh.write_text(text, encoding="utf-8")
+        fresh.mkdir()
+        (fresh / "text").write_text(text, encoding="utf-8")
         try:
-            os.link(fresh, path)  # whole at once, and never over another
-        except FileExistsError:
-            pass
-        except OSError:  # no links here: two at once may both be first
+            fresh.rename(path)  # whole at once, and never over a folder that is not empty
+        except OSError:
             if not path.exists():
-                fresh.replace(path)
-        return path.read_text(encoding="utf-8")
+                raise
+        return (path / "text").read_text(encoding="utf-8")
     finally:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def replace_small(path: Path, data: bytes) -> None:

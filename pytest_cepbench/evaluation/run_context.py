@@ -168,7 +168,6 @@ def check_identity(context: RunContext, known: Mapping[str, str], bound: BoundRo
             folder = context.make_folder() / "models"
             folder.mkdir(exist_ok=True)
             entry = json.dumps([own, f"worker {context.worker}"])
-            # Where files have no links two may both be first: the ledger finds it.
             first, process = json.loads(first_text(folder / digest_text(name), entry))
         except OSError as error:
             raise WriteError(
