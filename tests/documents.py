@@ -1,7 +1,9 @@
-"""JSON reports as tests read them: each case as one record, without the nesting."""
+"""JSON as tests read it: files of lines, and reports with each case as one record."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 JUDGED = {
@@ -46,3 +48,8 @@ def flat_report(document: dict[str, Any]) -> dict[str, Any]:
     """A report with flat cases; an empty one stays."""
     cases = [flat_case(case) for case in document.get("cases", ())]
     return {**document, "cases": cases} if document else document
+
+
+def json_lines(path: Path) -> list[Any]:
+    """The values of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

@@ -108,11 +108,14 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
 
 
 def test_accepting_says_where_the_answers_lie(home: Home) -> None:
-    """A baseline has their digests alone: the store, and the command that keeps them beside it."""
+    """A baseline has their digests alone, each with a score of one half: the store, and the command
+    that keeps them beside it.
+    """
     write_suite(home.path, ANSWERS)
     with Store(home.path / ".cepbench/store") as store:
         suite = prepare(home.path, store)
-        results = [result_of(suite.measure()), result_of(suite.measure("overall-truth"))]
+        measured = suite.measure()
+        results = [result_of(measured), result_of(suite.measure("overall-truth"))]
     write_report(home.path / "report.json", results)
     accept = ("accept", "report.json", "--reason=good", "--accept-insensitive")
     ended = home.command(*accept)
@@ -125,6 +128,11 @@ def test_accepting_says_where_the_answers_lie(home: Home) -> None:
     ) in ended.out
     assert "0 of 20 accepted answers of arena lie in the store nowhere" in elsewhere.out
     assert not Path("nowhere").exists()
+    assert "20 answers replaced" in ended.out
+    (path,) = (home.path / "baselines").rglob("overall-win-rate-*.toml")
+    text = path.read_text(encoding="utf-8")
+    assert "value = 0.5\n" in text
+    assert all(f'"{digest}"' in text for digest in measured.answers.values())
 
 
 @pytest.mark.parametrize("where", ["here", "ini", "toml", "variable", "above", "option"])

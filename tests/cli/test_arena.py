@@ -17,9 +17,8 @@ from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.ratings.folder import Ratings
-from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
+from tests.documents import json_lines
 from tests.metrics.arena.panels import simulate
 from tests.plugin.project import contents
 from tests.ratings.studies import BLUE, RED, cast, make_study, side_vote
@@ -65,7 +64,9 @@ def panels(home: Home) -> Home:
 
 
 def test_leaderboard(panels: Home) -> None:
-    """Models in order, with what a reader needs to know of judge and battles."""
+    """Models in order, with what a reader needs to know of judge and battles. Files of one name,
+    such as the verdicts of several plays, are called after their folders.
+    """
     ended = panels.command("arena", "leaderboard", "people.json")
     document = json.loads(
         (panels.path / ".cepbench" / "arena" / "leaderboard-people.json").read_text("utf-8")
@@ -84,6 +85,10 @@ def test_leaderboard(panels: Home) -> None:
         "ties_as_zero",
         "ties_as_half",
     }
+    ended = panels.command("arena", "leaderboard", "people.json", "sub/people.json", "--out=both")
+    assert (ended.code, ended.err) == (0, "")
+    first = f"{panels.path.name}-people"
+    assert (panels.path / "both" / f"leaderboard-{first}-sub-people.json").is_file()
 
 
 def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
@@ -106,14 +111,6 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
     assert errors == {RED: {"incomplete": 6}, BLUE: {"factual": 6}}
     write(home.path / "plain.json", PANEL)
     assert "saw errors" not in home.command("arena", "leaderboard", "plain.json").out
-
-
-def test_files_of_one_name_are_called_after_their_folders(panels: Home) -> None:
-    """Such as the verdicts of several plays."""
-    ended = panels.command("arena", "leaderboard", "people.json", "sub/people.json", "--out=both")
-    assert (ended.code, ended.err) == (0, "")
-    first = f"{panels.path.name}-people"
-    assert (panels.path / "both" / f"leaderboard-{first}-sub-people.json").is_file()
 
 
 def test_agreement(panels: Home) -> None:
@@ -179,18 +176,13 @@ def suite(home: Home) -> Home:
     folder = home.path / "judge"
     folder.mkdir()
     shutil.copy(SUITE / "suite.toml", folder)
-    lines = [json.loads(line) for line in (SUITE / "battles.jsonl").read_text().splitlines()]
+    lines = json_lines(SUITE / "battles.jsonl")
     chosen = [line for line in lines if line["category"] in ("swap", "count")]
     kept = chosen[:4] + chosen[-4:]
     kept[0]["first"].append({"text": ATTACK})
     text = "".join(json.dumps(line) + "\n" for line in kept)
     (folder / "battles.jsonl").write_text(text, encoding="utf-8")
     return home
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    """Of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def said(row: dict[str, Any]) -> str:
@@ -206,7 +198,7 @@ def test_chats_are_battles_in_both_orders(suite: Home) -> None:
 
     assert ended.code == 0, ended.err
     assert "battles: 8 train" in ended.out
-    chats = rows(suite.path / "chats" / "train.jsonl")
+    chats = json_lines(suite.path / "chats" / "train.jsonl")
     assert len(chats) == 16
     stored = {s.id: s for s in load_judged_battles(suite.path / "judge").samples}
     for row, mirrored in zip(chats[::2], chats[1::2], strict=True):
@@ -257,7 +249,8 @@ def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
     ended = home.command("arena", "training", "shapes-arena", "--unseen=blind", "--out=chats")
 
     assert ended.code == 0, ended.err
-    train, unseen = (rows(home.path / "chats" / f"{name}.jsonl") for name in ("train", "unseen"))
+    chats = home.path / "chats"
+    train, unseen = (json_lines(chats / f"{name}.jsonl") for name in ("train", "unseen"))
     assert train
     assert unseen
     assert not {row["battle"] for row in train} & {row["battle"] for row in unseen}
@@ -285,28 +278,17 @@ def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> No
     assert again.code == 0, again.err
 
 
-def judged_study(folder: Path, votes: int) -> Ratings:
-    """A study of pairs, on so many of which two people say that the red one is better."""
-    ratings = make_study(folder, "pair", count=4)
-    items = [digest for digest, item in ratings.items.items() if item.kind == "item"]
-    for annotator in ("a1", "a2"):
-        for digest in items[:votes]:
-            vote = Vote(
-                task="pair", item=digest, annotator=annotator, shown=("second", "first"),
-                verdict="B", winner="first", tie=False,
-            )  # fmt: skip
-            cast(ratings, vote)
-    return ratings
-
-
 def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
     """The majority of the votes; who made an answer names the split and is in no row."""
-    ratings = judged_study(home.path / "ratings", votes=3)
+    ratings = make_study(home.path / "ratings", "pair", count=4)
+    for item in [*ratings.items.values()][:3]:
+        for annotator in ("a1", "a2"):
+            cast(ratings, side_vote(item, annotator, "B", swapped=True))
 
     ended = home.command("arena", "training", "ratings", "--out=chats")
 
     assert ended.code == 0, ended.err
-    chats = rows(home.path / "chats" / "train.jsonl")
+    chats = json_lines(home.path / "chats" / "train.jsonl")
     assert len(chats) == 6
     assert [said(row) for row in chats] == ["A is better", "B is better"] * 3
     everything = "".join(path.read_text() for path in (home.path / "chats").glob("*.json*"))

@@ -77,7 +77,10 @@ def board(home: Home, out: str = ".cepbench/play") -> dict[str, Any]:
 
 
 def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
-    """Two battles of each question in one order each; files in the released format beside."""
+    """Two battles of each question in one order each; files in the released format beside.
+
+    Reference answers battle too, as a model of the name that is given.
+    """
     ended = play(folders)
     assert ended.code == 0, ended.err
     standings = board(folders)["standings"]
@@ -95,6 +98,9 @@ def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
     assert "3 of 3 pairs have met, all 3 models have fought in 1 of 1 tasks" in ended.err
     document = json.loads((out / "leaderboard.json").read_text("utf-8"))
     assert document["play"]["judge"] == LONGER
+    ended = play(folders, "--reference=Human")
+    assert ended.code == 0, ended.err
+    assert {row["model"] for row in board(folders)["standings"]} == {*WORDS, "Human"}
 
 
 def test_a_plan_asks_nothing(folders: Home) -> None:
@@ -123,7 +129,14 @@ def test_further_rounds_ask_about_new_battles_alone(folders: Home) -> None:
 
 
 def test_an_interrupted_play_goes_on(folders: Home) -> None:
-    """What was judged is not asked again, and nothing is ranked before the end."""
+    """What was judged is not asked again, and nothing is ranked before the end.
+
+    Nor is it by a judge that follows the order: its verdicts say nothing of the models.
+    """
+    ended = play(folders, judge=f"{MODULE}:First")
+    ended.refused("the judge leaned to the first answer in all 24 battles", code=1)
+    assert not (folders.path / ".cepbench/play").exists()
+    Longer.shown = 0
     spec = f"{MODULE}:Interrupted"
     ended = play(folders, judge=spec)
     before = Longer.shown
@@ -151,13 +164,6 @@ def test_missing_answers_are_forfeits(folders: Home) -> None:
     assert "4 forfeits (one answer is missing)" in ended.out
 
 
-def test_reference_answers_battle_too(folders: Home) -> None:
-    """As a model of the name that is given."""
-    ended = play(folders, "--reference=Human")
-    assert ended.code == 0, ended.err
-    assert {row["model"] for row in board(folders)["standings"]} == {*WORDS, "Human"}
-
-
 @pytest.mark.parametrize(
     ("argv", "models", "says"),
     [
@@ -180,13 +186,6 @@ def test_what_is_refused(
     write_answer(folders.path / "other_output", "0102001", "of another task", 80)
     play(folders, *argv, models=models).refused(says)
     assert Longer.shown == 0
-    assert not (folders.path / ".cepbench/play").exists()
-
-
-def test_a_judge_that_follows_the_order_ranks_nobody(folders: Home) -> None:
-    """Its verdicts say nothing of the models, and nothing is written."""
-    ended = play(folders, judge=f"{MODULE}:First")
-    ended.refused("the judge leaned to the first answer in all 24 battles", code=1)
     assert not (folders.path / ".cepbench/play").exists()
 
 

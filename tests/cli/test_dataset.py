@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
+from tests.documents import json_lines
 from tests.ratings.studies import cast
+from tests.studies.toy import write_suite
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,57 +80,18 @@ def freeze(home: Home, *argv: str) -> Ended:
     return home.command("dataset", "freeze", "bench", *argv)
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of lines."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def suite_of(folder: Path) -> Path:
-    """A suite like suites/mmgenbench over a frozen set, with models of the world."""
-    text = """
-name = "own"
-version = 1
-[data]
-loader = "mmgenbench"
-options = { file = "bench.tsv", labels = "bench-label-index.json" }
-[chain]
-start = "image"
-iterations = 1
-seed = 0
-[prompts]
-describe = "Describe the image."
-generate = "{description}"
-clean = true
-max_words = 70
-[roles]
-generator = "shapes:"
-encoder = "shapes:"
-[metrics.sim]
-[metrics.fid]
-pool = "samples"
-parts = "overall"
-tolerance = 0.02
-[metrics.failures]
-[gate]
-tolerance = 0.01
-primary = ["sim", "fid", "failures"]
-"""
-    folder.mkdir()
-    (folder / "suite.toml").write_text(text)
-    return folder
-
-
 def test_images_become_a_set_that_gates_a_model(photos: Home) -> None:
-    """From 60 scenes to a frozen set, its baselines, and a worse model that regresses."""
+    """From 60 scenes to a frozen set, its baselines, and a worse model that regresses, by the suite
+    that is shipped for such sets.
+    """
     made = construct(photos)
     frozen = freeze(photos, "--unverified")
-    suite = suite_of(photos.path / "own")
+    shipped = (ROOT / "suites" / "mmgenbench" / "suite.toml").read_text()
+    suite = write_suite(photos.path, shipped.replace("MMGenBench-Test", "bench"))
     data = {"mmgenbench": photos.path / "bench" / "frozen"}
-    accepted = gate_checkpoint(
-        suite, model="shapes:", data=data, snapshot_update=True, baselines="baselines"
-    )
-    same = gate_checkpoint(suite, model="shapes:", data=data, baselines="baselines")
-    worse = gate_checkpoint(suite, model="shapes:?miss=0.4", data=data, baselines="baselines")
+    gate = partial(gate_checkpoint, suite, data=data, generator="shapes:", encoder="shapes:")
+    accepted = gate(model="shapes:", snapshot_update=True)
+    same, worse = gate(model="shapes:"), gate(model="shapes:?miss=0.4")
 
     assert (made.code, frozen.code) == (0, 0), made.err + frozen.err
     assert len(accepted.changed) == len(NAMES) + 3  # sim of each and of all, fid, failures
@@ -151,7 +115,8 @@ def test_labels_are_the_truth_where_the_model_is_exact(photos: Home) -> None:
     assert "0 model loads, 0 model inputs" in again.err
     assert {p: p.read_bytes() for p in before} == before
     for name in ("extract.jsonl", "annotate.jsonl"):
-        labels = {line["image"]: set(line.get("patterns", ())) for line in lines(folder / name)}
+        rows = json_lines(folder / name)
+        labels = {row["image"]: set(row.get("patterns", ())) for row in rows}
         assert labels == {image: set(patterns) for image, patterns in truth.items()}
     counts = json.loads((folder / "counts.json").read_text())["patterns"]
     assert counts == {n: sum(n in own for own in truth.values()) for n in counts}
@@ -173,25 +138,12 @@ def test_people_edit_the_patterns(photos: Home) -> None:
     path.write_text(edited)
     ended = construct(photos)
 
-    labels = {
-        p for line in lines(photos.path / "bench/annotate.jsonl") for p in line.get("patterns", ())
-    }
+    rows = json_lines(photos.path / "bench/annotate.jsonl")
+    labels = {pattern for row in rows for pattern in row.get("patterns", ())}
     assert (ended.code, labels) == (0, {"size"})
     assert path.read_text() == edited
     path.write_text(edited.replace("size", "Count"))
     assert "was edited after images were annotated" in freeze(photos, "--unverified").err
-
-
-def test_labels_that_cannot_be_read_are_told(photos: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that gives no JSON at all ends the stage, in one line."""
-    monkeypatch.setattr(Talker, "reply", "I see a circle.")
-    ended = construct(photos, describer=f"{MODULE}:Talker")
-
-    assert ended.code == 1
-    assert "annotated none of 60 images; the first: bad-json: Expecting value" in ended.err
-    assert "I see a circle." in ended.err
-    kept = lines(photos.path / "bench" / "extract.jsonl")
-    assert {(row["failure"], row["reply"]) for row in kept} == {("bad-json", "I see a circle.")}
 
 
 def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
@@ -221,7 +173,10 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
 def test_a_missing_writer_is_told_before_an_image_is_asked(
     photos: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not where it is not needed: up to the counts, and with a list of patterns."""
+    """Not where it is not needed: up to the counts, and with a list of patterns.
+
+    A model that gives no JSON at all ends the stage, in one line.
+    """
     monkeypatch.setattr(Talker, "reply", json.dumps({"image_pattern": ["Count"]}))
     monkeypatch.setattr(Talker, "asked", 0)
     words = ["photos", "--out=bench", f"--describer={MODULE}:Talker"]
@@ -244,23 +199,16 @@ def test_a_missing_writer_is_told_before_an_image_is_asked(
     assert ended.code == 0, ended.err
     assert not (photos.path / "bench" / "extract.jsonl").exists()
     assert "differ: drop the option" in other.err
+    shutil.rmtree(photos.path / "bench")
+    monkeypatch.setattr(Talker, "reply", "I see a circle.")
+    monkeypatch.setattr(Talker, "fingerprint", "talker/2")
+    ended = construct(photos, describer=f"{MODULE}:Talker")
 
-
-def test_a_study_goes_on_as_it_was_written(photos: Home) -> None:
-    """Settings are refused, without any it goes on."""
-    construct(photos)
-    words = ["dataset", "verify", "bench", "--only-write"]
-    photos.command(*words, "--annotators=2", "--overlap=1")
-    none = photos.command(*words)
-    study = read_ratings(photos.path / "bench" / RATINGS).study
-
-    assert (study.annotators, study.overlap) == (("a1", "a2"), 1)
-    assert none.code == 0, none.err
-    assert re.search(r"goes on: bench/ratings, \d+ items for a1, a2", none.err)
-    for option in ("--annotators=zed", "--overlap=2"):
-        other = photos.command(*words, option)
-        assert other.code == 2
-        assert "is a study already, which goes on as it was written" in other.err
+    assert ended.code == 1
+    assert "annotated none of 60 images; the first: bad-json: Expecting value" in ended.err
+    assert "I see a circle." in ended.err
+    kept = json_lines(photos.path / "bench" / "extract.jsonl")
+    assert {(row["failure"], row["reply"]) for row in kept} == {("bad-json", "I see a circle.")}
 
 
 def test_what_is_frozen_stays(photos: Home) -> None:
@@ -284,7 +232,7 @@ def test_what_is_frozen_stays(photos: Home) -> None:
     freeze(photos, "--unverified", "--to=sent").refused("what is frozen stays; name another")
     for place in ("..", "sent/card.md"):
         freeze(photos, "--unverified", f"--to={place}").refused("cannot be a new folder", lines=1)
-    (first, *_) = lines(photos.path / "sent" / "bench-images.jsonl")
+    (first, *_) = json_lines(photos.path / "sent" / "bench-images.jsonl")
     Image.new("RGB", (64, 64), "red").save(photos.path / "photos" / first["path"])
     freeze(photos, "--unverified").refused("has changed since it was read first", lines=1)
     assert {path.name for path in photos.path.glob("bench/*frozen*")} == set()
@@ -321,10 +269,21 @@ def vote(
 
 
 def test_people_outvote_the_model(photos: Home) -> None:
-    """Two people and a model that mislabels: the truth wins; freeze waits until all are seen."""
+    """Two people and a model that mislabels: the truth wins; freeze waits until all are seen.
+
+    Their study goes on as it was written: settings are refused.
+    """
     construct(photos, describer="shapes:?mislabel=0.2")
-    unasked = photos.command("dataset", "verify", "bench", "--only-write")
-    asked = photos.command("dataset", "verify", "bench", "--annotators=ada,bo", "--only-write")
+    verify = partial(photos.command, "dataset", "verify", "bench", "--only-write")
+    unasked = verify()
+    asked = verify("--annotators=ada,bo", "--overlap=2")
+    study = read_ratings(photos.path / "bench" / RATINGS).study
+    assert (study.annotators, study.overlap) == (("ada", "bo"), 2)
+    again = verify()
+    assert again.code == 0, again.err
+    assert re.search(r"goes on: bench/ratings, \d+ items for ada, bo", again.err)
+    for option in ("--annotators=zed", "--overlap=1"):
+        verify(option).refused("is a study already, which goes on as it was written")
     early = freeze(photos)
     number = vote(photos, "ada")
     vote(photos, "bo", wrong=["Crowd"])
@@ -334,7 +293,7 @@ def test_people_outvote_the_model(photos: Home) -> None:
     assert "--annotators" in unasked.err
     assert f"{number} of {number} images are not verified by anyone" in early.err
     truth = write_scenes(photos.path / "photos")
-    rows = lines(photos.path / "bench/frozen/bench-images.jsonl")
+    rows = json_lines(photos.path / "bench/frozen/bench-images.jsonl")
     assert len(rows) == number
     for row in rows:
         others = set(truth[row["image"]]) - {"Crowd"}
@@ -366,18 +325,15 @@ def test_a_name_that_people_were_not_asked_about_is_told(photos: Home) -> None:
     assert "people were not asked about 'Crowds'" in again.err
 
 
-def test_a_set_of_which_people_leave_nothing_is_refused(photos: Home) -> None:
-    """The one person who was asked ticks nothing."""
-    construct(photos, "--per-pattern=1")
+def test_a_study_of_other_images_is_told(photos: Home) -> None:
+    """Votes are of what was asked; a larger set asks for the rest in a study of its own.
+
+    A set of which people leave nothing is refused: the one who was asked ticks nothing at first.
+    """
+    construct(photos, "--per-pattern=2")
     photos.command("dataset", "verify", "bench", "--annotators=ada", "--only-write")
     vote(photos, "ada", known=())
     freeze(photos).refused("no image has a pattern that is left", lines=1)
-
-
-def test_a_study_of_other_images_is_told(photos: Home) -> None:
-    """Votes are of what was asked; a larger set asks for the rest in a study of its own."""
-    construct(photos, "--per-pattern=2")
-    photos.command("dataset", "verify", "bench", "--annotators=ada", "--only-write")
     vote(photos, "ada")
     construct(photos)
     other = photos.command("dataset", "verify", "bench", "--only-write")
@@ -466,8 +422,8 @@ def test_a_killed_extraction_goes_on(tmp_path: Path) -> None:
     assert len(before) == 16
     assert resumed.returncode == 0, resumed.stderr
     assert len(asked) == len(set(asked)) == 2 * len(truth)  # two stages, each image once
-    extracted = (tmp_path / "bench" / "extract.jsonl").read_text().splitlines()
-    assert {json.loads(line)["image"] for line in extracted} == set(truth)
+    extracted = json_lines(tmp_path / "bench" / "extract.jsonl")
+    assert {line["image"] for line in extracted} == set(truth)
 
 
 @pytest.mark.slow

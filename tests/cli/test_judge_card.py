@@ -232,9 +232,10 @@ def card_of(home: Home, pattern: str = "judge-card-*.json") -> dict[str, Any]:
 def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
     """The card has its identity; the verdicts are a file in the released format.
 
-    The same command again, in the other design too, finds every verdict in the store.
+    The same command again, in the other design too, finds every verdict in the store. The card is
+    kept beside the baselines, not in a dry run; a later one takes its place, and it says so.
     """
-    ended = ask(panel)
+    ended = ask(panel, "--dry-run")
     card = card_of(panel)
 
     assert ended.code == 0, ended.err
@@ -251,21 +252,16 @@ def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
     wordy = [b.winner for b in verdicts if b.first == "Wordy" and not b.winner.startswith("Tie")]
     assert wordy
     assert set(wordy) == {"A"}
-    assert "0 verdicts by the judge, 48 from the store" in ask(panel).err
-    assert "0 verdicts by the judge, 24 from the store" in ask(panel, "--order=balanced").err
-    assert Longer.shown == 48
-
-
-def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:
-    """Not in a dry run; a later card takes its place, and it says so."""
-    ask(panel, "--dry-run")
     assert not (panel.path / "baselines").exists()
     first = ask(panel, "--samples=6")
+    assert "0 verdicts by the judge, 24 from the store" in ask(panel, "--order=balanced").err
     (path,) = (panel.path / "baselines/judges").iterdir()
-    ended = ask(panel)
+    again = ask(panel)
 
+    assert "0 verdicts by the judge, 48 from the store" in again.err
+    assert Longer.shown == 48
     assert f"card: baselines/judges/{path.name}: runs with this judge show it" in first.out
-    assert "in the place of that of 20" in ended.out
+    assert "in the place of that of 20" in again.out
     assert json.loads(path.read_text("utf-8"))["card"]["card"]["battles"] == 24
     assert [*(panel.path / "baselines/judges").iterdir()] == [path]
 

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.store import Store
 from tests.cli.conftest import Home
-from tests.cli.reports import result_of, write_report
 from tests.studies.toy import COLORS, TOY, write_suite
-from tests.suites.answers import ANSWERS, prepare
+from tests.suites.answers import ANSWERS
 
 FEW = "--samples=1"
 
@@ -155,18 +153,3 @@ def test_seeds_of_answers(home: Home) -> None:
     assert {*grids} == {"truth", "failures"}
     values = {(c["model"], c["variant"]): c["value"] for c in grids["truth"]["cells"]}
     assert len({values["a", seed] for seed in "012"}) == 3
-
-
-def test_measured_answers_are_accepted_from_a_report(home: Home) -> None:
-    """With the digest of every answer, and a score of one half for each."""
-    with Store(home.path / "store") as store:
-        worse = prepare(home.path, store, model="shapes:?miss=0.3")
-        measured = worse.measure()
-    write_report(home.path / "r.json", [result_of(measured)])
-    ended = home.command("accept", "r.json", "--reason=meant")
-    assert ended.code == 0
-    assert "20 answers replaced" in ended.out
-    (path,) = (home.path / "baselines").rglob("overall-win-rate-*.toml")
-    text = path.read_text(encoding="utf-8")
-    assert "value = 0.5\n" in text
-    assert all(f'"{digest}"' in text for digest in measured.answers.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -18,6 +17,7 @@ from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt
 from pytest_cepbench.studies.training_files import ExportFormat, TrainingBattle, write_training
+from tests.documents import json_lines
 from tests.interruption import at_change, in_child
 from tests.models.binding import bind_text
 from tests.tiny.common import JUDGE_WORDS
@@ -44,11 +44,6 @@ def battle(first: Sequence[Piece] = ("a", "b"), name: str = "0") -> TrainingBatt
     red, blue = (Image.new("RGB", (8, 8), color) for color in ("red", "blue"))
     shown = Battle(["q", red], first, ["c", blue, "d"])
     return TrainingBattle(name, "people", frozenset(("x", "y")), shown, "Tie(A)")
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    """Of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def export(
@@ -98,7 +93,7 @@ def test_chats_are_what_the_judge_is_asked(qwen: Path, tmp_path: Path, name: str
         asked = render(judge._conversation(shown), asks=True)
         assert asked.count("<|image_pad|>") == 2
         whole = f"{asked}{JUDGE_PROMPTS[name].phrases[winner]}<|im_end|>\n"
-        row = rows(tmp_path / "chats" / "train.jsonl")[number]
+        row = json_lines(tmp_path / "chats" / "train.jsonl")[number]
         assert render(row["prompt"], asks=True) == asked
         assert render([*row["prompt"], *row["completion"]]) == whole
 
@@ -123,7 +118,7 @@ def test_answers_hold_no_media_and_end_no_turn(
     tokens = re.compile(
         r"<(video|audio|/s|end_of_utterance|end_of_turn)>|<[|\uff5c][^<>\s]*[|\uff5c]>|\[/INST\]"
     )
-    for row in rows(tmp_path / "chats" / "train.jsonl"):
+    for row in json_lines(tmp_path / "chats" / "train.jsonl"):
         text = "".join(part["text"] or "" for part in row["prompt"][1]["content"])
         assert "<image>" not in text
         assert not tokens.search(text)
@@ -135,7 +130,7 @@ def test_markup_that_is_no_token_stays(tmp_path: Path) -> None:
     """Texts that no model takes for a token are trained on as they are judged."""
     words = "<b>x</b> 1 < 2 [1] a|b <img src='x'> <|> </em>"
     export(tmp_path / "chats", battle([words]))
-    for row in rows(tmp_path / "chats" / "train.jsonl"):
+    for row in json_lines(tmp_path / "chats" / "train.jsonl"):
         assert words in [part["text"] for part in row["prompt"][1]["content"]]
 
 
