@@ -4,7 +4,7 @@ python rule_gate.py -m pytest ...                      judge a checkpoint of `fo
 python rule_gate.py -m pytest_cepbench.cli accept ...  accept a report
 
 The value is the share of objects that the checkpoint does not miss. A drop by more than 0.1 is a
-regression, one by more than 0.05 undecided. `test_gate.py` has the same done by the real ones.
+regression, one by more than 0.05 undecided. `test_gate_run.py` has it done by real ones too.
 """
 
 from __future__ import annotations

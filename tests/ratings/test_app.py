@@ -1,28 +1,40 @@
-"""The application as browsers and strangers reach it: headers, bodies, no double vote."""
+"""The application as browsers and strangers reach it; answers are read strictly, kept once."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
+import random
 import re
+import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_cepbench.errors import WriteError
+from pytest_cepbench.errors import DatasetError, WriteError
+from pytest_cepbench.metrics.human_ratings import GRADES
 from pytest_cepbench.option_values import bind
 from pytest_cepbench.ratings.app import render_item
-from pytest_cepbench.ratings.folder import read_ratings
-from pytest_cepbench.ratings.live_study import LiveStudy
-from pytest_cepbench.ratings.records import Task
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.live_study import LiveStudy, SentAnswer, make_vote, parse_answer
+from pytest_cepbench.ratings.records import Part, Study, Task, Vote, fault_of, record_line
+from tests.disk import small_disk
 from tests.optional import needs
-from tests.ratings.serving import Reply, records, request, slots
-from tests.ratings.studies import give, make_study
+from tests.ratings.serving import Reply, records, request, see, served, slots
+from tests.ratings.studies import NAMES, give, make_study
 from tests.report.pages import read_page
 
 needs("starlette")
@@ -252,3 +264,226 @@ def test_a_skipped_item_is_not_shown_again(tmp_path: Path) -> None:
                 give(live, "a1", skip="offensive or disturbing")
     assert {vote["kind"] for vote in records(tmp_path)} == {"item"}
     assert len(records(tmp_path)) == 20
+
+
+# -- answers that pages send: read strictly, and kept once -----------------------------------------
+
+
+WHO = {"annotator": "a1", "at": "2026-11-22T10:00:00Z"}
+
+
+@given(data=st.binary(max_size=60) | st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from([*SentAnswer.__struct_fields__, "x"]), inner, max_size=4),
+).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_whatever_is_sent_is_an_answer_or_refused_in_one_line(data: bytes) -> None:
+    """Never another error."""
+    reason, key = "", "12345678"
+    try:
+        key = parse_answer(data).key
+    except DatasetError as error:
+        reason = str(error)
+    assert "\n" not in reason
+    assert 8 <= len(key) <= 64
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key": "short"}, r"matching regex .*\{8,64\}.* at `\$\.key`"),
+        ({"key": "../../etc/passwd"}, r"at `\$\.key`"),
+        ({"key": "12345678\n"}, r"at `\$\.key`"),
+        ({"browser": [1]}, "its width and its height"),
+        ({"note": "x" * 20_001}, r"length <= 20000 - at `\$\.note`"),
+        ({"model": "alpha"}, "unknown field `model`"),
+        ({"errors": {"A": ["ugly"]}}, "Invalid enum value 'ugly'"),
+    ],
+)
+def test_answers_are_read_strictly(fields: dict[str, Any], message: str) -> None:
+    """The first thing that is wrong is named."""
+    with pytest.raises(DatasetError, match=message):
+        parse_answer(json.dumps({"key": "12345678", "slot": "s"} | fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "message"),
+    [
+        ("pair", {"verdict": "C"}, "'C' is no verdict of the task pair"),
+        ("pair", {"verdict": "<script>"}, "is no verdict"),
+        ("caption", {"verdict": "A"}, "no verdict of the task caption"),
+        ("grades", {"grades": ["good"], "ranks": [1]}, "each of the 3 outputs needs"),
+        ("describe", {"text": "word " * 500}, "at most 499 words, and this one 500"),
+        ("describe", {"text": "  "}, "at least a word"),
+        ("verify", {"ticked": [9]}, "another item than this"),
+        ("verify", {"added": [9]}, "another item than this"),
+        ("verify", {"added": [0]}, "not in the closed list"),
+    ],
+)
+def test_what_is_no_answer_is_refused(
+    task: Task, fields: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """It never becomes a record."""
+    shown: tuple[str | int, ...] = ("first", "second") if task in ("pair", "caption") else (2, 0, 1)
+    with pytest.raises(DatasetError, match=message):
+        own_vote(tmp_path, task, shown, **fields)
+
+
+@given(data=st.data(), count=st.integers(2, 9))
+def test_grades_and_ranks_are_put_in_the_items_order(data: st.DataObject, count: int) -> None:
+    """Whatever the order of the page; equal ranks are a list of their own."""
+    item = make_item("grades", [Part(text="q")], [[Part(text=str(n))] for n in range(count)])
+    shown = tuple(data.draw(st.permutations(range(count))))
+    grades = data.draw(st.lists(st.sampled_from(GRADES), min_size=count, max_size=count))
+    ranks = data.draw(st.lists(st.integers(1, count), min_size=count, max_size=count))
+    study = Study(kind="grades", annotators=("a1",))
+    answer = SentAnswer(key="12345678", slot="s", grades=tuple(grades), ranks=tuple(ranks))
+    vote = make_vote(answer, study, item, "item", shown, **WHO)
+    assert fault_of(vote, study, item) == ""
+    places = [place if isinstance(place, tuple) else (place,) for place in vote.ranking]
+    for at, option in enumerate(shown):
+        assert vote.grades[str(option)] == grades[at]
+        better = {number for other, number in zip(ranks, shown, strict=True) if other < ranks[at]}
+        before = [number for place in places for number in place]
+        tied = next(place for place in places if option in place)
+        assert set(before[: before.index(tied[0])]) == better
+
+
+def own_vote(folder: Path, task: Task, shown: Sequence[str | int] = (), **fields: Any) -> Vote:
+    """The vote of an answer with these fields to the one item of a study."""
+    ratings = make_study(folder, task, count=1)
+    sent = json.dumps({"key": "12345678", "slot": "s"} | fields).encode()
+    item = next(iter(ratings.items.values()))
+    return make_vote(parse_answer(sent), ratings.study, item, "item", shown, **WHO)
+
+
+def test_ticks_are_names_and_errors_are_of_their_answer(tmp_path: Path) -> None:
+    """In the item's order, with those that are not ticked; markup in names is kept as it is.
+
+    Seconds are those of a day at most: the clock of a page can say anything. Errors are ticked
+    under A or B, and kept by side in the order of the table, wherever the answer stood.
+    """
+    vote = own_vote(tmp_path / "names", "verify", ticked=(2, 0), added=(3, 3))
+    assert (vote.ticked, vote.unticked, vote.added) == (
+        (NAMES[0], NAMES[2]), (NAMES[1],), NAMES[3:],
+    )  # fmt: skip
+    for sent, kept in ((-5.0, 0.0), (3.14159, 3.14), (1e12, 86_400.0)):
+        vote = own_vote(tmp_path / str(kept), "describe", text="it", seconds=sent)
+        assert vote.seconds == kept
+    told = {"A": ["incomplete", "factual", "factual"], "B": []}
+    study, item = Study(kind="caption", annotators=("a1",)), make_item("caption", [], [])
+    for shown in (("first", "second"), ("second", "first")):
+        vote = own_vote(tmp_path / shown[0], "pair", shown, verdict="B", errors=told)
+        assert vote.errors == {shown[0]: ("factual", "incomplete")}
+        assert msgspec.json.decode(record_line(vote), type=Vote) == vote
+        assert b"errors" not in record_line(msgspec.structs.replace(vote, errors={}))
+        assert "of pairs" in fault_of(msgspec.structs.replace(vote, task="caption"), study, item)
+
+
+def test_a_page_that_shows_other_names_is_told(tmp_path: Path) -> None:
+    """As after a restart with another list: a number would be another name's."""
+    ratings = make_study(tmp_path, "verify", count=1)
+    with LiveStudy(ratings) as live:
+        (shown,) = live.upcoming("a1")
+    names = msgspec.structs.replace(ratings.study, names=("Added", *NAMES))
+    sent = json.dumps({"key": "12345678", "slot": shown.slot, "ticked": [0], "added": [3]})
+    with (
+        LiveStudy(dataclasses.replace(ratings, study=names)) as live,
+        pytest.raises(DatasetError, match="that this study does not ask"),
+    ):
+        live.save("a1", parse_answer(sent.encode()))
+
+
+@pytest.mark.slow
+def test_what_was_confirmed_is_kept_and_the_rest_is_sent_again(
+    tmp_path: Path, open_page: Any
+) -> None:
+    """The page keeps the answer, says that it is not saved, and saves it when there is room."""
+    with small_disk(tmp_path / "disk", "size=2m") as disk:
+        make_study(disk.seen / "study", "pair", count=40)
+        with served(disk.place / "study", command=disk._enter) as server:
+            address = server.addresses["a1"]
+            page = open_page(address)
+            page.keyboard.press("1")
+            page.get_by_text("saved", exact=True).wait_for()
+            ballast = disk.fill(left=0)
+            saved = 1
+            while True:  # the page of the file that is begun has room for some votes
+                body = {"key": f"key-{saved:08d}", "slot": slots(address)[0], "verdict": "B"}
+                reply = request(address, "vote", body)
+                if reply.status != 200:
+                    break
+                saved += 1
+            assert (reply.status, reply.content["saved"]) == (507, False)
+            assert reply.content["reason"] == "the server's disk is full; tell the organizer"
+            assert len(records(disk.seen / "study")) == saved
+            page.reload()
+            page.wait_for_selector("[data-slot]")
+            see(page)
+            page.keyboard.press("4")
+            page.get_by_text("Not saved: the server's disk is full").wait_for()
+            assert page.locator("#status").inner_text() == "not saved"
+            assert len(records(disk.seen / "study")) == saved
+            ballast.unlink()
+            page.get_by_text("saved", exact=True).wait_for()
+            votes = records(disk.seen / "study")
+            assert [vote["verdict"] for vote in votes] == ["A", *"B" * (saved - 1), "B"]
+
+
+class Voter(threading.Thread):
+    """A person who votes without a pause until the server does not answer any more.
+
+    confirmed: keys of votes that were called saved. unsent: the one whose reply did not come.
+    """
+
+    def __init__(self, address: str, name: str, unsent: dict[str, str] | None) -> None:
+        super().__init__()
+        self._address, self._name = address, name
+        self.confirmed: list[str] = []
+        self.unsent = unsent
+
+    def run(self) -> None:
+        """Vote; the vote before the server was killed is sent first, as the page does it."""
+        try:
+            while True:
+                if self.unsent is None:
+                    upcoming = slots(self._address)
+                    if not upcoming:
+                        return
+                    key = f"{self._name}-{random.getrandbits(60)}"
+                    self.unsent = {"key": key, "slot": upcoming[0], "verdict": "A"}
+                if request(self._address, "vote", self.unsent).content["saved"]:
+                    self.confirmed.append(self.unsent["key"])
+                    self.unsent = None
+        except (OSError, HTTPException):
+            return
+
+
+@pytest.mark.slow
+def test_confirmed_votes_survive_kills(tmp_path: Path) -> None:
+    """Two kills at drawn times while three people vote; the last server lets them finish."""
+    folder = tmp_path / "study"
+    make_study(folder, "pair", count=120, annotators=3, overlap=2)
+    confirmed: dict[str, list[str]] = {}
+    unsent: dict[str, dict[str, str] | None] = {}
+    for attempt in range(3):
+        with served(folder) as server:
+            voters = {
+                name: Voter(url, name, unsent.get(name)) for name, url in server.addresses.items()
+            }
+            for voter in voters.values():
+                voter.start()
+            if attempt < 2:
+                time.sleep(random.uniform(0.2, 0.8))
+                server.process.send_signal(signal.SIGKILL)
+            for name, voter in voters.items():
+                voter.join(60)
+                confirmed.setdefault(name, []).extend(voter.confirmed)
+                unsent[name] = voter.unsent
+    votes = read_votes(read_ratings(folder))
+    for name, keys in confirmed.items():
+        written = [vote.key for vote in votes.records[name]]
+        assert len(set(written)) == len(written)
+        assert set(keys) == set(written)
+        assert unsent[name] is None
+    assert {vote.item for vote in votes.answers()} == set(read_ratings(folder).items)
