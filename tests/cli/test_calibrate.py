@@ -18,6 +18,7 @@ from pytest_cepbench.studies.calibration import noise_of
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy
 from tests.cli.test_process import MODULE
+from tests.optional import known
 from tests.plugin.project import contents
 from tests.studies.toy import write_suite
 
@@ -85,8 +86,7 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
     accept_by_hand(home.path / "baselines", measured(MODEL))
     ended = calibrate(home)
     (measurement,) = [m for m in measured(MODEL) if (m.key.part, m.key.metric) == ("overall", "gc")]
-    noise = noise_in(home.path / "baselines", measurement)
-    assert noise is not None
+    noise = known(noise_in(home.path / "baselines", measurement))
     cells = ended.row("overall/gc")
     assert cells[:6] == [
         f"{measurement.value:.4f}", f"{noise.value_sd:.4f}", f"{noise.sd:.4f}", "16",
@@ -95,8 +95,7 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
     # 80 % power at alpha 0.005 and few degrees of freedom: a bit more than (z + z) sd / 4.
     plain = (2.5758 + 0.8416) * noise.sd / 4
     assert plain < float(cells[6]) < 2 * plain
-    design = design_of(noise, 16)
-    assert design is not None
+    design = known(design_of(noise, 16))
     power = power_of(design, Policy(tolerance=0.01, alpha=0.005))
     assert cells[6:] == [f"{power.visible:.4f}", str(power.held_of_100), str(power.needed)]
     (small,) = re.findall(r"its baseline is often undecided: (.*?) give these", ended.flat)
@@ -133,15 +132,13 @@ def test_a_model_that_seeds_do_not_change(home: Home, measured: Measured) -> Non
     assert ended.row("overall/gc")[1:3] == ["0.0000", "0.0000"]
     assert ended.row("overall/gc")[-3:] == ["-", "-", "-"]
     assert "often undecided" not in ended.out
-    noise = noise_in(home.path / "baselines", measured()[0])
-    assert noise is not None
+    noise = known(noise_in(home.path / "baselines", measured()[0]))
     assert (noise.seeds, noise.units, noise.sd, noise.value_sd) == (2, 2, 0.0, 0.0)
     noisy = calibrate(home, "--seeds=2").out
     assert "the seeds change nothing" not in noisy
     assert "is not known" not in noisy
     assert "the baseline is of another model (shapes:) than the calibrated one: color/gc" in noisy
-    kept = noise_in(home.path / "baselines", measured()[0])
-    assert kept is not None
+    kept = known(noise_in(home.path / "baselines", measured()[0]))
     assert kept.value_sd > 0
 
 

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -27,6 +25,7 @@ from pytest_cepbench.ratings.records import Vote, option_name
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
 from tests.documents import json_lines
+from tests.interruption import in_child
 from tests.ratings.studies import cast
 from tests.studies.toy import write_suite
 
@@ -365,92 +364,76 @@ def test_mistakes_are_one_line(photos: Home, words: list[str], complaint: str) -
     assert not (photos.path / "bench").exists()
 
 
-LOG, KILL = "asked.log", "CEPBENCH_TEST_KILL"
+LOG = Path("asked.log")
 
 SPEC = f"{MODULE}:Mortal"
 
 
 class Mortal:
-    """Names one pattern and writes down what it is asked; kills its process where that is said."""
+    """Names one pattern and writes down what it is asked; kills its process at the `last` call."""
 
     fingerprint = "mortal/1"
     batch_size = 8
-    calls = 0
+    last = 0
 
     def describe(self, images: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[str]:
         """The same of each image."""
-        Mortal.calls += 1
-        if str(Mortal.calls) == os.environ.get(KILL):
+        Mortal.last -= 1
+        if not Mortal.last:
             os.kill(os.getpid(), signal.SIGKILL)
-        with Path(LOG).open("a", encoding="utf-8") as log:
+        with LOG.open("a", encoding="utf-8") as log:
             log.writelines(f"{zlib.crc32(image.tobytes())} {len(prompt)}\n" for image in images)
         return [json.dumps({"image_pattern": ["Count"]}) for _ in images]
 
 
-def run(
-    folder: Path, describer: str = SPEC, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """`cepbench dataset patterns` in a process of its own."""
-    words = ["dataset", "patterns", "photos", "--out=bench", f"--describer={describer}"]
-    return command(folder, *words, "--writer=shapes:", **environment)
+def killed(home: Home, last: int) -> bool:
+    """`construct` in a process that `Mortal` kills; whether it did."""
 
+    def die() -> None:
+        Mortal.last = last
+        construct(home, describer=SPEC)
 
-def command(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`cepbench` in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest_cepbench.cli", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return in_child(die) == -signal.SIGKILL
 
 
 @pytest.mark.slow
-def test_a_killed_extraction_goes_on(tmp_path: Path) -> None:
+def test_a_killed_extraction_goes_on(home: Home) -> None:
     """SIGKILL in the middle: the second run asks about the rest, and about no image twice."""
-    truth = write_scenes(tmp_path / "photos", 40)
-    killed = run(tmp_path, **{KILL: "3"})
-    before = (tmp_path / LOG).read_text().splitlines()
-    assert not (tmp_path / "bench" / "extract.jsonl").exists()
-    resumed = run(tmp_path)
-    asked = (tmp_path / LOG).read_text().splitlines()
+    truth = write_scenes(home.path / "photos", 40)
+    assert killed(home, 3)
+    before = LOG.read_text().splitlines()
+    assert not (home.path / "bench" / "extract.jsonl").exists()
+    resumed = construct(home, describer=SPEC)
+    asked = LOG.read_text().splitlines()
 
-    assert killed.returncode == -signal.SIGKILL
     assert len(before) == 16
-    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.code == 0, resumed.err
     assert len(asked) == len(set(asked)) == 2 * len(truth)  # two stages, each image once
-    extracted = json_lines(tmp_path / "bench" / "extract.jsonl")
+    extracted = json_lines(home.path / "bench" / "extract.jsonl")
     assert {line["image"] for line in extracted} == set(truth)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["model", "sentence"])
-def test_labels_are_never_credited_to_a_model_that_was_killed(tmp_path: Path, change: str) -> None:
+def test_labels_are_never_credited_to_a_model_that_was_killed(home: Home, change: str) -> None:
     """A complete set, then SIGKILL before the first new label: neither verify nor freeze goes on.
 
     The same command once more repairs it, also with the first model.
     """
-    write_scenes(tmp_path / "photos", 16)
+    write_scenes(home.path / "photos", 16)
     first = SPEC if change == "sentence" else "shapes:?mislabel=0.1"
-    assert run(tmp_path, first).returncode == 0
-    path = tmp_path / "bench" / "patterns.toml"
+    assert construct(home, describer=first).code == 0
+    path = home.path / "bench" / "patterns.toml"
     if change == "sentence":
         path.write_text(path.read_text().replace('sentence = "', 'sentence = "Look: '))
-    killed = run(tmp_path, **{KILL: "1"})
-    freezing = ("dataset", "freeze", "bench", "--unverified")
-    refused = command(tmp_path, *freezing)
-    verified = command(tmp_path, "dataset", "verify", "bench", "--annotators=ada", "--only-write")
-    repaired = run(tmp_path, first)
-    frozen = command(tmp_path, *freezing)
+    assert killed(home, 1)
+    verify = ("dataset", "verify", "bench", "--annotators=ada", "--only-write")
+    for ended in (freeze(home, "--unverified"), home.command(*verify)):
+        ended.refused("has no chosen.json: finish cepbench dataset patterns first")
+    assert not (home.path / "bench" / "ratings").exists()
+    repaired = construct(home, describer=first)
+    frozen = freeze(home, "--unverified")
 
-    assert killed.returncode == -signal.SIGKILL
-    assert (refused.returncode, verified.returncode) == (2, 2)
-    for ended in (refused, verified):
-        assert "has no chosen.json: finish cepbench dataset patterns first" in ended.stderr
-    assert not (tmp_path / "bench" / "ratings").exists()
-    assert (repaired.returncode, frozen.returncode) == (0, 0), frozen.stderr
-    construction = json.loads((tmp_path / "bench/construction.json").read_text())
+    assert (repaired.code, frozen.code) == (0, 0), frozen.err
+    construction = json.loads((home.path / "bench/construction.json").read_text())
     assert construction["models"]["annotate"]["spec"] == first

@@ -73,22 +73,21 @@ def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
     assert "Traceback" not in ended.out + ended.err
 
 
-def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
-    """Where the files cannot be written, the tables are shown all the same, and the code is 1."""
-    ended = home.study("seeds", ".", "--seeds=0,1", FEW, "--metrics=gc", "--out=suite.toml")
-    assert ended.code == 1
-    assert "mean of pairs" in ended.out
-    assert ended.err.splitlines()[-1].startswith("cepbench: the results could not be written to")
-
-
 def test_samples_and_parts(home: Home) -> None:
-    """The options of the gate mean here what they mean there; what is written stays out of git."""
-    seeds = "--seeds=0,1764317533000000000"
-    ended = home.study("seeds", ".", seeds, FEW, "--parts=crowded", "--metrics=gc")
+    """The options of the gate mean here what they mean there; what is written stays out of git.
+
+    Where the files cannot be written, the tables are shown all the same, and the code is 1.
+    """
+    argv = (".", "--seeds=0,1764317533000000000", FEW, "--parts=crowded", "--metrics=gc")
+    ended = home.study("seeds", *argv)
     assert "seeds: #1 = 0, #2 = 1764317533000000000" in ended.out
     grids = home.document("seeds")["grids"]
     assert [(g["part"], g["cells"][0]["n"]) for g in grids] == [("crowded", 1), ("overall", 8)]
     assert (home.path / ".cepbench" / ".gitignore").read_text() == "*\n"
+    ended = home.study("seeds", *argv, "--out=suite.toml")
+    assert ended.code == 1
+    assert "mean of pairs" in ended.out
+    assert ended.err.splitlines()[-1].startswith("cepbench: the results could not be written to")
 
 
 def test_the_suite_can_be_a_file_elsewhere(home: Home, tmp_path_factory: Any) -> None:

@@ -16,6 +16,7 @@ from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.integrations import Gate
 from pytest_cepbench.integrations.gate_folder import GateFolder, GateState, Submission
 from tests.integrations.folder_model import save
+from tests.optional import known
 
 DAY = 86_400 * 10**9
 
@@ -91,8 +92,7 @@ def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
     assert files.standing(first) is None
     (tmp_path / "backup").rename(path)
     age(*path.iterdir())
-    fresh = files.unchanged(first)
-    assert fresh is not None
+    fresh = known(files.unchanged(first))
     assert all(stamp for stamp, _ in fresh.files.values())
 
 
@@ -107,8 +107,7 @@ def test_single_file_is_kept_too(tmp_path: Path) -> None:
     accepted(gate.files, submission)
     file.write_bytes(b"others!")
 
-    path = gate.accepted
-    assert path is not None
+    path = known(gate.accepted)
     assert (path.name, path.read_bytes()) == ("step-7.safetensors", b"weights")
     assert str(path) == gate.files.path(submission) == (tmp_path / "gate/accepted").read_text()
     gate.files.prune()
@@ -133,8 +132,7 @@ def test_other_files_than_the_accepted_ones_are_seen(
     submission = gate.submit(checkpoint, 1)
     assert all(bool(stamp) == old for stamp, _ in submission.files.values())
     accepted(gate.files, submission)
-    path = gate.accepted
-    assert path is not None
+    path = known(gate.accepted)
     assert path == gate.files.kept(submission.kept)
     assert (tmp_path / "gate/accepted").read_text() == str(path)
 

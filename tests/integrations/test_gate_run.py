@@ -27,6 +27,7 @@ from pytest_cepbench.integrations.gate_folder import _read_files
 from pytest_cepbench.integrations.gate_process import GateProcess
 from tests.integrations.conftest import ROOT, TEST, MakeGate, interpreter
 from tests.integrations.folder_model import save
+from tests.optional import known
 
 
 def miss_of(path: Path | None) -> float:
@@ -167,8 +168,7 @@ def test_what_cannot_be_measured_is_not_accepted(rule_gate: MakeGate, tmp_path: 
     assert "JSONDecodeError" in verdict.output
     assert "wrote no report" in verdict.output
     assert verdict.accepted == accepted
-    running = gate.files.load().running
-    assert running is not None
+    running = known(gate.files.load().running)
     assert (running.name, running.accepting) == ("c-2", False)
     assert gate(save(tmp_path / "c-3", 0.1, code=4), 3).code == 4
     (broken / "weights.json").write_text("{")  # the report of before is not read
@@ -216,8 +216,7 @@ def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path:
     run.close()
     run = GateRun(gate, gate.submit(save(tmp_path / "c-3", 0.1, wait=str(pipe)), 3))
     run.close()
-    running = gate.files.load().running
-    assert running is not None
+    running = known(gate.files.load().running)
     assert running.name == "c-3"
     with pytest.raises(TrainingGateError, match=r"the gate cannot be started: .*nowhere"):
         rule_gate(python="/nowhere/python")(save(tmp_path / "c-2", 0.1))
@@ -489,8 +488,7 @@ def test_killed_training_takes_its_gate_along(make_gate: MakeGate, tmp_path: Pat
     while runs():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    running = gate.files.load().running
-    assert running is not None
+    running = known(gate.files.load().running)
     assert running.name == "checkpoint-1"
     assert gate.files.exists(running)
     assert gate.accepted is None

@@ -18,6 +18,7 @@ from pytest_cepbench.integrations import GateVerdict, Outcome, TrainingGate
 from pytest_cepbench.integrations.gate_folder import Submission
 from tests.integrations.conftest import ROOT, MakeGate, interpreter
 from tests.integrations.folder_model import save
+from tests.optional import known
 
 
 def outcomes(gate: TrainingGate) -> dict[int | None, str]:
@@ -51,8 +52,7 @@ def test_training_stops_between_steps(rule_gate: MakeGate, tmp_path: Path) -> No
 
     assert stop.value.code == 1
     assert outcomes(gate) == {2: "accepted", 4: "regressed"}
-    accepted = gate.gate.accepted
-    assert accepted is not None
+    accepted = known(gate.gate.accepted)
     assert accepted.name.startswith("step-2-")
     for step in (4, 5):
         with pytest.raises(
@@ -158,8 +158,7 @@ def test_verdict_is_taken_at_the_first_step_after_it(rule_gate: MakeGate, tmp_pa
     assert not gate.step(2, lambda folder: save(folder, 0.9, wait=str(first)))
     assert not gate.step(3, lambda folder: save(folder, 0.1, wait=str(second)))
     first.write_text("")
-    assert gate._run is not None
-    gate._run._process.wait(None)
+    known(gate._run)._process.wait(None)
 
     assert gate.step(4)
     assert gate.step(5, lambda folder: save(folder, 0.1))
@@ -167,8 +166,7 @@ def test_verdict_is_taken_at_the_first_step_after_it(rule_gate: MakeGate, tmp_pa
     assert outcomes(gate) == {1: "accepted", 2: "regressed"}
     state = gate.gate.files.load()
     assert (state.waiting, state.running) == ((), None)
-    assert state.stopped is not None
-    assert state.stopped.step == 2
+    assert known(state.stopped).step == 2
     with pytest.raises(TrainingStoppedError):
         gate.finish()
 
@@ -240,8 +238,7 @@ def test_interrupt_ends_the_gate_beside_the_training(rule_gate: MakeGate, tmp_pa
     assert not gate.look()
     with pytest.raises(OSError, match="No such device or address"):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    running = gate.gate.files.load().running
-    assert running is not None
+    running = known(gate.gate.files.load().running)
     assert running.step == 1
     (Path(gate.gate.files.path(running)) / "weights.json").unlink()
     with TrainingGate(rule_gate(), on_error="warn") as again:

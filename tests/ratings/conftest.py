@@ -50,9 +50,10 @@ def open_page(browser: Any) -> Iterator[Any]:
     assert errors == []
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Path, Server]]:
-    """A study of pairs for two people, who judge every item, and its server."""
-    make_study(tmp_path / "study", "pair", overlap=2)
-    with served(tmp_path / "study") as server:
-        yield tmp_path / "study", server
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Server]]:
+    """A study of pairs and its server. Four people judge every item: one for each test."""
+    folder = tmp_path_factory.mktemp("pair") / "study"
+    make_study(folder, "pair", annotators=4, overlap=4)
+    with served(folder) as server:
+        yield folder, server

@@ -94,7 +94,7 @@ def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: A
     Only what the server itself calls wrong is dropped, whatever lies between answers.
     """
     folder, server = pair
-    page = open_page(server.addresses["a1"])
+    page = open_page(server.addresses["a2"])
     page.wait_for_load_state("networkidle")
     page.context.set_offline(True)
     page.keyboard.press("1")
@@ -104,17 +104,17 @@ def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: A
     page.get_by_text("2 answers are kept in this browser").wait_for()
     page.get_by_text("No connection to the server. This page").wait_for()
     page.keyboard.press("1")  # nothing is shown that it could answer
-    assert not (folder / "votes" / "a1.jsonl").read_text()
+    assert not (folder / "votes" / "a2.jsonl").read_text()
     page.context.set_offline(False)
     page.get_by_text("saved", exact=True).wait_for()
     page.wait_for_selector("[data-slot]")
-    assert [vote["verdict"] for vote in records(folder)] == ["A", "B"]
+    assert [vote["verdict"] for vote in records(folder, "a2")] == ["A", "B"]
     assert not page.locator("#warning").is_visible()
     page.route("**/vote", lambda route: route.fulfill(status=400, body="Invalid host header"))
     answer_alone(page, "1", 1)
     page.unroute("**/vote")
     page.get_by_text("saved", exact=True).wait_for()
-    assert [vote["verdict"] for vote in records(folder)] == ["A", "B", "A"]
+    assert [vote["verdict"] for vote in records(folder, "a2")] == ["A", "B", "A"]
 
 
 def test_an_answer_whose_reply_was_lost_is_kept_once(
@@ -124,7 +124,7 @@ def test_an_answer_whose_reply_was_lost_is_kept_once(
     taken back where the reply to that was lost.
     """
     folder, server = pair
-    page = open_page(server.addresses["a1"])
+    page = open_page(server.addresses["a3"])
     lost: list[Any] = []
 
     def lose(route: Any) -> Any:
@@ -136,11 +136,11 @@ def test_an_answer_whose_reply_was_lost_is_kept_once(
     page.route("**/vote", lose)
     page.keyboard.press("1")
     page.get_by_text("1 answer is kept in this browser").wait_for()
-    assert len(records(folder)) == 1
+    assert len(records(folder, "a3")) == 1
     page.reload()
     page.wait_for_selector("[data-slot]")
     page.get_by_text("saved", exact=True).wait_for()
-    assert len(records(folder)) == 1
+    assert len(records(folder, "a3")) == 1
     assert page.evaluate("localStorage.length") == 0
     page.unroute("**/vote")
     lost.clear()
@@ -149,13 +149,13 @@ def test_an_answer_whose_reply_was_lost_is_kept_once(
     for said in ("No connection: try again to take it back.", "taken back"):
         page.keyboard.press("u")
         page.get_by_text(said).wait_for()
-    assert [vote.get("undo", False) for vote in records(folder)] == [False, False, True]
+    assert [vote.get("undo", False) for vote in records(folder, "a3")] == [False, False, True]
 
 
 def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> None:
     """Six quick presses are one answer; a press every 0.3 s is one each, and is told when not."""
     folder, server = pair
-    page = open_page(server.addresses["a1"])
+    page = open_page(server.addresses["a4"])
     # The page's own clock, which stands still while a busy machine takes its time.
     page.evaluate(
         "() => { let now = performance.now(); performance.now = () => now; "
@@ -165,7 +165,7 @@ def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> No
         for _ in range(6):
             page.keyboard.press("2")
     page.wait_for_timeout(400)
-    assert len(records(folder)) == 1
+    assert len(records(folder, "a4")) == 1
     page.evaluate("pass(400)")
     press(page, "1")
     page.keyboard.press("1")
@@ -173,7 +173,7 @@ def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> No
     for _ in range(5):
         page.evaluate("pass(300)")
         press(page, "4")
-    assert [vote["verdict"] for vote in records(folder)] == ["Tie(A)", "A", *"BBBBB"]
+    assert [vote["verdict"] for vote in records(folder, "a4")] == ["Tie(A)", "A", *"BBBBB"]
 
 
 DENIED = """for (const name of ["localStorage", "sessionStorage"]) {

@@ -32,6 +32,7 @@ from pytest_cepbench.studies.calibration import (
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.gate.build import replace
+from tests.optional import known
 from tests.studies.toy import TOY, write_suite
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -213,13 +214,11 @@ def test_a_case_holds_good_checkpoints_from_one_tolerance_on(folder: Path) -> No
     """Just below it they are often undecided."""
     case = calibrated(folder)["overall/gc"]
     assert case.noise is not None
-    design = design_of(case.noise, case.noise.units)
-    assert design is not None
+    design = known(design_of(case.noise, case.noise.units))
     for factor, enough in ((0.99, False), (1.01, True)):
         tolerance = factor * tolerance_that_holds(design, case.policy.alpha)
         text = GATED.replace('gate = "regression"', f'gate = "regression"\ntolerance = {tolerance}')
-        power = calibrated(folder, text)["overall/gc"].power
-        assert power is not None
+        power = known(calibrated(folder, text)["overall/gc"].power)
         assert power.enough is enough
 
 
@@ -243,12 +242,11 @@ def test_noise_knows_which_bounds_the_gate_makes(
     assert actual.worst == (1.0 if gaffke else None)
     judged = judge(measurements[1], record_of(measurements[0]), Policy())
     assert (judged.method == "Gaffke") is gaffke
-    design = design_of(actual, actual.units)
-    assert design is not None
+    design = known(design_of(actual, actual.units))
     assert judged.design is not None
-    power, known = power_of(design, Policy()), power_of(judged.design, Policy())
-    assert power.visible == pytest.approx(known.visible, rel=0.01)
-    assert power.held == pytest.approx(known.held, abs=0.01)
+    power, gates = power_of(design, Policy()), power_of(judged.design, Policy())
+    assert power.visible == pytest.approx(gates.visible, rel=0.01)
+    assert power.held == pytest.approx(gates.held, abs=0.01)
 
 
 POLICY = Policy(gate="regression", tolerance=0.01, alpha=0.025)
@@ -270,8 +268,7 @@ def test_more_or_fewer_images_than_needed() -> None:
     Of fewer all are used, and the tolerance is the smallest of two digits that holds them. A
     category with fewer images gives all that it has; one image shows nothing.
     """
-    needed = units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha)
-    assert needed is not None
+    needed = known(units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha))
     counts = {"a": 1000, "b": 1000}
     proposal = propose([piloted("overall", 0.05), piloted("a", 0.05)], counts, "gc")
     assert proposal.measured
@@ -299,8 +296,7 @@ def test_the_numbers_are_the_gates_own() -> None:
     assert set(proposal.cases) == {"a/gc"}
     for case, units in zip(cases, (32, 12, 20), strict=True):
         assert case.noise is not None
-        design = design_of(case.noise, units)
-        assert design is not None
+        design = known(design_of(case.noise, units))
         tolerance = proposal.cases.get(case.key.within, proposal.tolerance)
         policy = replace(POLICY, tolerance=tolerance)
         assert proposal.power[case.key.part] == power_of(design, policy)
