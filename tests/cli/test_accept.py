@@ -48,7 +48,8 @@ def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
     """Each file holds the measurement, the reason, and from which file it came.
 
     The same numbers again leave every byte, whatever reason is given then. A dry run writes
-    nothing, and its table is that of the real thing.
+    nothing, and its table is that of the real thing. A file that cannot be used is replaced, and
+    shown as such with the reason: there is nothing to compare with.
     """
     root = home.path / "baselines"
     dry = accept(home, results_of(measured()), "--dry-run")
@@ -75,12 +76,22 @@ def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
     assert again.code == 0
     assert again.out.endswith(f"unchanged: {CASES} cases\n\nnothing changed\n")
     assert contents(root) == before
+    path = baseline_path(root, measured()[0].key)
+    path.write_text("<<<<<<< HEAD\n")
+    ended = accept(home, results_of(measured()))
+    assert ended.row("toy/color/gc")[0] == "unusable"
+    assert f"replaced, since it cannot be used: baseline {path.name} cannot be read" in ended.flat
+    assert load_baseline(path.read_text(), measured()[0].key, path.name).n == 2
 
 
 def test_changes_are_shown_before_and_after(home: Home, measured: Measured) -> None:
-    """Value, difference (positive is better) and verdict of what changes; the rest is counted."""
+    """Value, difference (positive is better) and verdict of what changes; the rest is counted. The
+    noise of a case that is measured as before stays.
+
+    More failures are a negative difference.
+    """
     root = home.path / "baselines"
-    accept_by_hand(root, measured())
+    accept_by_hand(root, measured(), noise=Noise(5, 2, 0.25, 0.125))
     worse = results_of(measured(WORSE), verdict="regressed")
     ended = accept(home, worse)
     before, after = by_name(measured()), by_name(measured(WORSE))
@@ -92,10 +103,8 @@ def test_changes_are_shown_before_and_after(home: Home, measured: Measured) -> N
     assert "overall/gc" in changed
     assert f"{len(changed)} baselines written" in ended.out
     assert f"measured of: describer {WORSE}\n" in ended.out
-
-
-def test_a_difference_is_turned_where_lower_is_better(home: Home, measured: Measured) -> None:
-    """More failures are a negative difference."""
+    table = tomllib.loads(baseline_path(root, after["overall/gc"].key).read_text())
+    assert table["noise"] == {"seeds": 5, "units": 2, "sd": 0.25, "value_sd": 0.125}
     (clean,) = [measurement for measurement in measured() if measurement.key.metric == "failures"]
     (failing,) = [
         measurement
@@ -132,17 +141,6 @@ def test_a_case_of_several_suites_needs_the_suite(home: Home, measured: Measured
     ended.refused(f"say which of {measurement.key}, {key}")
     assert accept(home, [result_of(measurement), twin], f"--case={key}").code == 0
     assert list(contents(home.path / "baselines")) == [f"other/{key.file_stem}.toml"]
-
-
-def test_a_file_that_cannot_be_used_is_replaced(home: Home, measured: Measured) -> None:
-    """It is shown as such, with the reason: there is nothing to compare with."""
-    accept(home, results_of(measured()))
-    path = baseline_path(home.path / "baselines", measured()[0].key)
-    path.write_text("<<<<<<< HEAD\n")
-    ended = accept(home, results_of(measured()))
-    assert ended.row("toy/color/gc")[0] == "unusable"
-    assert f"replaced, since it cannot be used: baseline {path.name} cannot be read" in ended.flat
-    assert load_baseline(path.read_text(), measured()[0].key, path.name).n == 2
 
 
 def test_a_write_that_fails_writes_nothing(home: Home, measured: Measured) -> None:
@@ -202,15 +200,6 @@ def test_something_else_than_before(home: Home, measured: Measured, tmp_path: Pa
     assert "and 5 more" in ended.flat
 
 
-def test_a_calibration_stays(home: Home, measured: Measured) -> None:
-    """Accepting another checkpoint keeps the noise of a case that is measured as before."""
-    root, key = home.path / "baselines", measured()[0].key
-    accept_by_hand(root, measured()[:1], noise=Noise(5, 2, 0.25, 0.125))
-    accept(home, [result_of(measured(WORSE)[0])])
-    table = tomllib.loads(baseline_path(root, key).read_text())
-    assert table["noise"] == {"seeds": 5, "units": 2, "sd": 0.25, "value_sd": 0.125}
-
-
 BASELINES = Path(__file__).parents[2] / "baselines"
 
 
@@ -232,7 +221,9 @@ def refused(home: Home, ended: Ended, *message: str) -> None:
 def test_runs_that_can_update_no_baseline(home: Home, measured: Measured) -> None:
     """Incomplete, with a worker that died, or decided early; not even those of single cases.
 
-    Cases that were not measured are named with reasons; none of the others is accepted either.
+    Cases that were not measured are named with reasons; none of the others is accepted either. Nor
+    is a run of two models in one role, also of one that was not under test: both specs are named,
+    with a test of each. Of one case equal measurements are one; others contradict each other.
     """
     results = results_of(measured())
     ended = accept(home, results, verdict="incomplete", problems=["worker 'gw0' crashed"])
@@ -248,6 +239,19 @@ def test_runs_that_can_update_no_baseline(home: Home, measured: Measured) -> Non
     ended = accept(home, [broken, also, *map(result_of, rest)])
     words = "toy/color/gc: it was not measured: no \\x1b[31mGPU", "toy/count/gc: it was not"
     refused(home, ended, *words)
+    generators = [ModelShown("generator", spec, "f" * 64, "x") for spec in ("shapes:", "other")]
+    results = [
+        result_of(measurement, models=[generator])
+        for measurement, generator in zip(measured(), generators, strict=False)
+    ]
+    ended = accept(home, results)
+    refused(home, ended, "generator of suite toy is shapes: in test_toy.py::test_drift[color-gc]")
+    measurement, other = measured()[0], measured(WORSE)[0]
+    assert measurement.value != other.value
+    ended = accept(home, [result_of(measurement), result_of(other)])
+    refused(home, ended, "measured different things")
+    assert accept(home, [result_of(measurement), result_of(measurement)]).code == 0
+    assert len(contents(home.path / "baselines")) == 1
 
 
 def _of(record: str, name: str, value: object) -> Edit:
@@ -302,26 +306,6 @@ def test_reports_that_were_edited(home: Home, measured: Measured, edit: str) -> 
         line.startswith("cepbench: nothing is accepted: ") for line in ended.err.splitlines()
     )
     assert not (home.path / "baselines").exists()
-
-
-def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
-    """Of a role that was not under test as well: both specs are named, with a test of each.
-
-    Of one case equal measurements are one; others contradict each other.
-    """
-    generators = [ModelShown("generator", spec, "f" * 64, "x") for spec in ("shapes:", "other")]
-    results = [
-        result_of(measurement, models=[generator])
-        for measurement, generator in zip(measured(), generators, strict=False)
-    ]
-    ended = accept(home, results)
-    refused(home, ended, "generator of suite toy is shapes: in test_toy.py::test_drift[color-gc]")
-    measurement, other = measured()[0], measured(WORSE)[0]
-    assert measurement.value != other.value
-    ended = accept(home, [result_of(measurement), result_of(other)])
-    refused(home, ended, "measured different things")
-    assert accept(home, [result_of(measurement), result_of(measurement)]).code == 0
-    assert len(contents(home.path / "baselines")) == 1
 
 
 def test_directions_are_those_of_the_metrics() -> None:
@@ -405,11 +389,26 @@ def prune(
     return home.command("prune", "r.json", *argv)
 
 
-def test_listed_and_deleted(full: Home, measured: Measured) -> None:
-    """A listing names baseline and anchor of the case that is gone, and deletes nothing; nor does a
+def test_only_a_whole_run_lists_and_deletes(full: Home, measured: Measured) -> None:
+    """One that is incomplete, and a suite judged in part: what was deselected has its baselines.
+
+    A listing names baseline and anchor of the case that is gone, and deletes nothing; nor does a
     mistake, which is one line. Asked to delete, those two files go, every other stays as it is,
     cards of judges too, which are of no suite; then there is nothing left to find.
     """
+    before, results = contents(full.path / "baselines"), results_of(measured())
+    write_report(full.path / "r.json", results, "incomplete", ["2 tests did not report: a, b"])
+    incomplete = "the run is incomplete: 2 tests did not report: a, b; run it again"
+    ended = full.command("prune", "r.json", "--delete")
+    ended.refused(f"nothing is pruned: {incomplete}\n", code=1, lines=1)
+    for judged in (1, CASES - 1):
+        ended = prune(full, measured, "--delete", results=results[:judged])
+        part = f"suite toy has {CASES} cases and the run judged {judged}: run all of it"
+        ended.refused(part, code=1, lines=1)
+    # Without their number a part looks like all.
+    ended = prune(full, measured, results=results_of(measured(), of=0))
+    ended.refused("suite toy has 0 cases and the run judged 10", code=1)
+    assert contents(full.path / "baselines") == before
     root = full.path / "baselines"
     (root / "judges").mkdir()
     (root / "judges/judge-0a1b2c3d4e.json").write_text("{}")
@@ -437,23 +436,6 @@ def test_listed_and_deleted(full: Home, measured: Measured) -> None:
     assert "left: baselines/other: the results have no case of this suite" in ended.out
     again = prune(full, measured, "--delete")
     assert "every baseline has its case\n" in again.out
-
-
-def test_runs_that_do_not_know_all_cases(full: Home, measured: Measured) -> None:
-    """One that is incomplete, and a suite judged in part: what was deselected has its baselines."""
-    before, results = contents(full.path / "baselines"), results_of(measured())
-    write_report(full.path / "r.json", results, "incomplete", ["2 tests did not report: a, b"])
-    incomplete = "the run is incomplete: 2 tests did not report: a, b; run it again"
-    ended = full.command("prune", "r.json", "--delete")
-    ended.refused(f"nothing is pruned: {incomplete}\n", code=1, lines=1)
-    for judged in (1, CASES - 1):
-        ended = prune(full, measured, "--delete", results=results[:judged])
-        part = f"suite toy has {CASES} cases and the run judged {judged}: run all of it"
-        ended.refused(part, code=1, lines=1)
-    # Without their number a part looks like all.
-    ended = prune(full, measured, results=results_of(measured(), of=0))
-    ended.refused("suite toy has 0 cases and the run judged 10", code=1)
-    assert contents(full.path / "baselines") == before
 
 
 def test_only_baselines_are_deleted(full: Home, measured: Measured) -> None:

@@ -63,7 +63,9 @@ def accepted(home: Home, accepted_root: Path) -> Home:
 
 
 def test_exported_answers_are_battled_elsewhere(accepted: Home) -> None:
-    """The file lies beside the baselines, and a machine with another store reads it by itself."""
+    """The file lies beside the baselines, and a machine with another store reads it by itself. The
+    same answers give the same file, also from a store that got them from such a file.
+    """
     with Store(accepted.path / "other") as store:
         before = prepare(accepted.path, store, model=WORSE).judge()
     ended = accepted.command("store", "export", "--answers=.")
@@ -75,10 +77,6 @@ def test_exported_answers_are_battled_elsewhere(accepted: Home) -> None:
     assert (ended.code, ended.out) == (0, "")
     assert "20 answers in" in ended.err
     assert after.verdict is Verdict.REGRESSED
-
-
-def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
-    """Also from a store that got them from such a file."""
     taken = accepted.command("store", "import", "answers.zip", "--store=copy")
     assert taken.err == "20 answers of answers.zip\n"
     ended = accepted.command("store", "export", "--answers=.", "--store=copy")
@@ -94,7 +92,9 @@ def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
     ],
 )  # fmt: skip
 def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
-    """One line that names the file, whatever is wrong in it."""
+    """One line that names the file, whatever is wrong in it: the entries, their data, or what the
+    directory says of the first one.
+    """
     bundle = accepted.path / "answers.zip"
     with zipfile.ZipFile(bundle) as whole:
         entries = {name: whole.read(name) for name in whole.namelist()}
@@ -115,7 +115,27 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
     with zipfile.ZipFile(bundle, "w") as changed:
         for name, data in entries.items():
             changed.writestr(name, data)
-    spoil(bundle, damage)
+    data = bytearray(bundle.read_bytes())
+    directory = data.index(b"PK\1\2")
+    at = {"version": (6, b"\xff"), "encrypted": (8, b"\1"), "method": (10, b"\x63")}
+    if damage == "no zip":
+        data[:] = b"PK no zip"
+    elif damage == "cut off":
+        del data[len(data) // 2 :]
+    elif damage == "no deflate":
+        with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as changed:
+            changed.writestr("answers.jsonl", "[]" * 1000)
+        data = bytearray(bundle.read_bytes())
+        start = data.index(b"answers.jsonl") + len("answers.jsonl")
+        data[start] |= 6  # a kind of block that there is not
+    elif damage == "offset":
+        data[data.index(b"PK\5\6") + 16 : data.index(b"PK\5\6") + 20] = b"\xff\xff\xff\x7f"
+    elif damage in at:
+        place, value = at[damage]
+        data[directory + place : directory + place + 1] = value
+        if damage == "encrypted":
+            data[data.index(b"PK\3\4") + 6] |= 1
+    bundle.write_bytes(data)
     ended = accepted.command("store", "import", "answers.zip", "--store=fresh")
     ended.refused("'answers.zip' is no bundle of answers, or a damaged one: ", code=1, lines=1)
     assert (accepted.path / "photo.webp").exists()
@@ -207,31 +227,6 @@ def test_answers_of_unknown_baselines_stay(accepted: Home) -> None:
     assert without.out.index("accepted answers of") < without.out.index("deleted: about")
 
 
-def spoil(bundle: Path, damage: str) -> None:
-    """Change a bundle's bytes: the first entry's data, or what its directory says of it."""
-    data = bytearray(bundle.read_bytes())
-    directory = data.index(b"PK\1\2")
-    at = {"version": (6, b"\xff"), "encrypted": (8, b"\1"), "method": (10, b"\x63")}
-    if damage == "no zip":
-        data[:] = b"PK no zip"
-    elif damage == "cut off":
-        del data[len(data) // 2 :]
-    elif damage == "no deflate":
-        with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as changed:
-            changed.writestr("answers.jsonl", "[]" * 1000)
-        data = bytearray(bundle.read_bytes())
-        start = data.index(b"answers.jsonl") + len("answers.jsonl")
-        data[start] |= 6  # a kind of block that there is not
-    elif damage == "offset":
-        data[data.index(b"PK\5\6") + 16 : data.index(b"PK\5\6") + 20] = b"\xff\xff\xff\x7f"
-    elif damage in at:
-        place, value = at[damage]
-        data[directory + place : directory + place + 1] = value
-        if damage == "encrypted":
-            data[data.index(b"PK\3\4") + 6] |= 1
-    bundle.write_bytes(data)
-
-
 def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
     """How many, and whose store would have them; no file is written.
 
@@ -258,8 +253,12 @@ def _ask(accepted: Home, judge: str) -> None:
         assert asked.judge().verdict is Verdict.INCOMPARABLE
 
 
-def test_a_judge_that_gave_no_verdict_is_not_written(accepted: Home) -> None:
-    """Neither one that was never asked nor one that only failed; the line says what to run."""
+def test_who_gave_no_verdict_is_not_written(accepted: Home) -> None:
+    """Neither one that was never asked nor one that only failed; the line says what to run.
+
+    Nor are people without a vote. With one they are: they name themselves, and each candidate has
+    battles of its own.
+    """
     folder = accepted.path / "baselines/arena"
     before = _judges(folder)
     with Store(accepted.path / ".cepbench/store") as store:
@@ -274,10 +273,6 @@ def test_a_judge_that_gave_no_verdict_is_not_written(accepted: Home) -> None:
         assert f"the judge {judge} gave no verdict yet" in ended.err
         assert f"`pytest . --model=CANDIDATE --judge={judge}`" in ended.err
     assert _judges(folder) == before
-
-
-def test_people_without_a_vote_are_not_written(accepted: Home) -> None:
-    """With a vote they are: they name themselves, and each candidate has battles of its own."""
     with Store(accepted.path / ".cepbench/store") as store:
         ratings = rate(accepted.path, store)
     judge = f"--judge=human:{ratings.path}"

@@ -63,9 +63,11 @@ def panels(home: Home) -> Home:
     return home
 
 
-def test_leaderboard(panels: Home) -> None:
+def test_leaderboard_and_agreement(panels: Home) -> None:
     """Models in order, with what a reader needs to know of judge and battles. Files of one name,
     such as the verdicts of several plays, are called after their folders.
+
+    Agreement: shares of both judges, and the table of their verdicts.
     """
     ended = panels.command("arena", "leaderboard", "people.json")
     document = json.loads(
@@ -89,6 +91,19 @@ def test_leaderboard(panels: Home) -> None:
     assert (ended.code, ended.err) == (0, "")
     first = f"{panels.path.name}-people"
     assert (panels.path / "both" / f"leaderboard-{first}-sub-people.json").is_file()
+    ended = panels.command("agree", "judges", "people.json", "judge.json", "--unseen=m02")
+    written = panels.path / ".cepbench" / "agreement" / "agreement-people-judge.json"
+    document = json.loads(written.read_text("utf-8"))
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("agreement of people and judge: 295 battles")
+    assert "judged by people alone: 5" in ended.out
+    comparison = document["comparison"]
+    assert (comparison["shared"], comparison["only_second"]) == (295, 0)
+    assert [own["reading"] for own in comparison["agreements"]] == ["fdt", "three_way", "decided"]
+    assert sum(row[0] for row in comparison["confusion"]) == 295
+    assert comparison["alpha"] < 0.1
+    assert comparison["unseen"] == ["m02"]
 
 
 def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
@@ -111,24 +126,6 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
     assert errors == {RED: {"incomplete": 6}, BLUE: {"factual": 6}}
     write(home.path / "plain.json", PANEL)
     assert "saw errors" not in home.command("arena", "leaderboard", "plain.json").out
-
-
-def test_agreement(panels: Home) -> None:
-    """Shares of both judges, and the table of their verdicts."""
-    ended = panels.command("agree", "judges", "people.json", "judge.json", "--unseen=m02")
-    document = json.loads(
-        (panels.path / ".cepbench" / "agreement" / "agreement-people-judge.json").read_text("utf-8")
-    )
-
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("agreement of people and judge: 295 battles")
-    assert "judged by people alone: 5" in ended.out
-    comparison = document["comparison"]
-    assert (comparison["shared"], comparison["only_second"]) == (295, 0)
-    assert [own["reading"] for own in comparison["agreements"]] == ["fdt", "three_way", "decided"]
-    assert sum(row[0] for row in comparison["confusion"]) == 295
-    assert comparison["alpha"] < 0.1
-    assert comparison["unseen"] == ["m02"]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +190,11 @@ def said(row: dict[str, Any]) -> str:
 
 
 def test_chats_are_battles_in_both_orders(suite: Home) -> None:
-    """What the judge is asked, the images in their order, and the verdict as it is worded."""
+    """What the judge is asked, the images in their order, and the verdict as it is worded.
+
+    A table is read by the suite again: the same questions, answers and verdicts, with images in
+    files; nothing is written over.
+    """
     ended = suite.command("arena", "training", "judge", "--out=chats")
 
     assert ended.code == 0, ended.err
@@ -217,10 +218,6 @@ def test_chats_are_battles_in_both_orders(suite: Home) -> None:
         for name in row["images"]:
             with Image.open(suite.path / "chats" / name) as image:
                 assert image.size == (64, 64)
-
-
-def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
-    """The same questions, answers and verdicts, with images in files; nothing is written over."""
     ended = suite.command("arena", "training", "judge", "--format=battles", "--out=table")
 
     assert ended.code == 0, ended.err

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,14 +93,15 @@ class GuessingDescriber(Faulty):
     ) -> list[str]:
         """A scene for each image, the same whenever it is asked."""
         digests = [ImageArtifact.from_pil(image).digest for image in images]
-        draws = [np.random.default_rng(int(digest[:12], 16)) for digest in digests]
-        return [caption(Scene(tuple(_objects(draw)))) for draw in draws]
-
-
-def _objects(draw: np.random.Generator) -> Iterator[SceneObject]:
-    for cell in sorted(draw.choice(9, size=3, replace=False).tolist()):
-        size, color, shape = (int(draw.integers(len(words))) for words in (SIZES, COLORS, SHAPES))
-        yield SceneObject(cell, SIZES[size], COLORS[color], SHAPES[shape])
+        captions = []
+        for digest in digests:
+            draw = np.random.default_rng(int(digest[:12], 16))
+            objects = []
+            for cell in sorted(draw.choice(9, size=3, replace=False).tolist()):
+                words = [own[int(draw.integers(len(own)))] for own in (SIZES, COLORS, SHAPES)]
+                objects.append(SceneObject(cell, *words))
+            captions.append(caption(Scene(tuple(objects))))
+        return captions
 
 
 @pytest.fixture(autouse=True)
@@ -124,14 +124,6 @@ def checks(home: Home) -> dict[str, dict[str, Any]]:
 def cells(check: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The rows of a check's table, by their first cell, then by column."""
     return {row[0]: dict(zip(check["head"], row, strict=True)) for row in check["rows"]}
-
-
-def photos(folder: Path, images: dict[str, np.ndarray[Any, Any]]) -> None:
-    """Files below `photos`, one for each image."""
-    for name, pixels in images.items():
-        path = folder / "photos" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(path)
 
 
 def test_a_good_set_up_passes(home: Home) -> None:
@@ -207,7 +199,10 @@ def test_a_fault_is_a_problem(
 def test_scores_at_chance_are_a_problem(home: Home) -> None:
     """Of a describer that cannot read its images, whose descriptions differ all the same."""
     write_suite(home.path, PHOTOS.replace('describer = "shapes:"', ""))
-    photos(home.path, {f"{i}.png": _scene(i) for i in range(20)})
+    (home.path / "photos").mkdir()
+    scenes = load_shapes(samples_per_category=20).in_category("relation")
+    for number, sample in enumerate(scenes):
+        load_seed_image(sample).to_pil().save(home.path / "photos" / f"{number}.png")
     ended = doctor(home, f"--describer={MODELS}:GuessingDescriber")
     by_name = checks(home)
     row = cells(by_name["chance floor"])["overall/gc"]
@@ -219,12 +214,6 @@ def test_scores_at_chance_are_a_problem(home: Home) -> None:
     sentence = by_name["chance floor"]["said"][0]
     assert sentence.startswith(f"at chance: overall/gc: {row['value']:.4g} of a range from ")
     assert "use a describer and a generator that know this kind of images" in ended.flat
-
-
-def _scene(number: int) -> np.ndarray[Any, Any]:
-    """A picture of the shapes world."""
-    sample = load_shapes(samples_per_category=20).in_category("relation")[number]
-    return load_seed_image(sample).pixels
 
 
 def test_the_accepted_model_stands_in(home: Home, measured: Measured) -> None:

@@ -30,17 +30,16 @@ def history(home: Home) -> Home:
 
 
 def test_the_table(history: Home) -> None:
-    """The latest numbers and the course of each case, and from when on it is another."""
+    """The latest numbers and the course of each case, and from when on it is another.
+
+    The page is written where it is asked for; a damaged line is told of.
+    """
     ended = history.command("history")
     assert (ended.code, ended.err) == (0, "")
     (row,) = [line for line in ended.out.splitlines() if line.startswith("toy/color/gc ")]
     cells = ["incomparable", "0.9000", "0.7500", "+0.1500", "3", "▅▁|█"]
     assert row.split() == ["toy/color/gc", *cells]
     assert "2026-09-23 14:13: 1 case of toy measured otherwise: samples changed" in ended.out
-
-
-def test_the_page(history: Home) -> None:
-    """It is written where it is asked for; a damaged line is told of."""
     (path,) = (history.path / ".cepbench" / "history").glob("*.jsonl")
     with path.open("a") as stream:
         stream.write("no JSON\n")
@@ -110,6 +109,8 @@ def report(home: Home, measured: Measured) -> Path:
 def test_the_place_of_an_export(home: Home, report: Path) -> None:
     """Below the folder that is kept out of git, and named on stdout; a file as it is named, into a
     folder under the report's name. Other files stay; where it cannot be written, a line says why.
+
+    Rows of samples are the scores of the run; both files name the same cases.
     """
     ended = home.command("export", "gate.json")
     path = home.path / ".cepbench/exports/gate.csv"
@@ -126,10 +127,6 @@ def test_the_place_of_an_export(home: Home, report: Path) -> None:
     for place in ("cases.csv/x.csv", f"{'x' * 300}.csv"):
         home.command("export", "gate.json", f"--out={place}").refused(code=1, lines=1)
     home.command("export", "gate.json", "--out=./gate.json").refused("is the report itself")
-
-
-def test_rows_of_samples(home: Home, report: Path) -> None:
-    """The scores of the run, beside the file of its cases; both name the same cases."""
     for rows in ("cases", "samples"):
         assert home.command("export", "gate.json", f"--rows={rows}").code == 0
     folder = home.path / ".cepbench/exports"

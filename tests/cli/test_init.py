@@ -124,12 +124,16 @@ def test_where_nothing_can_be_measured_the_reason_is_said(
 
 
 def test_nothing_is_overwritten(project: Home) -> None:
-    """A second call names the files that are there, asks no model, and changes nothing."""
+    """A second call names the files that are there, asks no model, and changes nothing. Nor is a
+    describer alone gated: the option for the encoder is named.
+    """
     assert init(project, "--no-measure").code == 0
     before = contents(project.path)
     ended = init(project)
     ended.refused("suites/photos/suite.toml", "would be replaced", code=1)
     assert contents(project.path) == before
+    ended = project.command("init", "--images=photos", MODEL, ROLES[0])
+    ended.refused("needs an encoder: give one with --encoder=")
 
 
 @pytest.mark.parametrize(
@@ -153,12 +157,6 @@ def test_a_mistake_writes_nothing(project: Home, argv: list[str], message: str) 
     # Python keeps the compiled module of a model beside it.
     own = {name for name in new if "store" not in name and "__pycache__" not in name}
     assert own <= {".cepbench/.gitignore"}
-
-
-def test_a_role_that_is_left_open_is_named(project: Home) -> None:
-    """A describer alone cannot be gated: the option for the encoder is named."""
-    ended = project.command("init", "--images=photos", MODEL, ROLES[0])
-    ended.refused("needs an encoder: give one with --encoder=")
 
 
 def test_specs_and_images_keep_their_place(
@@ -193,34 +191,26 @@ def test_numbers_that_see_nothing_are_not_accepted(project: Home) -> None:
 
 
 def test_every_suite_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its data and the models that have to be named."""
+    """With its data and the models that have to be named. One in full: what it measures, what it
+    needs, and the command.
+    """
     assert main(["suites"]) == 0
     out = capsys.readouterr().out
     for suite in list_suites():
         assert any(line.startswith(f"{suite.name} ") for line in out.splitlines())
     (line,) = (line for line in out.splitlines() if line.startswith("folder ") and "gc" in line)
     assert line.split()[1:6] == ["gc", "and", "1", "more", "folder"]
-
-
-@pytest.mark.parametrize(
-    ("name", "pieces"),
-    [
-        ("folder", ["--cep-data folder=PATH. Any folder", "describer: --describer=SPEC"]),
-        ("geneval", ["data: built in, or --cep-data geneval=PATH", "or --encoder color=SPEC"]),
-        ("geneval2", ["--cep-data geneval2=PATH. Clone https", "or --vqa=SPEC"]),
-        ("instrument", ["data: built in", "describer: shapes:, or --describer=SPEC"]),
-        ("opening-gold", ["pytest_cepbench.suites.opening ", "judge: --judge=SPEC"]),
-        ("arena-instrument", ["interleaver: shapes:"]),
-    ],
-)
-def test_one_suite_in_full(
-    capsys: pytest.CaptureFixture[str], name: str, pieces: list[str]
-) -> None:
-    """What it measures, what it needs, and the command."""
-    assert main(["suites", name]) == 0
-    out = capsys.readouterr().out
-    for piece in pieces:
-        assert piece in out
+    for name, pieces in {
+        "folder": ["--cep-data folder=PATH. Any folder", "describer: --describer=SPEC"],
+        "geneval": ["data: built in, or --cep-data geneval=PATH", "or --encoder color=SPEC"],
+        "geneval2": ["--cep-data geneval2=PATH. Clone https", "or --vqa=SPEC"],
+        "instrument": ["data: built in", "describer: shapes:, or --describer=SPEC"],
+        "opening-gold": ["pytest_cepbench.suites.opening ", "judge: --judge=SPEC"],
+        "arena-instrument": ["interleaver: shapes:"],
+    }.items():
+        assert main(["suites", name]) == 0
+        out = capsys.readouterr().out
+        assert [piece for piece in pieces if piece not in out] == []
 
 
 @pytest.mark.slow

@@ -433,7 +433,9 @@ def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
 
 
 def test_a_plan_asks_nothing(folders: Home) -> None:
-    """It counts verdicts, those that the store has, and what the judge is shown."""
+    """It counts verdicts, those that the store has, and what the judge is shown. Battles of fewer
+    rounds are among those of more, and were stored: further rounds ask about new ones alone.
+    """
     ended = play(folders, "--plan", "--order=both")
 
     assert ended.code == 0, ended.err
@@ -441,12 +443,6 @@ def test_a_plan_asks_nothing(folders: Home) -> None:
     assert "verdicts: 48, of which the store has 0" in ended.out
     assert "nothing was asked: --plan" in ended.out
     assert not (folders.path / ".cepbench/play").exists()
-    play(folders)
-    assert "verdicts: 48, of which the store has 24" in play(folders, "--plan", "--order=both").out
-
-
-def test_further_rounds_ask_about_new_battles_alone(folders: Home) -> None:
-    """Battles of fewer rounds are among those of more, and were stored."""
     play(folders, "--rounds=1")
     assert Longer.shown == len(UIDS)
     ended = play(folders, "--rounds=3")
@@ -455,6 +451,7 @@ def test_further_rounds_ask_about_new_battles_alone(folders: Home) -> None:
     assert Longer.shown == 3 * len(UIDS)
     assert len(read_verdicts(folders.path / ".cepbench/play/verdicts.json")) == 3 * len(UIDS)
     assert "24 verdicts by the judge, 12 from the store" in ended.err
+    assert "verdicts: 48, of which the store has 24" in play(folders, "--plan", "--order=both").out
 
 
 def test_an_interrupted_play_goes_on(folders: Home) -> None:

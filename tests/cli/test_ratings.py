@@ -58,8 +58,12 @@ def rated(home: Home) -> Ratings:
     return ratings
 
 
-def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
-    """Each coefficient with its interval, a row for each annotator, and the same as JSON."""
+def test_agreement_and_who_won_are_printed_and_written(home: Home, rated: Ratings) -> None:
+    """Each coefficient with its interval, a row for each annotator, and the same as JSON.
+
+    Each model's win rate over all votes, and how sure it is, likewise. A line of votes that was cut
+    off is left out and counted.
+    """
     ended = home.command("agree", "people", "ratings/may")
 
     assert (ended.code, ended.err) == (0, "")
@@ -69,6 +73,25 @@ def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
     content = json.loads(Path(".cepbench/agreement/agreement-may.json").read_text())["agreement"]
     assert content["coefficients"][0]["name"] == "Krippendorff's alpha, ordinal"
     assert content["annotators"][0]["votes"] == 12
+    with rated.vote_path("a1").open("ab") as file:
+        file.write(b'{"v":1,"task":"pair","it')
+    ended = home.command("agree", "models", "ratings/may")
+    rows = {
+        line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
+    }
+    content = json.loads(Path(".cepbench/agreement/alignment-may.json").read_text())["alignment"]
+
+    assert (ended.code, ended.err) == (0, "")
+    (red,) = (own for own in content["people"] if own["model"] == RED)
+    (blue,) = (own for own in content["people"] if own["model"] == BLUE)
+    assert red["score"] == pytest.approx(19 / 24)  # 2 battles lost by both, 2 ties of one person
+    assert red["items"] == 12
+    assert 1 / 2 < red["low"] < red["score"] < red["high"] < 1
+    assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
+    shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
+    assert rows[RED] == ["answer", "24", "0.792", *shown]
+    assert "the better one is known where the interval leaves out .5" in ended.flat
+    assert "1 records of votes that cannot be read are left out" in ended.flat
 
 
 def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
@@ -91,32 +114,6 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
     ended.refused("both have votes of 'a1'")
 
 
-def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
-    """Each model's win rate over all votes, and how sure it is: printed, and as JSON.
-
-    A line of votes that was cut off is left out and counted.
-    """
-    with rated.vote_path("a1").open("ab") as file:
-        file.write(b'{"v":1,"task":"pair","it')
-    ended = home.command("agree", "models", "ratings/may")
-    rows = {
-        line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
-    }
-    content = json.loads(Path(".cepbench/agreement/alignment-may.json").read_text())["alignment"]
-
-    assert (ended.code, ended.err) == (0, "")
-    (red,) = (own for own in content["people"] if own["model"] == RED)
-    (blue,) = (own for own in content["people"] if own["model"] == BLUE)
-    assert red["score"] == pytest.approx(19 / 24)  # 2 battles lost by both, 2 ties of one person
-    assert red["items"] == 12
-    assert 1 / 2 < red["low"] < red["score"] < red["high"] < 1
-    assert (blue["low"], blue["high"]) == pytest.approx((1 - red["high"], 1 - red["low"]))
-    shown = [f"[{red['low']:.3f},", f"{red['high']:.3f}]"]
-    assert rows[RED] == ["answer", "24", "0.792", *shown]
-    assert "the better one is known where the interval leaves out .5" in ended.flat
-    assert "1 records of votes that cannot be read are left out" in ended.flat
-
-
 def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
     """So that a leaderboard can tell models from sides."""
     ratings = make_study(home.path / "ratings/may", "pair", 24, annotators=3)
@@ -137,7 +134,11 @@ def test_votes_are_ranked_as_people_saw_the_sides(home: Home) -> None:
 
 
 def test_a_card_from_people(home: Home, rated: Ratings) -> None:
-    """Verdicts of a judge in a file beside the majority of people's votes."""
+    """Verdicts of a judge in a file beside the majority of people's votes.
+
+    A judge that is asked on the folder has questions and answers from there; the card is kept, and
+    a second time costs no call.
+    """
     battles = [
         JudgedBattle(f"SECRET-SAMPLE-{number}", RED.lower(), BLUE.lower(), "A" if number else "B")
         for number in range(12)
@@ -149,10 +150,6 @@ def test_a_card_from_people(home: Home, rated: Ratings) -> None:
     assert ended.code == 0, ended.err
     assert card["people"] == "may"
     assert card["accuracy"] == pytest.approx(11 / 12)
-
-
-def test_a_judge_is_asked_on_a_ratings_folder(home: Home, rated: Ratings) -> None:
-    """It brings questions and answers; the card is kept, and a second time costs no call."""
     argv = ("agree", "judges", f"--judge={MODULE}:Redder", "--on=ratings/may")
     ended = home.command(*argv)
     again = home.command(*argv)
@@ -377,30 +374,6 @@ def items(home: Home) -> str:
     return "items.jsonl"
 
 
-def test_a_study_of_items_of_ones_own(home: Home, items: str) -> None:
-    """Its folder has the items and checks; items whose answers cannot be damaged are told."""
-    ended = home.command(
-        "rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben",
-        "--only-write", "--overlap=1", "--seed=7",
-    )  # fmt: skip
-    assert (ended.code, ended.out) == (0, "")
-    assert "ratings/mine: 30 items for 2 annotators" in ended.err
-    folder = home.path / "ratings" / "mine"
-    ratings = read_ratings(folder)
-    study = ratings.study
-    assert (study.annotators, study.overlap) == (("ann", "ben"), 1)
-    assert (study.seed, study.suite) == (7, "")
-    kinds = [item.kind for item in ratings.items.values()]
-    assert [kinds.count(kind) for kind in ("item", "attention")] == [30, 2]
-    text = "".join(
-        json.dumps({"question": ["Which?"], "options": [["red"], [f"blue {n}"]]}) + "\n"
-        for n in range(20)
-    )
-    (home.path / "short.jsonl").write_text(text)
-    ended = home.command("rate", "ask", "short.jsonl", "--kind=pair", "--out=s", "--only-write")
-    assert "0 of 1 attention items: " in ended.err
-
-
 def test_a_suite_gives_images_to_describe(home: Home) -> None:
     """Its own ones; so many of them, with the probability of the draw."""
     ended = home.command(
@@ -451,7 +424,10 @@ def test_mistakes_are_one_line(line: str, home: Home, items: str) -> None:
 
 
 def test_a_study_is_written_once(home: Home, items: str) -> None:
-    """The same command again is refused, with the one that goes on; so is another suite's."""
+    """Its folder has the items and checks; items whose answers cannot be damaged are told.
+
+    The same command again is refused, with the one that goes on; so is another suite's.
+    """
     command = ("rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--only-write")
     assert home.command(*command).code == 0
     before = contents(home.path / "ratings")
@@ -461,6 +437,26 @@ def test_a_study_is_written_once(home: Home, items: str) -> None:
     home.command(*other).refused("is a study already: go on with cepbench rate ask ratings/mine")
     assert home.command("rate", "ask", "ratings/mine", "--only-write").code == 0
     assert contents(home.path / "ratings") == before
+    ended = home.command(
+        "rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben",
+        "--only-write", "--overlap=1", "--seed=7",
+    )  # fmt: skip
+    assert (ended.code, ended.out) == (0, "")
+    assert "ratings/mine: 30 items for 2 annotators" in ended.err
+    folder = home.path / "ratings" / "mine"
+    ratings = read_ratings(folder)
+    study = ratings.study
+    assert (study.annotators, study.overlap) == (("ann", "ben"), 1)
+    assert (study.seed, study.suite) == (7, "")
+    kinds = [item.kind for item in ratings.items.values()]
+    assert [kinds.count(kind) for kind in ("item", "attention")] == [30, 2]
+    text = "".join(
+        json.dumps({"question": ["Which?"], "options": [["red"], [f"blue {n}"]]}) + "\n"
+        for n in range(20)
+    )
+    (home.path / "short.jsonl").write_text(text)
+    ended = home.command("rate", "ask", "short.jsonl", "--kind=pair", "--out=s", "--only-write")
+    assert "0 of 1 attention items: " in ended.err
 
 
 @pytest.mark.slow

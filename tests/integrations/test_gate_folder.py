@@ -172,23 +172,19 @@ def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint-5").is_dir()  # the training's own is the training's
 
 
-def test_damaged_state_is_an_error(tmp_path: Path) -> None:
-    """A gate that forgot what it accepted would accept anything: it does not start.
+def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
+    """A gate that forgot what it accepted would accept anything: it does not start. Nor with the
+    state of another version, whose copies lie elsewhere.
 
-    Nor with the state of another version, whose copies lie elsewhere.
+    Nor without one beside baselines: the next checkpoint would be the first again, and be accepted
+    without a comparison. Nothing writes a new state either; the error says what goes on, and that
+    does.
     """
     whole = '{"format": 3, "accepted": {"files": []}}'
     for text in ("{", "[]", '{"format": 4}', '{"format": 3}', whole):
         (tmp_path / "state.json").write_text(text)
         with pytest.raises(TrainingGateError, match=r"state\.json.*a new folder for its gate"):
             GateFolder(tmp_path).load()
-
-
-def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
-    """The next checkpoint would be the first again, and be accepted without a comparison.
-
-    Nothing writes a new state either; the error says what goes on, and that does.
-    """
     files = GateFolder(tmp_path / "gate")
     checkpoint = accepted(files, kept(files, save(tmp_path / "checkpoint-1", miss=0.1)))
     (files.baselines / "instrument").mkdir(parents=True)

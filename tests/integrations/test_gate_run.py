@@ -184,7 +184,11 @@ def test_what_cannot_be_measured_is_not_accepted(rule_gate: MakeGate, tmp_path: 
 
 
 def test_run_that_takes_too_long_is_ended(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """It counts as failed, and nothing of it runs on: the pipe that it read has no reader."""
+    """It counts as failed, and nothing of it runs on: the pipe that it read has no reader.
+
+    A verdict comes when the process has ended. Until then there is none, the folder is taken, and
+    it is free once the run is closed, or could not be started, which is an error of one line.
+    """
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
@@ -194,14 +198,6 @@ def test_run_that_takes_too_long_is_ended(rule_gate: MakeGate, tmp_path: Path) -
     assert "longer than its 0.2 s and was ended" in verdict.output
     with pytest.raises(OSError, match="No such device or address"):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-
-
-def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """Until then there is none, the folder is taken, and it is free once the run is closed, or
-    could not be started, which is an error of one line.
-    """
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
     gate = rule_gate(timeout=600)
     run = GateRun(gate, gate.submit(save(tmp_path / "c-1", 0.1, wait=str(pipe)), 1))
     assert run.poll() is None

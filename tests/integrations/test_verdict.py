@@ -189,8 +189,12 @@ def test_outcome_follows_exit_code_and_verdicts(
     assert read_outcome(code, report, first=False)[0] is outcome
 
 
-def test_report_that_says_nothing_is_no_pass(tmp_path: Path) -> None:
-    """Exit code 0 alone accepts nothing: the report must hold a judged case."""
+def test_what_is_no_pass(tmp_path: Path) -> None:
+    """Exit code 0 alone accepts nothing: the report must hold a judged case. Another verdict,
+    --snapshot-update in an ini file, no case that can fail: no pass.
+
+    Only the first of a training accepts what it measures, whatever its cases say of samples.
+    """
     path = tmp_path / "r.json"
     for report, reason in (
         (None, "wrote no report"),
@@ -205,19 +209,11 @@ def test_report_that_says_nothing_is_no_pass(tmp_path: Path) -> None:
         outcome, cases, why = read_outcome(0, path, first=True)
         assert (outcome, cases) == (Outcome.FAILED, ())
         assert reason in why
-
-
-def test_what_a_passed_run_must_not_say(tmp_path: Path) -> None:
-    """Another verdict, --snapshot-update in an ini file, no case that can fail: no pass.
-
-    Only the first of a training accepts what it measures, whatever its cases say of samples.
-    """
-    path = tmp_path / "r.json"
     assert read_outcome(0, write(path, case(), verdict="failed"), first=True)[0] == "failed"
     assert read_outcome(0, write(path, case(primary=False)), first=False)[0] == "failed"
-    outcome, _, reason = read_outcome(0, write(path, case(accepted=True)), first=False)
+    outcome, cases, why = read_outcome(0, write(path, case(accepted=True)), first=False)
     assert outcome is Outcome.FAILED
-    assert "remove --snapshot-update" in reason
+    assert "remove --snapshot-update" in why
     report = write(path, case("inconclusive", accepted=True))
     assert read_outcome(0, report, first=True)[0] is Outcome.ACCEPTED
     with path.open("wb") as file:  # more is not read into the memory of a training
@@ -225,18 +221,12 @@ def test_what_a_passed_run_must_not_say(tmp_path: Path) -> None:
     assert "at most 1,073,741,824 are expected" in read_outcome(0, path, first=False)[2]
 
 
-def test_verdict_is_true_where_the_training_may_go_on() -> None:
-    """`if gate(checkpoint):` is no pass for a regression, as it is for any other object."""
-    for outcome, code, passes in (
-        ("accepted", 0, True), ("inconclusive", 0, True), ("inconclusive", 1, False),
-        ("regressed", 1, False), ("failed", 4, False),
-    ):  # fmt: skip
-        verdict = replace(VERDICT, outcome=Outcome(outcome), code=code)
-        assert bool(verdict) == (not verdict.stops) == passes
-
-
 def test_verdict_in_words() -> None:
-    """A line for the log, and a summary for the engineer who finds the training stopped."""
+    """A line for the log, and a summary for the engineer who finds the training stopped.
+
+    A verdict is true where the training may go on: `if gate(checkpoint):` is no pass for a
+    regression, as it is for any other object.
+    """
     assert VERDICT.line == (
         "gate: step 7, c-7: regressed, GC@3 0.5000 (-0.4000); worse than tolerated in 1 of 1 "
         "cases, shapes/overall/gc: go on from c-6, see none.html"
@@ -255,3 +245,9 @@ def test_verdict_in_words() -> None:
     cases = (replace(CASE, baseline=None),)
     begun = replace(VERDICT, outcome=Outcome.ACCEPTED, code=0, cases=cases).line
     assert "; the first one, held to nothing: give TrainingGate(start=...)" in begun
+    for outcome, code, passes in (
+        ("accepted", 0, True), ("inconclusive", 0, True), ("inconclusive", 1, False),
+        ("regressed", 1, False), ("failed", 4, False),
+    ):  # fmt: skip
+        verdict = replace(VERDICT, outcome=Outcome(outcome), code=code)
+        assert bool(verdict) == (not verdict.stops) == passes

@@ -43,6 +43,9 @@ def test_known_items_are_the_same_for_a_seed(tmp_path: Path) -> None:
 def test_images_are_lossless_and_say_nothing(tmp_path: Path) -> None:
     """WebP of the same pixels, without metadata, named by the digest of the pixels alone. A study
     is not written over another, which may have votes.
+
+    The format of the pages ends at 16,383 pixels: a larger image is refused, for another format
+    would tell items apart.
     """
     ratings = make_study(tmp_path, "pair", count=3)
     for path in (ratings.path / "images").iterdir():
@@ -58,6 +61,11 @@ def test_images_are_lossless_and_say_nothing(tmp_path: Path) -> None:
     mine = "holds images/mine.png, items.jsonl, sources.jsonl, votes: name a new folder"
     with pytest.raises(WriteError, match=mine):
         begin_study(tmp_path, TWO, list(ratings.items.values()), {})
+    large = ImageArtifact(np.zeros((1, 16384, 3), np.uint8))
+    item = make_item("describe", [Part(image=large.digest)], [])
+    study = Study(kind="describe", annotators=("a1",))
+    with pytest.raises(DatasetError, match="side of 16384 pixels"):
+        begin_study(tmp_path / "study", study, [item], {large.digest: large})
 
 
 @pytest.mark.parametrize(
@@ -88,20 +96,16 @@ def test_what_cannot_be_asked_is_refused(
     assert not (tmp_path / "study").exists()
 
 
-def test_an_image_that_pages_cannot_show_is_refused(tmp_path: Path) -> None:
-    """The format of the pages ends at 16,383 pixels; another one would tell items apart."""
-    image = ImageArtifact(np.zeros((1, 16384, 3), np.uint8))
-    item = make_item("describe", [Part(image=image.digest)], [])
-    study = Study(kind="describe", annotators=("a1",))
-    with pytest.raises(DatasetError, match="side of 16384 pixels"):
-        begin_study(tmp_path / "study", study, [item], {image.digest: image})
-
-
 # -- items of one's own --------------------------------------------------------------------------
 
 
 def test_items_of_a_file(tmp_path: Path) -> None:
-    """Texts and images; models stay in the sources."""
+    """Texts and images; models stay in the sources.
+
+    Equal sides are refused where the study is written: people could only say that they are alike,
+    and what reads the votes has no two models. All lines are named at once; outputs to grade may be
+    equal. A file without items is refused, and one that is not there.
+    """
     (tmp_path / "a").mkdir()
     picture(1, 0).to_pil().save(tmp_path / "a" / "red.png")
     line = {
@@ -118,6 +122,21 @@ def test_items_of_a_file(tmp_path: Path) -> None:
     assert [(own.model, own.sample) for own in sources] == [("alpha", "s1"), ("beta", "s1")]
     begin_study(tmp_path / "study", TWO, items, images, sources)
     assert read_ratings(tmp_path / "study").study.data
+    text = '{"question": ["a"], "options": [["b"], [%s]], "models": ["x", "y"]}'
+    path = tmp_path / "items.jsonl"
+    path.write_text("\n".join(text % f'"{side}"' for side in "bcb"))
+    with pytest.raises(DatasetError, match="both sides are equal in lines 1, 3, which"):
+        read_items(path, "pair")
+    assert len(read_items(path, "grades")[0]) == 3
+    path.write_text((text % '"c"').replace('"y"', '"x"'))  # of one model, as votes would be too
+    with pytest.raises(DatasetError, match="line 1: both options are of 'x'"):
+        read_items(path, "pair")
+    assert len(read_items(path, "grades")[0]) == 1
+    path.write_text("\n")
+    with pytest.raises(DatasetError, match="holds no item"):
+        read_items(tmp_path / "items.jsonl", "pair")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        read_items(tmp_path / "none.jsonl", "pair")
 
 
 @pytest.mark.parametrize(
@@ -138,29 +157,6 @@ def test_faults_of_a_file_are_named(line: str, message: str, tmp_path: Path) -> 
     path.write_text(f'{{"question": ["fine"]}}\n{line}\n')
     with pytest.raises(DatasetError, match=message):
         read_items(path, "describe")
-
-
-def test_equal_sides_are_refused_where_the_study_is_written(tmp_path: Path) -> None:
-    """People could only say that they are alike, and what reads the votes has no two models.
-
-    All lines are named at once; outputs to grade may be equal. A file without items is refused, and
-    one that is not there.
-    """
-    line = '{"question": ["a"], "options": [["b"], [%s]], "models": ["x", "y"]}'
-    path = tmp_path / "items.jsonl"
-    path.write_text("\n".join(line % f'"{side}"' for side in "bcb"))
-    with pytest.raises(DatasetError, match="both sides are equal in lines 1, 3, which"):
-        read_items(path, "pair")
-    assert len(read_items(path, "grades")[0]) == 3
-    path.write_text((line % '"c"').replace('"y"', '"x"'))  # of one model, as votes would be too
-    with pytest.raises(DatasetError, match="line 1: both options are of 'x'"):
-        read_items(path, "pair")
-    assert len(read_items(path, "grades")[0]) == 1
-    path.write_text("\n")
-    with pytest.raises(DatasetError, match="holds no item"):
-        read_items(tmp_path / "items.jsonl", "pair")
-    with pytest.raises(DatasetError, match="cannot be read"):
-        read_items(tmp_path / "none.jsonl", "pair")
 
 
 def plain(level: int) -> ImageArtifact:
