@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.color_models import MODEL, ROLES, make_photos
+from tests.cli.photographs import MODEL, ROLES, make_photos
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,8 @@ from pytest_cepbench.evaluation.python_api import gate_checkpoint
 from pytest_cepbench.models import python_model
 from pytest_cepbench.suites import load_suite
 from pytest_cepbench.suites.definition import find_shipped, list_suites
-from tests.cli.color_models import MODEL, ROLES, make_photos
 from tests.cli.conftest import Ended, Home
+from tests.cli.photographs import MODEL, ROLES, make_photos
 from tests.plugin.project import contents, run_plainly
 
 COUNTS = {"cats": 12, "dogs": 18}
@@ -51,7 +51,7 @@ def test_two_commands_to_a_verdict(project: Home) -> None:
     assert run_plainly(project.path, "suites/photos", MODEL) == 0
     assert run_plainly(project.path, "suites/photos", f"{MODEL}?loss=1.5") == 1
     ended = project.command("doctor", "suites/photos")
-    assert ended.err.startswith("model: python:color_models:describer, which was accepted for ")
+    assert ended.err.startswith("model: python:user_models:noisy, which was accepted for ")
     assert "doctor of photos" in ended.out
 
 
@@ -87,8 +87,8 @@ def test_what_is_written(project: Home) -> None:
     suite = written(project, "my-own")
     assert suite["data"] == {"loader": "folder", "name": "my-own", "path": "../../photos"}
     assert suite["roles"] == {
-        "generator": "python:color_models:generator",
-        "encoder": "python:color_models:encoder",
+        "generator": "python:user_models:generator",
+        "encoder": "python:user_models:encoder",
     }
     file = project.path / "suites" / "my-own" / "suite.toml"
     load_suite(file)
@@ -107,8 +107,11 @@ def test_what_is_written(project: Home) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("describer?loss=0", "the noise is 0 over 3 seeds: no model that plays uses its seed"),
-        ("broken", "the noise could not be measured: not measured under seed 0"),
+        ("describer", "the noise is 0 over 3 seeds: no model that plays uses its seed"),
+        (
+            "describer?behaviour=broken",
+            "the noise could not be measured: not measured under seed 0",
+        ),
     ],
     ids=["no-noise", "broken"],
 )
@@ -116,7 +119,7 @@ def test_where_nothing_can_be_measured_the_reason_is_said(
     project: Home, model: str, reason: str
 ) -> None:
     """A suite with the default, in which nothing looks measured."""
-    ended = init(project, model=f"--model=python:color_models:{model}")
+    ended = init(project, model=f"--model=python:user_models:{model}")
     assert ended.code == 0
     assert "a default, nothing was measured" in ended.out
     assert reason in ended.out
@@ -127,13 +130,13 @@ def test_nothing_is_overwritten(project: Home) -> None:
     """A second call names the files that are there, asks no model, and changes nothing. Nor is a
     describer alone gated: the option for the encoder is named.
     """
+    ended = project.command("init", "--images=photos", MODEL, ROLES[0])
+    ended.refused("needs an encoder: give one with --encoder=")
     assert init(project, "--no-measure").code == 0
     before = contents(project.path)
     ended = init(project)
     ended.refused("suites/photos/suite.toml", "would be replaced", code=1)
     assert contents(project.path) == before
-    ended = project.command("init", "--images=photos", MODEL, ROLES[0])
-    ended.refused("needs an encoder: give one with --encoder=")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_nothing_is_overwritten(project: Home) -> None:
         (["--name=My Own"], "--name 'My Own': lower-case letters"),
         (["--generator=preset:sanna-sprint"], "Did you mean 'sana-sprint'?"),
         (["--seeds=1"], "noise shows between at least 2 seeds"),
-        (["--model=python:color_models:discriber"], "Did you mean 'describer'?"),
+        (["--model=python:user_models:discriber"], "Did you mean 'describer'?"),
     ],
 )
 def test_a_mistake_writes_nothing(project: Home, argv: list[str], message: str) -> None:
@@ -182,7 +185,7 @@ def test_specs_and_images_keep_their_place(
 
 def test_numbers_that_see_nothing_are_not_accepted(project: Home) -> None:
     """The suite is written, no baseline is, and the exit code says so."""
-    ended = init(project, "--accept", "--encoder=python:color_models:blind")
+    ended = init(project, "--accept", "--encoder=python:user_models:encoder?behaviour=blind")
     ended.refused("nothing was accepted; the suite is written", code=1)
     assert "the noise could not be measured" in ended.out
     assert "it cannot see what this case measures" in ended.out

@@ -40,6 +40,8 @@ class Describer(Colors):
         color = tuple(np.asarray(image).reshape(-1, 3).mean(axis=0).round().astype(int).tolist())
         if self.behaviour == "leak" and (key := os.environ.get("MODEL_HUB_TOKEN")):
             raise RuntimeError(f"denied: {key}")
+        if self.behaviour == "broken":
+            raise RuntimeError("no weights")
         text = " ".join(str(part) for part in color)
         odd = {
             "empty": "",
@@ -48,6 +50,27 @@ class Describer(Colors):
             "only-thinks": f"<think>\nIt is {text}, or",
         }
         return odd.get(self.behaviour, text)
+
+
+class Noisy(Describer):
+    """Says the mean color, off by as much as its seed and its loss say."""
+
+    seeded = True
+
+    def __init__(self, loss: float) -> None:
+        super().__init__(f"loss {loss}")
+        self.loss = loss
+
+    def describe(
+        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+    ) -> list[str]:
+        """One text for each image."""
+        texts = []
+        for text, seed in zip(super().describe(images, prompt, seeds), seeds, strict=True):
+            error = np.random.default_rng(seed).normal(size=3) * 100 * self.loss
+            color = np.array([int(part) for part in text.split()]) + error
+            texts.append(" ".join(str(int(value)) for value in color.clip(0, 255)))
+        return texts
 
 
 class Generator(Colors):
@@ -83,6 +106,8 @@ class Encoder(Colors):
         """(n, 4) float64."""
         means = np.array([np.asarray(image).reshape(-1, 3).mean(axis=0) for image in images])
         rows = np.hstack([means, np.full((len(means), 1), 10.0)])
+        if self.behaviour == "blind":
+            return np.ones_like(rows)
         return rows * np.nan if self.behaviour == "nan" else rows
 
     def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -91,8 +116,13 @@ class Encoder(Colors):
 
 
 def describer(behaviour: str = "honest") -> Describer:
-    """A describer: honest, empty, or one that thinks aloud, or repeats a key while there is one."""
+    """A describer: honest, empty, broken, or one that thinks aloud, or repeats a key if there is."""
     return Describer(behaviour)
+
+
+def noisy(loss: str = "0.3") -> Noisy:
+    """A describer that is off by as much."""
+    return Noisy(float(loss))
 
 
 def generator(behaviour: str = "honest") -> Generator:
@@ -106,5 +136,5 @@ def unified(behaviour: str = "honest") -> Unified:
 
 
 def encoder(behaviour: str = "honest") -> Encoder:
-    """An encoder: honest or nan."""
+    """An encoder: honest, nan, or blind."""
     return Encoder(behaviour)
