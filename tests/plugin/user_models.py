@@ -116,7 +116,7 @@ class Encoder(Colors):
 
 
 def describer(behaviour: str = "honest") -> Describer:
-    """A describer: honest, empty, broken, or one that thinks aloud, or repeats a key if there is."""
+    """A describer: honest, empty, broken, or one that thinks aloud, or repeats a key there is."""
     return Describer(behaviour)
 
 
