@@ -1,4 +1,4 @@
-"""`cepbench arena`: leaderboards and agreement from files of verdicts, and what it refuses."""
+"""`cepbench arena` and `agree judges` from files of verdicts, and what they refuse."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,16 @@ from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from tests.cli.conftest import Home
 from tests.documents import json_lines
-from tests.metrics.arena.panels import simulate
+from tests.metrics.arena.panels import SWAPPED, simulate, swap
 from tests.plugin.project import contents
 from tests.ratings.studies import BLUE, RED, cast, make_study, side_vote
 
 PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
+
+ERRING = [
+    JudgedBattle(b.question, b.first, b.second, SWAPPED[b.winner]) if i % 5 == 0 else b
+    for i, b in enumerate(PANEL)
+]
 
 
 def write(path: Path, battles: Sequence[JudgedBattle], **more: Any) -> None:
@@ -43,21 +49,25 @@ def write(path: Path, battles: Sequence[JudgedBattle], **more: Any) -> None:
 
 @pytest.fixture
 def panels(home: Home) -> Home:
-    """Verdicts of two judges, and files that are none."""
-    write(home.path / "people.json", PANEL)
-    write(
-        home.path / "judge.json",
-        [JudgedBattle(b.question, b.first, b.second, "A") for b in PANEL[5:]],
-    )
-    write(
-        home.path / "careless.json",
-        [JudgedBattle(b.question, b.second, b.first, "A") for b in PANEL],
-    )
-    pair = PANEL[0].question, PANEL[0].first, PANEL[0].second
+    """Verdicts of people and of judges, one of whom errs in every fifth; files that fit none."""
+    files = {
+        "people": PANEL,
+        "judge": [*ERRING, *swap(ERRING)[:100]],
+        "strict": [replace(b, winner="A" if b.first < b.second else "B") for b in PANEL],
+        "first": [replace(b, winner="A") for b in PANEL[5:]],
+        "careless": [JudgedBattle(b.question, b.second, b.first, "A") for b in PANEL],
+        "few": [*ERRING[:20], JudgedBattle("q", "m00", "new", "A")],
+        "copied": [*PANEL[1:], PANEL[0]],
+        "others": [replace(b, first=f"x{b.first}", second=f"x{b.second}") for b in PANEL],
+        "elsewhere": [replace(b, question=f"x{b.question}") for b in PANEL],
+        "twice": [*ERRING, ERRING[0]],
+        "again": [*PANEL, replace(PANEL[0], winner="B")],
+        "nobody": [],
+        "self": [JudgedBattle("1", "m00", "m00", "A")],
+    }
+    for name, battles in files.items():
+        write(home.path / f"{name}.json", battles)
     write(home.path / "extra.json", PANEL, reason="why")
-    write(home.path / "nobody.json", [])
-    write(home.path / "twice.json", [*PANEL, JudgedBattle(*pair, "B")])
-    write(home.path / "self.json", [JudgedBattle("1", "m00", "m00", "A")])
     (home.path / "sub").mkdir()
     write(home.path / "sub" / "people.json", PANEL)
     return home
@@ -91,12 +101,12 @@ def test_leaderboard_and_agreement(panels: Home) -> None:
     assert (ended.code, ended.err) == (0, "")
     first = f"{panels.path.name}-people"
     assert (panels.path / "both" / f"leaderboard-{first}-sub-people.json").is_file()
-    ended = panels.command("agree", "judges", "people.json", "judge.json", "--unseen=m02")
-    written = panels.path / ".cepbench" / "agreement" / "agreement-people-judge.json"
+    ended = panels.command("agree", "judges", "people.json", "first.json", "--unseen=m02")
+    written = panels.path / ".cepbench" / "agreement" / "agreement-people-first.json"
     document = json.loads(written.read_text("utf-8"))
 
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("agreement of people and judge: 295 battles")
+    assert ended.out.startswith("agreement of people and first: 295 battles")
     assert "judged by people alone: 5" in ended.out
     comparison = document["comparison"]
     assert (comparison["shared"], comparison["only_second"]) == (295, 0)
@@ -104,6 +114,47 @@ def test_leaderboard_and_agreement(panels: Home) -> None:
     assert sum(row[0] for row in comparison["confusion"]) == 295
     assert comparison["alpha"] < 0.1
     assert comparison["unseen"] == ["m02"]
+
+
+def test_a_card(panels: Home) -> None:
+    """The sentence first, then its parts; all of it in the file for machines.
+
+    A small card says that it is one: few battles, models that people never judged, and a judge of
+    unknown making.
+    """
+    ended = panels.command(
+        "agree", "judges", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"
+    )
+    folder = panels.path / ".cepbench" / "agreement"
+    card = json.loads((folder / "judge-card-judge.json").read_text("utf-8"))["card"]
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("card of the judge judge: 300 battles that people judged too")
+    sentence = "a judge that agrees with people at 0.80 sees 0.60 of a true drop"
+    assert sentence in ended.flat
+    assert "of a true win rate of 0.45 it would show 0.47" in ended.flat
+    assert "one call in balanced order sees nearly as much as both orders" in ended.flat
+    assert "models known while the judge was made: m00, m01" in ended.flat
+    assert card["sentence"].startswith(sentence)
+    assert card["accuracy"] == 0.8
+    assert (card["judge_alone"], card["people_alone"]) == (0, 0)
+    agreements = card["card"]["agreements"]
+    assert agreements[0]["seen"]["total"] == 100
+    assert agreements[0]["unseen"]["total"] == 200
+    biases = [100 * (model["judge"] - model["people"]) for model in card["card"]["models"]]
+    rms, largest = np.sqrt(np.mean(np.square(biases))), max(biases, key=abs)
+    assert f"{rms:.1f} points (root mean square), the largest {largest:+.1f} for" in ended.flat
+    assert "so it flattens differences" in ended.flat
+    ended = panels.command("agree", "judges", "strict.json", "--people=people.json")
+    assert "so it exaggerates differences" in ended.flat
+    ended = panels.command("agree", "judges", "few.json", "--people=people.json")
+
+    assert ended.code == 0
+    assert "fewer than 100 battles" in ended.flat
+    assert "ask it in both orders: its order effect is large, or cannot be told" in ended.flat
+    assert "models that people did not judge: new" in ended.flat
+    assert "battles of few alone: 1; of people alone: 280" in ended.flat
+    assert "not said (--seen MODEL)" in ended.flat
 
 
 def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
@@ -129,31 +180,40 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("line", "message"),
     [
-        (["leaderboard", "none.json"], "file 'none.json' cannot be read: No such file"),
+        ("leaderboard none.json", "file 'none.json' cannot be read: No such file"),
+        ("leaderboard careless.json", "careless: the judge leaned to the first answer in all 300"),
+        ("leaderboard extra.json", "extra.json, record 1: Object contains unknown field `reason`"),
         (
-            ["leaderboard", "careless.json"],
-            "careless: the judge leaned to the first answer in all 300",
-        ),
-        (
-            ["leaderboard", "extra.json"],
-            "extra.json, record 1: Object contains unknown field `reason`",
-        ),
-        (
-            ["leaderboard", "people.json", "sub/../people.json"],
+            "leaderboard people.json sub/../people.json",
             "-people': rename one, results are named after them",
         ),
-        (["leaderboard", "nobody.json"], "file 'nobody.json' holds no battle"),
-        (["leaderboard", "twice.json"], "keep one of them, and the verdicts of two judges in"),
-        (["leaderboard", "self.json"], "self.json, record 1: 'm00' cannot battle against itself"),
-        (["judges", "people.json", "careless.json"], "people and careless judged no battle both"),
-        (["judges", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),
+        ("leaderboard nobody.json", "file 'nobody.json' holds no battle"),
+        ("leaderboard again.json", "keep one of them, and the verdicts of two judges in"),
+        ("leaderboard self.json", "self.json, record 1: 'm00' cannot battle against itself"),
+        ("judges people.json careless.json", "people and careless judged no battle both"),
+        ("judges people.json first.json --unseen=x", "no battle has the model 'x'"),
+        ("judges judge.json --people=judge.json", "judge and judge hold the same 400 verdicts"),
+        ("judges copied.json --people=people.json", "copied and people hold the same 300 verdicts"),
+        (
+            "judges others.json --people=people.json",
+            "no model in common: xm00, xm01, xm02 against m00, m01, m02",
+        ),
+        ("judges elsewhere.json --people=people.json", "have no battle in common"),
+        ("judges twice.json --people=people.json", "was judged before, at twice.json, record 1"),
+        ("judges extra.json --people=people.json", "contains unknown field `reason`"),
+        (
+            "judges judge.json --people=people.json --seen=m09",
+            "no battle has the model 'm09': m00, m01, m02 do",
+        ),
+        ("judges --on=people.json", "the judge itself with --judge=SPEC --on FILE"),
+        ("judges --judge=shapes: --on=shapes-arena --unseen=m", "--unseen is of two judges"),
     ],
 )
-def test_refused(panels: Home, argv: list[str], message: str) -> None:
+def test_refused(panels: Home, line: str, message: str) -> None:
     """One line, exit code 2, no files."""
-    ended = panels.command("agree" if argv[0] == "judges" else "arena", *argv)
+    ended = panels.command("agree" if line.startswith("judges") else "arena", *line.split())
 
     ended.refused(message, lines=1)
     assert not (panels.path / ".cepbench").exists()

@@ -1,14 +1,12 @@
-"""`cepbench agree judges` and `arena play`: the card of a judge, and models before it."""
+"""`cepbench agree judges` and `arena play`: a judge is asked for its card, and by models."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_battles
@@ -16,114 +14,9 @@ from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.store import Store
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import result_of, write_report
-from tests.cli.test_arena import write
 from tests.datasets.opening.files import png, put_answer, put_questions, question
-from tests.metrics.arena.panels import SWAPPED, simulate, swap
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, prepare
-
-PEOPLE = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
-
-ERRING = [
-    JudgedBattle(b.question, b.first, b.second, SWAPPED[b.winner]) if i % 5 == 0 else b
-    for i, b in enumerate(PEOPLE)
-]
-
-
-@pytest.fixture
-def verdicts(home: Home) -> Home:
-    """Verdicts of people, of a judge that errs in every fifth, and files that fit neither."""
-    write(home.path / "people.json", PEOPLE)
-    write(home.path / "judge.json", [*ERRING, *swap(ERRING)[:100]])
-    strict = [replace(b, winner="A" if b.first < b.second else "B") for b in PEOPLE]
-    write(home.path / "strict.json", strict)
-    write(home.path / "copied.json", [*PEOPLE[1:], PEOPLE[0]])
-    write(
-        home.path / "others.json",
-        [JudgedBattle(b.question, f"x{b.first}", f"x{b.second}", b.winner) for b in PEOPLE],
-    )
-    write(
-        home.path / "elsewhere.json",
-        [JudgedBattle(f"x{b.question}", b.first, b.second, b.winner) for b in PEOPLE],
-    )
-    write(home.path / "twice.json", [*ERRING, ERRING[0]])
-    write(home.path / "extra.json", ERRING, reason="why")
-    write(home.path / "few.json", [*ERRING[:20], JudgedBattle("q", "m00", "new", "A")])
-    return home
-
-
-def test_a_card(verdicts: Home) -> None:
-    """The sentence first, then its parts; all of it in the file for machines.
-
-    A small card says that it is one: few battles, models that people never judged, and a judge of
-    unknown making.
-    """
-    ended = verdicts.command(
-        "agree", "judges", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"
-    )
-    folder = verdicts.path / ".cepbench" / "agreement"
-    card = json.loads((folder / "judge-card-judge.json").read_text("utf-8"))["card"]
-
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("card of the judge judge: 300 battles that people judged too")
-    sentence = "a judge that agrees with people at 0.80 sees 0.60 of a true drop"
-    assert sentence in ended.flat
-    assert "of a true win rate of 0.45 it would show 0.47" in ended.flat
-    assert "one call in balanced order sees nearly as much as both orders" in ended.flat
-    assert "models known while the judge was made: m00, m01" in ended.flat
-    assert card["sentence"].startswith(sentence)
-    assert card["accuracy"] == 0.8
-    assert (card["judge_alone"], card["people_alone"]) == (0, 0)
-    agreements = card["card"]["agreements"]
-    assert agreements[0]["seen"]["total"] == 100
-    assert agreements[0]["unseen"]["total"] == 200
-    biases = [100 * (model["judge"] - model["people"]) for model in card["card"]["models"]]
-    rms, largest = np.sqrt(np.mean(np.square(biases))), max(biases, key=abs)
-    assert f"{rms:.1f} points (root mean square), the largest {largest:+.1f} for" in ended.flat
-    assert "so it flattens differences" in ended.flat
-    ended = verdicts.command("agree", "judges", "strict.json", "--people=people.json")
-    assert "so it exaggerates differences" in ended.flat
-    ended = verdicts.command("agree", "judges", "few.json", "--people=people.json")
-
-    assert ended.code == 0
-    assert "fewer than 100 battles" in ended.flat
-    assert "ask it in both orders: its order effect is large, or cannot be told" in ended.flat
-    assert "models that people did not judge: new" in ended.flat
-    assert "battles of few alone: 1; of people alone: 280" in ended.flat
-    assert "not said (--seen MODEL)" in ended.flat
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["none.json", "--people=people.json"], "file 'none.json' cannot be read"),
-        (["judge.json", "--people=judge.json"], "judge and judge hold the same 400 verdicts"),
-        (["copied.json", "--people=people.json"], "copied and people hold the same 300 verdicts"),
-        (
-            ["others.json", "--people=people.json"],
-            "no model in common: xm00, xm01, xm02 against m00, m01, m02",
-        ),
-        (
-            ["elsewhere.json", "--people=people.json"],
-            "have no battle in common",
-        ),
-        (["twice.json", "--people=people.json"], "was judged before, at twice.json, record 1"),
-        (["extra.json", "--people=people.json"], "contains unknown field `reason`"),
-        (
-            ["judge.json", "--people=people.json", "--seen=m09"],
-            "no battle has the model 'm09': m00, m01, m02 do",
-        ),
-        (["--on=people.json"], "the judge itself with --judge=SPEC --on FILE"),
-        (["--judge=shapes:", "--on=shapes-arena", "--unseen=m"], "--unseen is of two judges"),
-    ],
-)
-def test_refused(verdicts: Home, argv: list[str], message: str) -> None:
-    """One line, exit code 2, no files."""
-    ended = verdicts.command("agree", "judges", *argv)
-
-    ended.refused(message, lines=1)
-    assert not (verdicts.path / ".cepbench").exists()
-
 
 MODULE = "python:tests.cli.test_judge_card"
 
