@@ -280,21 +280,19 @@ def test_commands_of_the_samples_gate(tmp_path: Path) -> None:
     assert all((tmp_path / name).exists() for name in kept_by_jenkins)
 
 
-def test_no_parameter_runs_as_a_command() -> None:
-    """Both samples leave the checkpoint's spec to the shell, in quotes."""
+def test_no_parameter_runs_as_a_command_and_what_a_failure_leaves_is_kept() -> None:
+    """Both samples leave the checkpoint's spec to the shell, in quotes; the store and the reports
+    of a failed gate are kept, in both.
+    """
     (script,) = _read_yaml(SAMPLES / "gitlab-ci.yml")["gate"]["script"]
     for text in (script, _jenkins_script()):
         assert '"--model=$CHECKPOINT"' in text
     # Groovy would put its own value of a parameter into a text in double quotes.
     jenkins = (SAMPLES / "Jenkinsfile").read_text()
     assert re.findall(r"sh \"|params\.|\$\{", jenkins) == []
-
-
-def test_what_a_failed_gate_leaves_is_kept() -> None:
-    """The store and the reports, in both."""
     job = _read_yaml(SAMPLES / "gitlab-ci.yml")["gate"]
     assert (job["cache"]["when"], job["artifacts"]["when"]) == ("always", "always")
-    post = (SAMPLES / "Jenkinsfile").read_text().partition("post {")[2]
+    post = jenkins.partition("post {")[2]
     assert post.strip().startswith("always {")
 
 

@@ -63,7 +63,7 @@ class Scripted:
 
 def grey_images(folder: Path, number: int = 4) -> SourceImages:
     """Images of the levels 0, 1, ..."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     for level in range(number):
         Image.new("RGB", (4, 4), (level,) * 3).save(folder / f"{level}.png")
     return find_images(folder)
@@ -92,10 +92,12 @@ def annotate(
     return annotations, model
 
 
-def test_a_reply_is_repaired_once(tmp_path: Path) -> None:
-    """The second question says what was wrong, and quotes the reply; only broken ones are asked.
+def test_a_reply_is_repaired_once_and_kept_where_it_stays_broken(tmp_path: Path) -> None:
+    """The second question says what was wrong, and quotes the reply; only broken ones are asked. A
+    second run finds all answers in the store.
 
-    A second run finds all answers in the store.
+    What stays broken is `bad-json`, counted and kept; the text is short and hides nothing. A
+    refusal, or another failure of the model, is no JSON to repair.
     """
 
     def answer(level: int, prompt: str) -> str:
@@ -111,15 +113,9 @@ def test_a_reply_is_repaired_once(tmp_path: Path) -> None:
     assert model.prompts[-1].startswith("which?")
     assert '["Cou' in model.prompts[-1]
     assert (again, silent.prompts) == (annotations, [])
-
-
-def test_what_stays_broken_is_a_failure_with_its_text(tmp_path: Path) -> None:
-    """`bad-json`, counted and kept; the text is short and hides nothing. A refusal, or another
-    failure of the model, is no JSON to repair.
-    """
     broken_text, refusal = "\x1b[31mI cannot " + "x" * 9000, Failure("refused", "no\x1b")
     answers: list[str | Failure] = [GOOD, broken_text, GOOD, refusal]
-    annotations, model = annotate(tmp_path, lambda level, _: answers[level])
+    annotations, model = annotate(tmp_path / "broken", lambda level, _: answers[level])
     broken = annotations[1]
 
     assert (broken.failure, broken.patterns) == ("bad-json", ())
@@ -193,7 +189,11 @@ def test_spellings_are_counted_together_once_an_image() -> None:
 
 
 def test_a_summary_is_read_and_kept(tmp_path: Path) -> None:
-    """Merged names are those that were counted; the second run asks nothing."""
+    """Merged names are those that were counted; the second run asks nothing.
+
+    It is repaired once: the parse error is in the second question; what stays broken names what can
+    be done.
+    """
     entry = {"name": "Count", "sentence": "How many.", "merged_from": ["COUNT", "invented"]}
     model = Scribe(json.dumps({"image_pattern": [entry, {"name": "Red", "sentence": ""}]}))
 
@@ -204,13 +204,9 @@ def test_a_summary_is_read_and_kept(tmp_path: Path) -> None:
     assert summary(tmp_path / "one", Scribe(json.dumps({"image_pattern": ["a", "b"]})), 1) == (
         Pattern("a"),
     )
-
-
-def test_a_summary_is_repaired_once(tmp_path: Path) -> None:
-    """The parse error is in the second question; what stays broken names what can be done."""
     model = Scribe("here you are", json.dumps({"image_pattern": ["Red"]}))
 
-    assert summary(tmp_path, model) == (Pattern("Red"),)
+    assert summary(tmp_path / "repaired", model) == (Pattern("Red"),)
     assert "Expecting value" in model.questions[1]
     with pytest.raises(MeasurementError, match=r"bad-json: .*--patterns FILE"):
         summary(tmp_path / "a", Scribe("no", "no"))

@@ -43,7 +43,7 @@ def axe_core() -> str:
 def violations(browser: Any, page: Path, *, width: int = 1400, dark: bool = False) -> list[str]:
     """Rules of WCAG 2.2 AA, and best practices of axe-core, that a page violates.
 
-    All details are opened first.
+    All details are opened first. Fails where the page is wider than the window.
     """
     tab = browser.new_page(
         viewport={"width": width, "height": 900},
@@ -61,5 +61,7 @@ def violations(browser: Any, page: Path, *, width: int = 1400, dark: bool = Fals
           return outcome.violations.map((rule) => `${rule.id}: ${rule.nodes[0].html}`);
         }"""
     )
+    root = "document.documentElement"
+    assert tab.evaluate(f"() => {root}.scrollWidth - {root}.clientWidth") == 0
     tab.close()
     return found

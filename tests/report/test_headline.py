@@ -258,6 +258,9 @@ BESIDE = UsageTotals(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker=
 def test_a_run_is_told_in_one_sentence() -> None:
     """Loads by role and by how many workers; inputs, model time and hits of all together. Requests,
     tokens and cost of all cases; the part of one case is what was added since.
+
+    Every report counts what was done beside cases: a worker that helped did a part of the run's
+    work, and loaded models for it.
     """
     assert effort_line([CASE, BESIDE]) == (
         "4 model loads (2 describer, 2 encoder) by 2 workers, 13 model inputs (1.5 s in models), "
@@ -276,10 +279,6 @@ def test_a_run_is_told_in_one_sentence() -> None:
     assert usage_between(asked, more, 1.0, "").usage == Usage(requests=3, images=3)
     assert total_usage([asked, more]).usage == Usage(27, 4, 1800, 160, 3, 1.0)
     assert "cost" not in effort_line([CASE])
-
-
-def test_every_report_counts_what_was_done_beside_cases() -> None:
-    """A worker that helped did a part of the run's work, and loaded models for it."""
     run = RunOutcome(
         "passed",
         infrastructure=["worker gw1 <died>"],

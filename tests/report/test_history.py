@@ -157,7 +157,11 @@ def test_cases_over_their_runs_and_a_selection() -> None:
 
 
 def test_breaks_are_where_the_measurement_became_another() -> None:
-    """With the fields that changed, where both runs have them; no run without a measurement."""
+    """With the fields that changed, where both runs have them; no run without a measurement.
+
+    In the line of bars higher is higher; what has no value is a point, a break is a bar of the
+    line's height.
+    """
     same, other = {"samples": "50", "prompt": "describe"}, {"samples": "60", "under test": "x"}
     runs = [
         recorded(number, judged(0.7 if identity else None, identity=identity))
@@ -173,10 +177,6 @@ def test_breaks_are_where_the_measurement_became_another() -> None:
     (earlier,) = runs[2].cases  # as versions wrote it that kept one digest alone
     runs[2] = replace(runs[2], cases=[replace(earlier, fields={})])
     assert timelines_of(runs)[0].breaks == {3: ""}
-
-
-def test_the_line_of_bars() -> None:
-    """Higher is higher; what has no value is a point, a break is a bar of the line's height."""
     values = [0.0, 0.5, None, 1.0]
     runs = [recorded(i, judged(value)) for i, value in enumerate(values)]
     other = recorded(9, judged(1.0, identity={"samples": "60"}))
@@ -206,6 +206,9 @@ def marks(html: str, kind: str) -> int:
 def test_each_run_has_a_mark_that_says_its_verdict() -> None:
     """Also one that is informational, that was accepted, or that measured nothing. Of many runs the
     latest are drawn.
+
+    Bounds are drawn as far as they exclude anything: an open end goes on to the edge of the plot;
+    the model of the baseline has no bounds.
     """
     runs = (
         recorded(0, judged(0.75, accepted=True)),
@@ -224,16 +227,12 @@ def test_each_run_has_a_mark_that_says_its_verdict() -> None:
     many[200] = recorded(200, judged(None))
     html = page_of(History(Path("history"), tuple(many)))
     assert (marks(html, "held"), marks(html, "regressed"), marks(html, "error")) == (239, 0, 1)
-
-
-def test_bounds_are_drawn_as_far_as_they_exclude_anything() -> None:
-    """An open end goes on to the edge of the plot; the model of the baseline has no bounds."""
-    runs = (
+    bounds = (
         recorded(0, judged(0.6)),
         recorded(1, judged(0.6, low=None)),
         recorded(2, judged(0.75, p=None, low=None, high=None, method="same model")),
     )
-    html = page_of(History(Path("history"), runs))
+    html = page_of(History(Path("history"), bounds))
     (plot,) = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
     drawn = re.findall(r'class="bounds" x1="[\d.]+" y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)"', plot)
     (low, high), (edge, same) = (map(float, ends) for ends in drawn)

@@ -160,8 +160,12 @@ def test_the_page_says_what_the_run_found_promises_and_lacks() -> None:
         assert said in _page(FULL, facts=facts)[0].texts
 
 
-def test_samples_that_lost_most_are_shown_first() -> None:
-    """Those with pictures as cards, others below them by name; each leads to its place."""
+def test_what_lost_most_comes_first_and_calm_cases_are_folded_away() -> None:
+    """Those with pictures as cards, others below them by name; each leads to its place.
+
+    Open details for the case that lost most; closed ones for others that failed and for what holds
+    with a note; one that is closed for all that hold without, or cannot fail the run.
+    """
 
     def chain(sample: str, score: float, *, whole: bool = False) -> ChainShown:
         return ChainShown(sample, score, 1.0, [LinkShown(text="a cat")] if whole else [])
@@ -174,12 +178,6 @@ def test_samples_that_lost_most_are_shown_first() -> None:
     alone, _ = _page(replace(REGRESSED, chains=[chain("b", 0.6)]))
     assert "card" not in alone.values("class")
     assert "Also " not in alone.text
-
-
-def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
-    """Open details for the case that lost most; closed ones for others that failed and for what
-    holds with a note; one that is closed for all that hold without, or cannot fail the run.
-    """
     quiet = replace(FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet")
     informational = replace(FULL, primary=False, part="told")
     noted = replace(FULL, verdict="held", part="noted")

@@ -376,7 +376,11 @@ def _table(results: list[CaseResult], columns: int | None = None, **how: Any) ->
 
 
 def test_a_line_for_every_case_in_columns() -> None:
-    """As a whole: the suite above its cases; dashes for what is not known."""
+    """As a whole: the suite above its cases; dashes for what is not known.
+
+    The color is the verdict's: of its word, and the change of what does not hold; green for what is
+    accepted.
+    """
     results = [
         FULL,
         replace(FULL, verdict="held", part="a much longer category", p=0.5, low=None, high=0.0001),
@@ -407,10 +411,6 @@ REGRESSED suite GC@2                 -        -       -          -       -    0.
     head, row = _table([FULL], grouped=False)
     assert head.split() == ["verdict", "case", "now", "base", "change", "p", "tol.", "n"]
     assert row.startswith("REGRESSED  toy color GC@2 ")
-
-
-def test_the_color_is_the_verdicts() -> None:
-    """Of its word, and the change of what does not hold; green for what is accepted."""
     verdicts = {"held": "green", "improved": "green", "inconclusive": "yellow", "regressed": "red"}
     results = [replace(FULL, verdict=verdict) for verdict in verdicts]
     _, _, heading, *rows = summary_table([*results, replace(FULL, accepted=True)])

@@ -120,7 +120,11 @@ def test_the_noise_predicts_how_values_scatter() -> None:
 
 
 def test_seeds_of_one_sample_are_one_unit() -> None:
-    """Replicates that move together say no more than one of them."""
+    """Replicates that move together say no more than one of them.
+
+    Units of a set are its blocks: the spread is that of differences of pseudo-values, though the
+    score is a single number.
+    """
     alone = [[0.1, 0.5, 0.3], [0.4, 0.2, 0.9]]
     twice = [[value for value in row for _ in range(2)] for row in alone]
     clusters = {str(i): str(i // 2) for i in range(6)}
@@ -133,6 +137,11 @@ def test_seeds_of_one_sample_are_one_unit() -> None:
     assert actual.value_sd == plain.value_sd
     # Six pairs in three clusters: the plain variance of three, whatever the pairs within.
     assert actual.sd == pytest.approx(plain.sd, abs=1e-6)
+    rows = [[4.0, 6.0, 5.0, 9.0], [5.0, 6.0, 7.0, 7.0], [4.0, 4.0, 4.0, 4.0]]
+    actual = noise([whole_set(row, higher_is_better=False) for row in rows])
+    variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(rows, 2)]
+    assert actual.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
+    assert actual.units == 4
 
 
 def whole_set(values: Sequence[float], **fields: Any) -> CaseMeasurement:
@@ -140,15 +149,6 @@ def whole_set(values: Sequence[float], **fields: Any) -> CaseMeasurement:
     blocks = {"all": {str(i): value for i, value in enumerate(values)}} if values else {}
     score = float(np.mean(values)) if len(values) else 1.0
     return measured({"all": {"all images": score}}, sizes={"all": 40}, blocks=blocks, **fields)
-
-
-def test_units_of_a_set_are_its_blocks() -> None:
-    """The spread is that of differences of pseudo-values, though the score is a single number."""
-    rows = [[4.0, 6.0, 5.0, 9.0], [5.0, 6.0, 7.0, 7.0], [4.0, 4.0, 4.0, 4.0]]
-    actual = noise([whole_set(row, higher_is_better=False) for row in rows])
-    variances = [np.var(np.subtract(a, b), ddof=1) for a, b in combinations(rows, 2)]
-    assert actual.sd == pytest.approx(np.sqrt(np.mean(variances)), abs=1e-6)
-    assert actual.units == 4
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,8 @@ def test_more_or_fewer_images_than_needed() -> None:
     """As many of each category as hold good checkpoints at 0.01 in the whole, and no more.
 
     Of fewer all are used, and the tolerance is the smallest of two digits that holds them. A
-    category with fewer images gives all that it has; one image shows nothing.
+    category with fewer images gives all that it has; one image shows nothing. The numbers are the
+    gate's own, of the samples that there are, at the proposed tolerance, and no others.
     """
     needed = known(units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha))
     counts = {"a": 1000, "b": 1000}
@@ -287,10 +288,6 @@ def test_more_or_fewer_images_than_needed() -> None:
     assert proposal.samples == needed - 1
     assert "b/gc" not in proposal.cases
     assert "b" not in proposal.power
-
-
-def test_the_numbers_are_the_gates_own() -> None:
-    """Of the samples that there are, at the proposed tolerance, and no others."""
     cases = [piloted("overall", 0.2), piloted("a", 0.3), piloted("b", 0.01)]
     proposal = propose(cases, {"a": 12, "b": 20}, "gc")
     assert set(proposal.cases) == {"a/gc"}

@@ -58,7 +58,12 @@ def only(check: Check) -> dict[Any, tuple[Any, ...]]:
 
 
 def test_cases_that_could_not_be_measured_are_named() -> None:
-    """The first five with reasons, the others counted; measured under one seed is not enough."""
+    """The first five with reasons, the others counted; measured under one seed is not enough.
+
+    Stopped chains and warnings are remarks: the case with most stopped chains is named first, then
+    each warning once, five in all. Where all cases were measured and no chain stopped, there is
+    nothing to do.
+    """
     cases = [case(name, reason=f"no {name}", measured=None, noise=None) for name in "abcdef"]
     check = measurability([case("z", broken=True, reason="no second seed"), *cases, case()])
     assert check.status == "problem"
@@ -67,13 +72,6 @@ def test_cases_that_could_not_be_measured_are_named() -> None:
     assert check.said[5:] == ("and 2 more cases",)
     assert len(check.advice) == 1
     assert len(measurability(cases[:5]).said) == 5
-
-
-def test_stopped_chains_and_warnings_are_remarks() -> None:
-    """The case with most stopped chains is named first, then each warning once, five in all.
-
-    Where all cases were measured and no chain stopped, there is nothing to do.
-    """
     check = measurability([case("a"), case()])
     assert (check.status, check.advice) == ("pass", ())
     assert check.said == ("all 2 cases were measured, no chain stopped",)

@@ -50,7 +50,10 @@ def model(level: float, noise: float = 0.05, **more: Any) -> Measurement:
 
 
 def test_pairing_tells_models_apart() -> None:
-    """Differences of a tenth are sure although samples differ by one."""
+    """Differences of a tenth are sure although samples differ by one.
+
+    Categories weigh alike: the mean of their means decides, not the number of samples.
+    """
     board = rank_case({"a": model(0.0), "b": model(0.1), "c": model(0.2)})
 
     assert [m.model for m in board.models] == ["c", "b", "a"]
@@ -62,10 +65,6 @@ def test_pairing_tells_models_apart() -> None:
     assert second.low is not None
     assert second.high is not None
     assert second.low < second.difference < second.high < 0
-
-
-def test_categories_weigh_alike() -> None:
-    """The mean of the categories' means decides, not the number of samples."""
     few, many = {"x": 1.0, "y": 0.9}, {f"{i}": 0.5 for i in range(20)}
     better = record({"few": few, "many": many})
     worse = record({"few": {"x": 0.4, "y": 0.3}, "many": dict.fromkeys(many, 0.52)})

@@ -277,7 +277,10 @@ def test_what_has_no_score_per_sample_is_left_out(graded: Ratings) -> None:
 
 
 def test_choices_within_a_margin(tmp_path: Path) -> None:
-    """Captions whose scores differ by .01 are comparable, as MMGenBench has it."""
+    """Captions whose scores differ by .01 are comparable, as MMGenBench has it.
+
+    Without a vote no models are compared, and without sources nobody knows who made what.
+    """
     runs = {name: RatedRun(name, record(name)) for name in ("fair", "good")}
     rated = RatedItems("caption", "toy")
     for number, sample in enumerate(SAMPLES[:4]):
@@ -303,10 +306,6 @@ def test_choices_within_a_margin(tmp_path: Path) -> None:
     assert metric.within_margin.majorities.share == 1
     turned = aligned(ratings, fair=[scored("good")], good=[scored("fair")]).metrics
     assert [own.direction and own.direction.value for own in (metric, *turned)] == [1, 0]
-
-
-def test_what_has_no_models(tmp_path: Path) -> None:
-    """No vote compares any, and without sources nobody knows who made what."""
     ratings = make_study(tmp_path / "pairs", "pair", 2)
     with pytest.raises(DatasetError, match="nobody has judged an item yet"):
         aligned(ratings)

@@ -100,6 +100,9 @@ def test_an_encoder_is_exchanged_by_its_name(encoder: str, folder: Path) -> None
 def test_what_fails_everything_is_left_out(folder: Path) -> None:
     """A generator's cells say why; the correlation of the others stands. Where a model fails
     everything the rest are too few, which is said instead of a number.
+
+    Failures are counted as the gate does: chains that stopped are in the cell, and in the suite's
+    failure rate.
     """
     few: dict[str, Any] = {"metrics": ("gc",), "samples": 1}
     result = study(folder, "generators", [A, B, C], [WORLD, MOVING, DEAD], **few)
@@ -118,10 +121,6 @@ def test_what_fails_everything_is_left_out(folder: Path) -> None:
     assert "needs 3 models" in (grid.undefined or "")
     assert [spread.spread is None for spread in grid.spreads] == [False, False, True]
     assert "no voice" in result.errors[0][2]
-
-
-def test_failures_are_counted_as_the_gate_does(folder: Path) -> None:
-    """Chains that stopped are in the cell, and in the suite's failure rate."""
     blank = Named("blank", "shapes:?blank=0.3")
     result = study(folder, "seeds", [blank], seeds(0, 1))
     rate, gc = values(result, "failures"), result.grids[0]
