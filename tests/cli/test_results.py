@@ -1,18 +1,22 @@
-"""What comes before all else: no report is refused, half-written baselines are made whole."""
+"""Reports of runs: what is none is refused, half-written baselines; histories and exports."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
 import shutil
 import signal
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.gate.series import Entry, SeriesFile
 from pytest_cepbench.replacement import JOURNAL, replace_files
+from pytest_cepbench.report.history import append_run, run_record
 from tests.cli.conftest import Home
 from tests.cli.reports import (
     CASES,
@@ -24,9 +28,11 @@ from tests.cli.reports import (
     results_of,
     write_report,
 )
+from tests.docs.markdown import DOCS, column, tables
 from tests.documents import flat_report
 from tests.interruption import at_change, in_child
 from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
+from tests.report.results import judged, origin, replace
 from tests.special_files import a_pipe, a_sparse_file
 from tests.studies.toy import write_suite
 
@@ -185,3 +191,158 @@ def test_what_was_accepted_elsewhere_holds(
     assert run_plainly(machine, f"--model={MODEL}", accepted) == 0
     report = flat_report(json.loads((machine / ".cepbench/report.json").read_text()))
     assert {case["verdict"] for case in report["cases"]} == {"held"}
+
+
+# -- `cepbench history` and `export`: cases over time, and as tables -------------------------------
+
+
+@pytest.fixture
+def history(home: Home) -> Home:
+    """Three runs; the last one has other samples."""
+    results = [
+        judged(0.75, accepted=True),
+        judged(0.5, verdict="regressed"),
+        judged(0.9, verdict="incomparable", identity={"samples": "60", "prompt": "describe"}),
+    ]
+    for number, result in enumerate(results):
+        run = run_record(origin(number), [result])
+        append_run(home.path / ".cepbench" / "history", run)
+    return home
+
+
+def test_the_table(history: Home) -> None:
+    """The latest numbers and the course of each case, and from when on it is another.
+
+    The page is written where it is asked for; a damaged line is told of.
+    """
+    ended = history.command("history")
+    assert (ended.code, ended.err) == (0, "")
+    (row,) = [line for line in ended.out.splitlines() if line.startswith("toy/color/gc ")]
+    cells = ["incomparable", "0.9000", "0.7500", "+0.1500", "3", "▅▁|█"]
+    assert row.split() == ["toy/color/gc", *cells]
+    assert "2026-09-23 14:13: 1 case of toy measured otherwise: samples changed" in ended.out
+    (path,) = (history.path / ".cepbench" / "history").glob("*.jsonl")
+    with path.open("a") as stream:
+        stream.write("no JSON\n")
+    ended = history.command("history", "--html=pages/h.html", "--last=2")
+    assert ended.code == 0
+    assert ended.out == "written: pages/h.html (1 case over 2 runs)\n"
+    assert "line 4 was left out" in ended.err
+    assert "History of 2 runs" in (history.path / "pages" / "h.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["--history=none"], 2, "history 'none' cannot be read: No such file"),
+        (["--suite=toi"], 2, "the history has no suite 'toi'. Did you mean 'toy'?"),
+        (["--case=color"], 2, "the history has no case 'color'."),
+        (["--html=suite.toml/h.html"], 1, "could not be written"),
+    ],
+)
+def test_what_the_history_lacks(history: Home, argv: list[str], code: int, message: str) -> None:
+    """One line that says what is wrong."""
+    ended = history.command("history", *argv)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
+    assert message in ended.err
+
+
+def test_the_looks_of_a_series(home: Home) -> None:
+    """What was spent on which checkpoint. Of another name one line has the nearest one, or what a
+    name is; of a damaged record where, and what to do; options of a history are none of a series.
+    """
+    root = home.path / "baselines"
+    for step in ("step-100", "step-200"):
+        case = Entry(look=0, run=step, case="toy/overall/gc", model=step, spec=step, alpha=0.05)
+        SeriesFile(root, "run-1").enter(case)
+    ended = home.command("history", "--series=run-1")
+    assert ended.code == 0
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert ["1", "step-100", "2.44%", "1"] in rows
+    assert ["2", "step-200", "2.32%", "1"] in rows
+    assert "the next is number 3 and has 2.21%" in ended.out
+
+    path = root / "series" / "run-1.jsonl"
+    path.write_text(path.read_text().replace('"look":1', '"look":5', 1))
+    damaged = "run-1.jsonl: line 2: its digest is another one"
+    for argv, message in (
+        (["--series=run-2"], "unknown series 'run-2'. Did you mean 'run-1'?"),
+        (["--series=../run"], "letters, digits"),
+        (["--series=run-1"], damaged),
+        (["--series=run-1"], "A series goes on only with its whole record"),
+        (["--series=run-1", "--html=h.html"], "--html is of the history: drop it, or --series"),
+    ):
+        home.command("history", *argv).refused(message, lines=1)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.fixture
+def report(home: Home, measured: Measured) -> Path:
+    """The report of a run of the toy suite."""
+    return write_report(home.path / "gate.json", map(result_of, measured("shapes:")), "passed")
+
+
+def test_the_place_of_an_export(home: Home, report: Path) -> None:
+    """Below the folder that is kept out of git, and named on stdout; a file as it is named, into a
+    folder under the report's name. Other files stay; where it cannot be written, a line says why.
+
+    Rows of samples are the scores of the run; both files name the same cases.
+    """
+    ended = home.command("export", "gate.json")
+    path = home.path / ".cepbench/exports/gate.csv"
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "written: .cepbench/exports/gate.csv\n"
+    assert len(rows_of(path)) == 10
+    assert (home.path / ".cepbench/.gitignore").exists()
+    (home.path / "tables").mkdir()
+    (home.path / "tables/other.csv").touch()
+    for out in ("cases.csv", "tables"):
+        assert home.command("export", "gate.json", f"--out={out}").code == 0
+    assert {path.name for path in (home.path / "tables").iterdir()} == {"gate.csv", "other.csv"}
+    assert (home.path / "cases.csv").read_bytes() == (home.path / "tables/gate.csv").read_bytes()
+    for place in ("cases.csv/x.csv", f"{'x' * 300}.csv"):
+        home.command("export", "gate.json", f"--out={place}").refused(code=1, lines=1)
+    home.command("export", "gate.json", "--out=./gate.json").refused("is the report itself")
+    for rows in ("cases", "samples"):
+        assert home.command("export", "gate.json", f"--rows={rows}").code == 0
+    folder = home.path / ".cepbench/exports"
+    cases, samples = (rows_of(folder / name) for name in ("gate.csv", "gate-samples.csv"))
+    assert {row["part"] for row in samples} <= {row["part"] for row in cases}
+    overall = [
+        float(row["value"]) for row in samples if (row["part"], row["metric"]) == ("overall", "gc")
+    ]
+    (case,) = [row for row in cases if (row["part"], row["metric"]) == ("overall", "gc")]
+    assert len(overall) == int(case["n"])
+    assert sum(overall) / len(overall) == pytest.approx(float(case["value"]), abs=1e-5)
+
+
+def test_what_rows_say_of_the_run(home: Home, report: Path, measured: Measured) -> None:
+    """Its name and its step; every row of an incomplete one says that it is. The verdict of a suite
+    is there: it may be all that failed, and no table or chart may look as if nothing had.
+    """
+    edit_report(report, lambda document: document.update(verdict="incomplete", problems=["why"]))
+    command = ("export", "gate.json", "--out=a.csv", "--name=run 1", "--step=500")
+    assert home.command(*command).code == 0
+    said = {(row["run"], row["step"], row["run_verdict"]) for row in rows_of(home.path / "a.csv")}
+    assert said == {("run 1", "500", "incomplete")}
+    cases = results_of(measured("shapes:"), verdict="held")
+    pooled = replace(
+        cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
+    )
+    write_report(home.path / "pooled.json", [*cases, pooled])
+    assert home.command("export", "pooled.json", "--out=b.csv").code == 0
+    last = rows_of(home.path / "b.csv")[-1]
+    assert (last["metric"], last["verdict"], last["value"]) == ("verdict", "regressed", "")
+
+
+def test_every_column_is_documented() -> None:
+    """On the page of the command, and no other."""
+    from pytest_cepbench.report.writers import COLUMNS, SAMPLE_COLUMNS
+
+    (columns,) = tables(DOCS / "report.md", "Export")
+    assert set(column(columns)) == {*COLUMNS, *SAMPLE_COLUMNS}

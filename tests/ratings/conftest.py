@@ -10,7 +10,7 @@ import pytest
 
 from tests.ratings.serving import Server, see, served
 from tests.ratings.studies import make_study
-from tests.report.browser import driven_chromium
+from tests.report.pages import driven_chromium
 
 
 @pytest.fixture(scope="module")

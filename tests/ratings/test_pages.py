@@ -29,7 +29,7 @@ from tests.ratings.serving import (
     slot,
 )
 from tests.ratings.studies import BLUE, HOSTILE, NAMES, RED, SAMPLE, make_study
-from tests.report.browser import axe_core
+from tests.report.pages import axe_core
 
 needs("starlette")
 

@@ -15,7 +15,7 @@ from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.result import BaselineModel, ChainShown, LinkShown, ModelShown
 from pytest_cepbench.report.view import case_anchor, sample_anchor
 from pytest_cepbench.report.writers import Provenance, RunOutcome, suite_provenance
-from tests.report.browser import violations
+from tests.report.pages import violations
 from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, judged, recorded, replace
 
 pytestmark = pytest.mark.slow
