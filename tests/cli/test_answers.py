@@ -113,8 +113,8 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
         entries["answers.jsonl"] = b'[["text", "../../photo"]]\n'
     (accepted.path / "photo.webp").write_bytes(b"mine")
     with zipfile.ZipFile(bundle, "w") as changed:
-        for name, data in entries.items():
-            changed.writestr(name, data)
+        for name, content in entries.items():
+            changed.writestr(name, content)
     data = bytearray(bundle.read_bytes())
     directory = data.index(b"PK\1\2")
     at = {"version": (6, b"\xff"), "encrypted": (8, b"\1"), "method": (10, b"\x63")}

@@ -98,8 +98,8 @@ class GuessingDescriber(Faulty):
             draw = np.random.default_rng(int(digest[:12], 16))
             objects = []
             for cell in sorted(draw.choice(9, size=3, replace=False).tolist()):
-                words = [own[int(draw.integers(len(own)))] for own in (SIZES, COLORS, SHAPES)]
-                objects.append(SceneObject(cell, *words))
+                size, color, shape = (draw.integers(len(own)) for own in (SIZES, COLORS, SHAPES))
+                objects.append(SceneObject(cell, SIZES[size], COLORS[color], SHAPES[shape]))
             captions.append(caption(Scene(tuple(objects))))
         return captions
 

@@ -196,7 +196,7 @@ def test_what_is_no_pass(tmp_path: Path) -> None:
     Only the first of a training accepts what it measures, whatever its cases say of samples.
     """
     path = tmp_path / "r.json"
-    for report, reason in (
+    for text, reason in (
         (None, "wrote no report"),
         ("{", "cannot be read"),
         ("[]", "cannot be read"),
@@ -204,8 +204,8 @@ def test_what_is_no_pass(tmp_path: Path) -> None:
         ('{"schema": 2, "verdict": "passed", "cases": []}', "no case was judged"),
         ('{"schema": 2, "verdict": "passed", "cases": [{}]}', "cannot be read"),
     ):
-        if report is not None:
-            path.write_text(report)
+        if text is not None:
+            path.write_text(text)
         outcome, cases, why = read_outcome(0, path, first=True)
         assert (outcome, cases) == (Outcome.FAILED, ())
         assert reason in why

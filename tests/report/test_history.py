@@ -179,8 +179,8 @@ def test_breaks_are_where_the_measurement_became_another() -> None:
     assert timelines_of(runs)[0].breaks == {3: ""}
     values = [0.0, 0.5, None, 1.0]
     runs = [recorded(i, judged(value)) for i, value in enumerate(values)]
-    other = recorded(9, judged(1.0, identity={"samples": "60"}))
-    (timeline,) = timelines_of([*runs, other])
+    runs.append(recorded(9, judged(1.0, identity={"samples": "60"})))
+    (timeline,) = timelines_of(runs)
 
     assert timeline.sparkline() == "▁▅.█|█"
     assert timeline.sparkline(2) == "▅|▅"

@@ -415,11 +415,11 @@ REGRESSED suite GC@2                 -        -       -          -       -    0.
     results = [replace(FULL, verdict=verdict) for verdict in verdicts]
     _, _, heading, *rows = summary_table([*results, replace(FULL, accepted=True)])
     assert heading == (Span("toy", "bold"),)
-    for row, color in zip(rows, [*verdicts.values(), "green"], strict=True):
-        styled = [span.text for span in row if span.style == color]
+    for spans, color in zip(rows, [*verdicts.values(), "green"], strict=True):
+        styled = [span.text for span in spans if span.style == color]
         assert styled[0] == styled[0].upper()
         assert len(styled) == (1 if color == "green" else 2)
-        assert all(span.style in ("", color) for span in row)
+        assert all(span.style in ("", color) for span in spans)
     word = summary_table([replace(FULL, primary=False)])[-1][0]
     assert word == Span("regressed", "yellow")  # what cannot fail the run is never red
 

@@ -417,5 +417,6 @@ def test_images_to_describe(tmp_path: Path) -> None:
     assert len(rated.items) == len(rated.sources) == 3
     for item, source in zip(rated.items, rated.sources, strict=True):
         sample = next(sample for sample in dataset.samples if sample.id == source.sample)
-        assert item.question == (Part(image=known(sample.image).load().digest),)
+        assert sample.image is not None
+        assert item.question == (Part(image=sample.image.load().digest),)
         assert (item.options, source.model, source.option) == ((), "", "")
