@@ -428,8 +428,13 @@ def test_a_study_is_written_once(home: Home, items: str) -> None:
 
     The same command again is refused, with the one that goes on; so is another suite's.
     """
-    command = ("rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--only-write")
-    assert home.command(*command).code == 0
+    command = (
+        "rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben",
+        "--only-write", "--overlap=1", "--seed=7",
+    )  # fmt: skip
+    ended = home.command(*command)
+    assert (ended.code, ended.out) == (0, "")
+    assert "ratings/mine: 30 items for 2 annotators" in ended.err
     before = contents(home.path / "ratings")
     again = home.command(*command)
     again.refused("is a study already: go on with cepbench rate ask ratings/mine", lines=1)
@@ -437,14 +442,7 @@ def test_a_study_is_written_once(home: Home, items: str) -> None:
     home.command(*other).refused("is a study already: go on with cepbench rate ask ratings/mine")
     assert home.command("rate", "ask", "ratings/mine", "--only-write").code == 0
     assert contents(home.path / "ratings") == before
-    ended = home.command(
-        "rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben",
-        "--only-write", "--overlap=1", "--seed=7",
-    )  # fmt: skip
-    assert (ended.code, ended.out) == (0, "")
-    assert "ratings/mine: 30 items for 2 annotators" in ended.err
-    folder = home.path / "ratings" / "mine"
-    ratings = read_ratings(folder)
+    ratings = read_ratings(home.path / "ratings" / "mine")
     study = ratings.study
     assert (study.annotators, study.overlap) == (("ann", "ben"), 1)
     assert (study.seed, study.suite) == (7, "")
