@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.photographs import MODEL, ROLES, make_photos
+from tests.cli.test_init import MODEL, ROLES, make_photos
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,10 +79,16 @@ def test_two_commands_to_a_verdict(installed: Installed, project: Path) -> None:
         "cepbench", "init", "--images=photos", MODEL, *ROLES, "--accept", cwd=project
     )
     assert init.returncode == 0, init.stderr + init.stdout
-    assert "accepted: 4 baselines" in init.stdout
+    assert "accepted: 4 baselines below baselines/photos" in init.stdout
+    held = installed.run(*PYTEST, "suites/photos", MODEL, cwd=project)
+    assert held.returncode == 0, held.stdout
     worse = installed.run(*PYTEST, "suites/photos", f"{MODEL}?loss=1.5", cwd=project)
     assert worse.returncode == 1, worse.stdout
     assert re.search("^REGRESSED +photos overall GC@3 ", worse.stdout, re.MULTILINE)
+    doctor = installed.run("cepbench", "doctor", "suites/photos", cwd=project)
+    accepted = "model: python:user_models:noisy, which was accepted for "
+    assert doctor.stderr.startswith(accepted), doctor.stderr
+    assert "doctor of photos" in doctor.stdout
 
 
 def test_shipped_suites(installed: Installed, project: Path) -> None:
@@ -96,5 +102,7 @@ def test_shipped_suites(installed: Installed, project: Path) -> None:
     accepted = installed.run(*run, "--snapshot-update", cwd=project)
     assert accepted.returncode == 0, accepted.stdout
     assert list((project / "baselines" / "folder").glob("overall-gc-*.toml"))
+    assert len(list((project / "baselines" / "folder").iterdir())) == 4
+    assert (project / ".cepbench" / "store").is_dir()
     again = installed.run(*run, cwd=project)
     assert again.returncode == 0, again.stdout

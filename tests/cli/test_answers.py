@@ -269,9 +269,8 @@ def test_who_gave_no_verdict_is_not_written(accepted: Home) -> None:
             with pytest.raises(UnscoredError):
                 _ask(accepted, judge)
         ended = accepted.command("arena", "rejudge", ".", f"--judge={judge}")
-        assert ended.code == 2
-        assert f"the judge {judge} gave no verdict yet" in ended.err
-        assert f"`pytest . --model=CANDIDATE --judge={judge}`" in ended.err
+        command = f"`pytest . --model=CANDIDATE --judge={judge}`"
+        ended.refused(f"the judge {judge} gave no verdict yet", command)
     assert _judges(folder) == before
     with Store(accepted.path / ".cepbench/store") as store:
         ratings = rate(accepted.path, store)
@@ -462,7 +461,5 @@ def test_what_is_no_store(home: Home) -> None:
     """Said in one line; no store is made of it."""
     Path("notes").mkdir()
     Path("notes/index.sqlite").write_text("mine")
-    ended = store(home, "stats", "--store=notes")
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err.count("\n") == 1
+    store(home, "stats", "--store=notes").refused(code=1, lines=1)
     assert {path.name for path in Path("notes").iterdir()} == {"index.sqlite"}

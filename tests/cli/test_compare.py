@@ -187,17 +187,6 @@ CASE = "arena/overall/win_rate"
 OPTIONS = (f"--case={CASE}", "--alpha=0.05")
 
 
-@pytest.fixture(scope="module")
-def battled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Reports of the run whose answers were accepted, and of two that battled them."""
-    root = tmp_path_factory.mktemp("battled")
-    overall = ("-k", "overall-win_rate")
-    accept_project(root, ANSWERS, "test_arena", "--cep-report=accepted.json", *overall)
-    for name, spec in {"worse": WORSE, "worst": "shapes:?miss=0.8"}.items():
-        run_plainly(root, f"--model={spec}", f"--cep-report={name}.json", *overall)
-    return root
-
-
 def case_of(root: Path, name: str) -> dict[str, Any]:
     """The case in a report."""
     (case,) = flat_report(json.loads((root / f"{name}.json").read_text()))["cases"]
@@ -211,10 +200,19 @@ def row_of(out: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_runs_that_battled_the_same_answers(home: Home, battled: Path) -> None:
+def test_runs_that_battled_the_same_answers(
+    home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The change is the mean over the questions of what one won more than the other; beside the run
     that was battled, the own battles against its answers.
+
+    Battles against other answers are not paired, nor those of which the report does not say which
+    answers, or lacks a question.
     """
+    battled, overall = tmp_path_factory.mktemp("battled"), ("-k", "overall-win_rate")
+    accept_project(battled, ANSWERS, "test_arena", "--cep-report=accepted.json", *overall)
+    for name, spec in {"worse": WORSE, "worst": "shapes:?miss=0.8"}.items():
+        run_plainly(battled, f"--model={spec}", f"--cep-report={name}.json", *overall)
     paths = [str(battled / f"{name}.json") for name in ("worse", "worst")]
     ended = home.command("compare", *paths, *OPTIONS)
     first, second = (case_of(battled, name) for name in ("worse", "worst"))
@@ -231,11 +229,6 @@ def test_runs_that_battled_the_same_answers(home: Home, battled: Path) -> None:
     row = row_of(home.command("compare", *paths, *OPTIONS).out)
     assert float(row[4]) == pytest.approx(second["difference"], abs=5e-5)
     assert row[1] == second["verdict"] == "regressed"
-
-
-@pytest.mark.slow
-def test_battles_against_other_answers_are_not_paired(home: Home, battled: Path) -> None:
-    """Nor those of which the report does not say which answers, or lacks a question."""
     for number, change in enumerate(({"opponents": "0" * 64}, {"opponents": ""}, {"drop": 1})):
         path = home.path / f"other{number}.json"
         path.write_text((battled / "worst.json").read_text())

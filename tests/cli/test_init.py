@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from pytest_cepbench.cli import main
 from pytest_cepbench.evaluation.python_api import gate_checkpoint
@@ -16,10 +19,26 @@ from pytest_cepbench.models import python_model
 from pytest_cepbench.suites import load_suite
 from pytest_cepbench.suites.definition import find_shipped, list_suites
 from tests.cli.conftest import Ended, Home
-from tests.cli.photographs import MODEL, ROLES, make_photos
-from tests.plugin.project import contents, run_plainly
+from tests.plugin import user_models
+from tests.plugin.project import contents
 
 COUNTS = {"cats": 12, "dogs": 18}
+
+ROLES = ("--generator=python:user_models:generator", "--encoder=python:user_models:encoder")
+
+MODEL = "--model=python:user_models:noisy"
+
+
+def make_photos(home: Path, counts: dict[str, int]) -> None:
+    """Photographs below `photos`, so many of each category, and the models."""
+    rng = np.random.default_rng(0)
+    shutil.copy(str(user_models.__file__), home)
+    for category, count in counts.items():
+        folder = home / "photos" / category
+        folder.mkdir(parents=True)
+        for number in range(count):
+            color = tuple(int(value) for value in rng.integers(256, size=3))
+            Image.new("RGB", (16, 16), color).save(folder / f"{number:02d}.png")
 
 
 @pytest.fixture
@@ -40,19 +59,6 @@ def written(project: Home, name: str = "photos") -> dict[str, Any]:
     """The suite that was written."""
     text = (project.path / "suites" / name / "suite.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
-
-
-@pytest.mark.slow
-def test_two_commands_to_a_verdict(project: Home) -> None:
-    """What init accepts, the next run of pytest holds a model to."""
-    ended = init(project, "--accept")
-    assert ended.code == 0, ended.err
-    assert "accepted: 4 baselines below baselines/photos" in ended.out
-    assert run_plainly(project.path, "suites/photos", MODEL) == 0
-    assert run_plainly(project.path, "suites/photos", f"{MODEL}?loss=1.5") == 1
-    ended = project.command("doctor", "suites/photos")
-    assert ended.err.startswith("model: python:user_models:noisy, which was accepted for ")
-    assert "doctor of photos" in ended.out
 
 
 def test_tolerances_come_from_the_noise(project: Home) -> None:
@@ -214,19 +220,6 @@ def test_every_suite_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["suites", name]) == 0
         out = capsys.readouterr().out
         assert [piece for piece in pieces if piece not in out] == []
-
-
-@pytest.mark.slow
-def test_pytest_finds_a_suite_by_its_package(home: Home) -> None:
-    """`--pyargs` runs it, and its baselines and store belong to the project."""
-    (home.path / "suite.toml").unlink()
-    make_photos(home.path, {"cats": 2})
-    args = ("--pyargs", "pytest_cepbench.suites.folder", MODEL, *ROLES, "--cep-data=folder=photos")
-    assert run_plainly(home.path, *args) == 1
-    assert run_plainly(home.path, *args, "--snapshot-update") == 0
-    assert run_plainly(home.path, *args) == 0
-    assert len(list((home.path / "baselines" / "folder").iterdir())) == 2
-    assert (home.path / ".cepbench" / "store").is_dir()
 
 
 def test_commands_and_python_take_the_same_name(home: Home) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,46 +87,31 @@ def export(
     write_training(folder, battles, layout, prompt)
 
 
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Qwen2-VL."""
-    pytest.importorskip("transformers", reason="local judges need the [models] extra")
-    from tests.tiny.describers import build_qwen2_vl
-
-    folder = tmp_path_factory.mktemp("qwen")
-    build_qwen2_vl(folder, words=(*JUDGE_WORDS, "C", "D"))
-    (folder / "chat_template.jinja").write_text(QWEN, "utf-8")
-    return folder
-
-
 @pytest.mark.models
-@pytest.mark.parametrize("name", JUDGE_PROMPTS)
-def test_chats_are_what_the_judge_is_asked(qwen: Path, tmp_path: Path, name: str) -> None:
+def test_chats_are_what_the_judge_is_asked(tmp_path: Path) -> None:
     """Rendered by the template of Qwen2-VL, each row begins with the judge's own prompt.
 
     Where that shows texts one behind the other, an answer spreads no token over them.
     """
-    judge: Any = bind_text(f"{qwen}?device=cpu&prompt={name}", "judge").load()
-    answer = ["one <|image_pad|> <eos> <|image_", "pad|>"]
-    export(tmp_path / "chats", battle(answer), prompt=JUDGE_PROMPTS[name])
+    pytest.importorskip("transformers", reason="local judges need the [models] extra")
+    from tests.tiny.describers import build_qwen2_vl
 
-    def render(messages: Any, *, asks: bool = False) -> str:
-        return str(
-            judge.loaded.processor.apply_chat_template(
-                messages, add_generation_prompt=asks, tokenize=False
-            )
-        )
-
-    own = battle(answer).battle
-    turned = Battle(own.question, own.second, own.first)
-    both: list[tuple[Battle, Winner]] = [(own, "Tie(A)"), (turned, "Tie(B)")]
-    for number, (shown, winner) in enumerate(both):
-        asked = render(judge._conversation(shown), asks=True)
-        assert asked.count("<|image_pad|>") == 2
-        whole = f"{asked}{JUDGE_PROMPTS[name].phrases[winner]}<|im_end|>\n"
-        row = json_lines(tmp_path / "chats" / "train.jsonl")[number]
-        assert render(row["prompt"], asks=True) == asked
-        assert render([*row["prompt"], *row["completion"]]) == whole
+    build_qwen2_vl(tmp_path / "qwen", words=(*JUDGE_WORDS, "C", "D"))
+    (tmp_path / "qwen" / "chat_template.jinja").write_text(QWEN, "utf-8")
+    own = battle(["one <|image_pad|> <eos> <|image_", "pad|>"])
+    turned = Battle(own.battle.question, own.battle.second, own.battle.first)
+    both: list[tuple[Battle, Winner]] = [(own.battle, "Tie(A)"), (turned, "Tie(B)")]
+    for name, prompt in JUDGE_PROMPTS.items():
+        judge: Any = bind_text(f"{tmp_path}/qwen?device=cpu&prompt={name}", "judge").load()
+        render = partial(judge.loaded.processor.apply_chat_template, tokenize=False)
+        export(tmp_path / name, own, prompt=prompt)
+        rows = json_lines(tmp_path / name / "train.jsonl")
+        for (shown, winner), row in zip(both, rows, strict=True):
+            asked = render(judge._conversation(shown), add_generation_prompt=True)
+            assert asked.count("<|image_pad|>") == 2
+            whole = f"{asked}{prompt.phrases[winner]}<|im_end|>\n"
+            assert render(row["prompt"], add_generation_prompt=True) == asked
+            assert render([*row["prompt"], *row["completion"]]) == whole
 
 
 @pytest.mark.parametrize(
