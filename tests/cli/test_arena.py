@@ -80,9 +80,8 @@ def test_leaderboard_and_agreement(panels: Home) -> None:
     Agreement: shares of both judges, and the table of their verdicts.
     """
     ended = panels.command("arena", "leaderboard", "people.json")
-    document = json.loads(
-        (panels.path / ".cepbench" / "arena" / "leaderboard-people.json").read_text("utf-8")
-    )
+    written = panels.path / ".cepbench" / "arena" / "leaderboard-people.json"
+    document = json.loads(written.read_text("utf-8"))
 
     assert (ended.code, ended.err) == (0, "")
     title = "arena leaderboard of people: 3 models, 300 verdicts on 100 questions"

@@ -67,14 +67,6 @@ class GreyEncoder(Faulty):
         raise RoleError("reads images only")
 
 
-class BlindEncoder(GreyEncoder):
-    """Has one vector for everything."""
-
-    def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float64]:
-        """(n, 2) float64."""
-        return np.array([[1.0, 2.0]] * len(images))
-
-
 class MonotoneDescriber(Faulty):
     """Has one answer for everything."""
 
@@ -153,7 +145,10 @@ def test_a_good_set_up_passes(home: Home) -> None:
             "use another encoder",
         ),
         (
-            ["--model=shapes:", f"--encoder={MODELS}:BlindEncoder"],
+            [
+                "--model=shapes:",
+                "--encoder=python:tests.plugin.user_models:encoder?behaviour=blind",
+            ],
             "measurement",
             ".* gives one vector for .*",
             "use another encoder",
@@ -191,7 +186,7 @@ def test_a_fault_is_a_problem(
     assert len(by_name[check]["said"]) == 1 or check == "measurement"
     assert advice in ended.flat.partition(" what to do ")[2]
     assert "Traceback" not in ended.out + ended.err
-    if argv[-1].endswith("BlindEncoder"):
+    if argv[-1].endswith("blind"):
         assert by_name["encoder on damaged images"]["status"] == "problem"
         assert cells(by_name["encoder on damaged images"])["strong blur"]["starts"] == 8
 

@@ -104,21 +104,12 @@ REGRESSED = case_of(
     ],
 )
 
-FULL = case_of(
-    nodeid="test_x.py::test_drift[color-gc]",
-    suite="toy",
-    part="color",
-    metric="gc",
-    label="GC@2",
-    verdict="regressed",
-    tolerance=0.01,
+FULL = replace(
+    REGRESSED,
     gate="regression",
     alpha=0.0125,
     level=0.003125,
     origins={"gate": "[gate]", "tolerance": "--cep-tolerance", "alpha": "[gate]"},
-    value=0.5,
-    baseline=0.75,
-    difference=-0.25,
     p=0.00042,
     low=-0.3125,
     high=-0.1875,
@@ -129,7 +120,6 @@ FULL = case_of(
     partial=True,
     n=50,
     failures={"empty-text": 3, "blank-image": 1},
-    curve=[0.6, 0.45],
     notes=["3 of 50 texts were cut"],
     floor=0.125,
     baseline_floor=0.25,
@@ -146,7 +136,6 @@ FULL = case_of(
     anchor_tolerance=0.02,
     attribution="Lost 0.2500 over 1 sample: most of it by the describer.",
     hops=[HopShown("image", "describer", 1, 0.2), HopShown("image", "generator", 2, 0.05)],
-    chains=REGRESSED.shown.chains,
 )
 """Everything that a case can say."""
 
