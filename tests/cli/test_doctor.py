@@ -23,6 +23,8 @@ from tests.studies.toy import write_suite
 
 MODELS = f"python:{__name__}"
 
+BLIND = "--encoder=python:tests.plugin.user_models:encoder?behaviour=blind"
+
 SMALL = GATED.replace("samples_per_category = 2", "samples_per_category = 1")
 
 PHOTOS = """\
@@ -145,10 +147,7 @@ def test_a_good_set_up_passes(home: Home) -> None:
             "use another encoder",
         ),
         (
-            [
-                "--model=shapes:",
-                "--encoder=python:tests.plugin.user_models:encoder?behaviour=blind",
-            ],
+            ["--model=shapes:", BLIND],
             "measurement",
             ".* gives one vector for .*",
             "use another encoder",
@@ -186,7 +185,7 @@ def test_a_fault_is_a_problem(
     assert len(by_name[check]["said"]) == 1 or check == "measurement"
     assert advice in ended.flat.partition(" what to do ")[2]
     assert "Traceback" not in ended.out + ended.err
-    if argv[-1].endswith("blind"):
+    if argv[-1] == BLIND:
         assert by_name["encoder on damaged images"]["status"] == "problem"
         assert cells(by_name["encoder on damaged images"])["strong blur"]["starts"] == 8
 
