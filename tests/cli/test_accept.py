@@ -200,9 +200,6 @@ def test_something_else_than_before(home: Home, measured: Measured, tmp_path: Pa
     assert "and 5 more" in ended.flat
 
 
-BASELINES = Path(__file__).parents[2] / "baselines"
-
-
 Edit = Callable[[dict[str, Any]], object]
 """Changes the document of a report."""
 
@@ -310,7 +307,7 @@ def test_reports_that_were_edited(home: Home, measured: Measured, edit: str) -> 
 
 def test_directions_are_those_of_the_metrics() -> None:
     """As every accepted baseline of this repository has it."""
-    for path in BASELINES.rglob("*.toml"):
+    for path in (Path(__file__).parents[2] / "baselines").rglob("*.toml"):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
 

@@ -29,8 +29,6 @@ from tests.interruption import in_child
 from tests.ratings.studies import cast
 from tests.studies.toy import write_suite
 
-ROOT = Path(__file__).parents[2]
-
 MODULE = "python:tests.cli.test_dataset"
 
 NAMES = ("Count", "Color", "Position", "Size", "Crowd", "Symmetry")
@@ -85,7 +83,7 @@ def test_images_become_a_set_that_gates_a_model(photos: Home) -> None:
     """
     made = construct(photos)
     frozen = freeze(photos, "--unverified")
-    shipped = (ROOT / "suites" / "mmgenbench" / "suite.toml").read_text()
+    shipped = (Path(__file__).parents[2] / "suites/mmgenbench/suite.toml").read_text()
     suite = write_suite(photos.path, shipped.replace("MMGenBench-Test", "bench"))
     data = {"mmgenbench": photos.path / "bench" / "frozen"}
     gate = partial(gate_checkpoint, suite, data=data, generator="shapes:", encoder="shapes:")

@@ -22,8 +22,6 @@ from tests.cli.conftest import Ended, Home
 from tests.plugin import user_models
 from tests.plugin.project import contents
 
-COUNTS = {"cats": 12, "dogs": 18}
-
 ROLES = ("--generator=python:user_models:generator", "--encoder=python:user_models:encoder")
 
 MODEL = "--model=python:user_models:noisy"
@@ -46,7 +44,7 @@ def project(home: Home) -> Home:
     """A folder with photographs in two categories."""
     python_model.make_model.cache_clear()  # of another test's folder, under the same name
     (home.path / "suite.toml").unlink()
-    make_photos(home.path, COUNTS)
+    make_photos(home.path, {"cats": 12, "dogs": 18})
     return home
 
 

@@ -229,14 +229,11 @@ def test_an_output_that_takes_nothing_is_told_in_a_line() -> None:
         assert said.startswith("cepbench: the output could not be written: ")
 
 
-CELLS = st.text(max_size=40)
-
-
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
     """Any table of at least two columns."""
     columns = draw(st.integers(2, 5))
-    row = st.tuples(*[CELLS] * columns)
+    row = st.tuples(*[st.text(max_size=40)] * columns)
     return Table(draw(row), tuple(draw(st.lists(row, max_size=2))))
 
 

@@ -30,8 +30,6 @@ from tests.ratings.serving import ROOT, request, served, slots
 from tests.ratings.studies import BLUE, RED, cast, make_study, side_vote
 from tests.studies.toy import write_suite
 
-MODULE = "python:tests.cli.test_ratings"
-
 
 class Redder:
     """Prefers the answer with the redder image."""
@@ -147,7 +145,7 @@ def test_a_card_from_people(home: Home, rated: Ratings) -> None:
     assert ended.code == 0, ended.err
     assert card["people"] == "may"
     assert card["accuracy"] == pytest.approx(11 / 12)
-    argv = ("agree", "judges", f"--judge={MODULE}:Redder", "--on=ratings/may")
+    argv = ("agree", "judges", "--judge=python:tests.cli.test_ratings:Redder", "--on=ratings/may")
     ended = home.command(*argv)
     again = home.command(*argv)
     (kept,) = (home.path / "baselines/judges").iterdir()

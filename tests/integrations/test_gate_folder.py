@@ -18,8 +18,6 @@ from pytest_cepbench.integrations.gate_folder import GateFolder, GateState, Subm
 from tests.integrations.folder_model import save
 from tests.optional import known
 
-DAY = 86_400 * 10**9
-
 
 def kept(files: GateFolder, checkpoint: Path) -> Submission:
     """A checkpoint in the folder."""
@@ -36,7 +34,7 @@ def age(*paths: Path) -> None:
     """Set the times of files back, as of a checkpoint that was saved a day ago."""
     for path in paths:
         times = path.stat()
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns - DAY))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns - 86_400 * 10**9))
 
 
 def test_kept_checkpoint_is_a_copy(tmp_path: Path) -> None:

@@ -126,12 +126,9 @@ def test_tensorboard_reads_the_verdict(tmp_path: Path) -> None:
     assert (text.step, text.tensor_proto.string_val) == (7, [b"regressed"])
 
 
-PAGE = DOCS / "training-loop.md"
-
-
 def test_settings_are_documented_with_their_defaults() -> None:
     """Every field in its order; a default that is code is that of the code."""
-    _, *settings = tables(PAGE, "Gate inside the training loop")
+    _, *settings = tables(DOCS / "training-loop.md", "Gate inside the training loop")
     for kind, rows in zip((Gate, TrainingGate), settings, strict=True):
         fields = [field for field in dataclasses.fields(kind) if field.init]
         assert column(rows) == [field.name for field in fields]

@@ -173,9 +173,6 @@ def vote_all(
             cast(ratings, side_vote(item, annotator, pressed, swapped=bool(number % 2)))
 
 
-AT = "2026-11-22T10:00:00.000Z"
-
-
 def answer_fields(shown: ShownItem) -> dict[str, Any]:
     """An answer for the first option, or for what every image of the studies shows."""
     if shown.order and isinstance(shown.order[0], str):
@@ -207,4 +204,6 @@ def make(
     shown = Assignment(ratings.study, ratings.items.values()).shown(item, annotator, kind)
     own = fields or answer_fields(ShownItem("", item, shown))
     answer = SentAnswer(key=f"{annotator}-{item.item[:8]}-{kind}", slot="", seconds=3.5, **own)
-    return make_vote(answer, ratings.study, item, kind, shown, annotator=annotator, at=AT)
+    return make_vote(
+        answer, ratings.study, item, kind, shown, annotator=annotator, at="2026-11-22T10:00:00.000Z"
+    )

@@ -32,7 +32,6 @@ from pytest_cepbench.ratings.records import (
     Study,
     Task,
     Vote,
-    VoteKind,
     fault_of,
     record_line,
     un_swapped,
@@ -393,9 +392,6 @@ def test_what_is_no_regular_file_is_refused(ratings: Ratings) -> None:
         LineFile(ratings.vote_path("a1"))
 
 
-OTHERS: list[tuple[str, VoteKind]] = [("a1", "repeat"), ("a2", "item")]
-
-
 @given(moves=st.lists(st.sampled_from(["A", "B", "undo", "skip"]), max_size=8))
 def test_the_last_answer_that_was_not_withdrawn_counts(moves: Sequence[str]) -> None:
     """As on a stack: an undo takes the answer before it away, also a skip; none more than once."""
@@ -410,7 +406,8 @@ def test_the_last_answer_that_was_not_withdrawn_counts(moves: Sequence[str]) -> 
             stack.pop()
     assert [vote.verdict for vote in counted_votes(votes).values()] == stack[-1:]
     # A repeat is no second answer to the item, and one person's is not another's.
-    others = [msgspec.structs.replace(v, annotator=a, kind=k) for v in votes for a, k in OTHERS]
+    others = [msgspec.structs.replace(v, kind="repeat") for v in votes]
+    others += [msgspec.structs.replace(v, annotator="a2") for v in votes]
     assert len(counted_votes([*votes, *others])) == 3 * len(stack[-1:])
 
 

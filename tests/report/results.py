@@ -229,8 +229,6 @@ CHAINS = records(ChainShown)
 
 ANSWERS = records(AnswerShown, opponent=st.sampled_from(["", "accepted answer", "reference"]))
 
-HOPS = records(HopShown, start=st.sampled_from(["image", "text"]))
-
 ANCHORS = st.builds(
     Judgement,
     verdict=st.sampled_from(Verdict),
@@ -266,7 +264,7 @@ RESULTS = st.builds(
     curve=st.lists(st.floats(-1, 1) | st.floats(0, 1e6), max_size=4),
     refused=st.sampled_from(["", "", "close to chance"]),
     anchor=st.none() | ANCHORS,
-    hops=st.lists(HOPS, max_size=3),
+    hops=st.lists(records(HopShown, start=st.sampled_from(["image", "text"])), max_size=3),
     answers=st.lists(ANSWERS, max_size=2),
     measured=st.sampled_from([None, MEASURED]),
     damage=st.lists(TEXTS, max_size=1),
@@ -279,8 +277,6 @@ RESULTS = st.builds(
 
 # -- runs of a history, as the gate would record them ----------------------------------------------
 
-DAY = 86_400.0
-
 
 def origin(number: int, **changes: Any) -> HistoryRun:
     """The facts of a run, the number of its day."""
@@ -288,7 +284,7 @@ def origin(number: int, **changes: Any) -> HistoryRun:
         "format": FORMAT,
         "cases": [],
         "run": f"{number:032x}",
-        "started": 1_790_000_000 + DAY * number,
+        "started": 1_790_000_000 + 86_400.0 * number,  # a run a day
         "seconds": 60.0,
         "verdict": "passed",
         "report": "",

@@ -167,9 +167,6 @@ def test_samples_have_as_many_seeds_as_in_the_gate(folder: Path) -> None:
     assert values(result)["a"][0] == gated(folder, text, RoleChoices(A.spec))
 
 
-SUITE = Path("suite.toml")
-
-
 @pytest.mark.parametrize(
     ("name", "models", "variants", "message"),
     [
@@ -186,7 +183,7 @@ def test_rows_and_columns_must_be_apart(
 ) -> None:
     """Nothing to compare, and twins under one name or two, are refused with what to do."""
     with pytest.raises(CepError) as caught:
-        StudySpec(name, SUITE, tuple(models), tuple(variants))
+        StudySpec(name, Path("suite.toml"), tuple(models), tuple(variants))
     assert message in str(caught.value)
 
 

@@ -205,9 +205,7 @@ def test_a_killed_export_is_whole_or_nothing(tmp_path: Path, layout: ExportForma
 # -- leaderboards of verdicts, panels for a judge to see -------------------------------------------
 
 
-TRUTH = np.array([1.5, 0.0, -1.5])
-
-PANEL = simulate(TRUTH, 300, np.random.default_rng(0), per_question=3)
+PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
 
 
 def test_standings() -> None:
