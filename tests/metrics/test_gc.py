@@ -129,16 +129,19 @@ TRACES = hnp.arrays(
 )
 
 
-def weighted(trace: Sequence[float]) -> float:
-    """GenCeption, Eq. 3, word by word."""
-    return sum(t * s for t, s in enumerate(trace, start=1)) / sum(range(1, len(trace) + 1))
-
-
 @given(TRACES)
 def test_gc_is_the_papers_formula(traces: Array) -> None:
-    """Every chain's score is sum t*s_t / sum t of its own similarities, within rounding."""
+    """Every chain's score is sum t*s_t / sum t of its own similarities, within rounding: Eq. 3. The
+    curve s(t) has one value per iteration, the mean over chains, and its score is the scores' mean.
+    """
     result = gc_at_t(traces)
-    np.testing.assert_allclose(result, [weighted(trace.tolist()) for trace in traces], atol=1e-14)
+    weights = range(1, traces.shape[1] + 1)
+    expected = [sum(t * s for t, s in zip(weights, row, strict=True)) for row in traces.tolist()]
+    np.testing.assert_allclose(result, np.array(expected) / sum(weights), atol=1e-14)
+    curve = mean_similarity(traces)
+    means = [math.fsum(column) / len(traces) for column in traces.T.tolist()]
+    np.testing.assert_allclose(curve, means, atol=1e-14)
+    np.testing.assert_allclose(gc_at_t(curve[None])[0], result.mean(), atol=1e-14)
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 0), (0, 0), (1, 2, 3), ()])
@@ -150,15 +153,6 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
         mcd_of_mapping(np.zeros(shape))
     with pytest.raises(ValueError, match="of no chains is not defined"):
         mean_similarity(np.zeros((0, 2)))
-
-
-@given(TRACES)
-def test_the_curve_is_the_mean_over_chains(traces: Array) -> None:
-    """s(t) has one value per iteration, and the scores' mean is the curve's score."""
-    curve = mean_similarity(traces)
-    expected = [math.fsum(column) / len(traces) for column in traces.T.tolist()]
-    np.testing.assert_allclose(curve, expected, atol=1e-14)
-    np.testing.assert_allclose(gc_at_t(curve[None])[0], gc_at_t(traces).mean(), atol=1e-14)
 
 
 SCORES = st.lists(st.floats(-1, 1).map(lambda x: round(x, 6)), min_size=1, max_size=8)
