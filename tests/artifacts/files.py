@@ -1,4 +1,4 @@
-"""Image files as tests need them: encoded in memory, sound or spoilt."""
+"""Images and sounds as tests need them: encoded in memory, sound or spoilt."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
+from pytest_cepbench.artifacts import Sound
 
 
 def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -33,3 +35,13 @@ def png_header(width: int, height: int) -> bytes:
 def png_chunk(kind: bytes, data: bytes) -> bytes:
     """A chunk of a PNG."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def wave(hertz: float, seconds: float, rate: int) -> npt.NDArray[np.float64]:
+    """The samples of a sine of half of full scale."""
+    return 0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)
+
+
+def tone(hertz: float, seconds: float = 0.5, rate: int = 16_000) -> Sound:
+    """The same as a sound."""
+    return Sound(wave(hertz, seconds, rate).astype(np.float32), rate)

@@ -18,8 +18,8 @@ from hypothesis.extra.numpy import arrays
 from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.artifacts.sound import MOST_SECONDS
 from pytest_cepbench.errors import SoundError
+from tests.artifacts.files import wave as sine
 from tests.special_files import a_folder, a_pipe, a_sparse_file
-from tests.tones import wave as sine
 
 soundfile = pytest.importorskip("soundfile")
 

@@ -18,7 +18,7 @@ from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import PLAN, TEXT_PLAN, SmallEncoder, bound, samples
-from tests.datasets.replay.files import open_chains, put_table
+from tests.datasets.files import open_chains, put_table
 
 CAPTIONS = {"s00": "a red bus", "s01": "a blue cup", "s02": "a green dog"}
 

@@ -14,7 +14,7 @@ from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.store import Store
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import result_of, write_report
-from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.datasets.files import png, put_answer, put_questions, question
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, prepare
 

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme, load_sounds
 from pytest_cepbench.datasets.sample import FileImage, FileSound
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.replay.files import picture, put
+from tests.datasets.files import png, put
 
 
 def ids(root: Path) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     for name in (b"1/caf\xe9.png", b"2/caf\xe9/x.png"):
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
         path.parent.mkdir(parents=True)
-        path.write_bytes(picture(0))
+        path.write_bytes(png(0))
         with pytest.raises(DatasetError, match=r"'caf\\udce9.*is not UTF-8: rename it") as caught:
             load_folder(tmp_path / name[:1].decode())
         str(caught.value).encode()

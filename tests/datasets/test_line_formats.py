@@ -32,7 +32,7 @@ from pytest_cepbench.datasets.shapes import load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.questions import answer_question
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval_prompts import parse_prompt
-from tests.datasets.opening.files import put_lines
+from tests.datasets.files import put_lines
 
 PUBLISHED_DIGEST = "5c48e0813e812e3c373fa5c8ed07a8f0a483be30272b4427b0559c8048e67c13"
 """SHA-256 of the published `evaluation_metadata.jsonl`."""

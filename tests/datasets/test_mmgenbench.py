@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.datasets.sample import EmbeddedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from tests.artifacts.files import encoded, noise
-from tests.datasets.replay.files import coded, put_table
+from tests.datasets.files import coded, put_table
 
 QUESTION = '# Role\nYou are an "expert"\tin captions.\n'
 

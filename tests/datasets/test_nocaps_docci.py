@@ -11,8 +11,7 @@ import pytest
 
 from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.opening.files import put_lines
-from tests.datasets.replay.files import put, put_table
+from tests.datasets.files import put, put_lines, put_table
 
 
 def seeds(root: Path, images: str, *rows: tuple[str, ...]) -> Path:

@@ -25,8 +25,16 @@ from pytest_cepbench.datasets.opening.verdict_files import read_verdicts
 from pytest_cepbench.datasets.replay import Replay, open_replay
 from pytest_cepbench.datasets.sample import Dataset, GoldStep, Sample, SeedImage
 from pytest_cepbench.suites.data import load_data
-from tests.datasets.opening.files import put_answer, put_questions, question, step
-from tests.datasets.replay.files import coded, picture, put, put_table
+from tests.datasets.files import (
+    coded,
+    picture,
+    put,
+    put_answer,
+    put_questions,
+    put_table,
+    question,
+    step,
+)
 from tests.datasets.sources.hub_stub import REPO, write_cache
 from tests.datasets.sources.tables import load, png, suite_of, write_parquet, write_tar
 from tests.golden.frozen import assert_frozen

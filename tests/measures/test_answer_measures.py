@@ -25,7 +25,7 @@ from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, 
 from pytest_cepbench.suites.role_assignment import needed_roles
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.chains.answers.roles import picture, question
-from tests.datasets.opening.files import put_answer, step
+from tests.datasets.files import put_answer, step
 from tests.suites.answers import ANSWERS, MeasuredSuite, prepare
 
 TABLE = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.datasets.replay.files import put_table
+from tests.datasets.files import put_table
 from tests.plugin.project import EACH_MODE, PHOTOS, Color, Project, assert_one_message
 from tests.report.pages import read_page
 

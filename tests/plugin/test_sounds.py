@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.acceptance.suites.warm import QUIET, run_pytest
+from tests.artifacts.files import wave
 from tests.plugin.project import Project
 from tests.tiny import sounds as tiny
 from tests.tiny.describers import build_blip
-from tests.tones import wave
 
 soundfile = pytest.importorskip("soundfile")
 

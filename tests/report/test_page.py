@@ -35,6 +35,7 @@ from pytest_cepbench.report.view import (
     word_differences,
 )
 from pytest_cepbench.report.writers import Provenance, RunOutcome, SuiteProvenance
+from tests.artifacts.files import tone
 from tests.report.pages import Page, assert_self_contained, read_page
 from tests.report.results import (
     ANSWERED,
@@ -47,7 +48,6 @@ from tests.report.results import (
     replace,
 )
 from tests.test_escapes import hides_nothing
-from tests.tones import tone
 
 IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
 

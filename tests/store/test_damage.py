@@ -29,8 +29,7 @@ from pytest_cepbench.store.database import Index, inode
 from pytest_cepbench.store.rows import packed
 from tests.artifacts.files import noise
 from tests.interruption import at_change, in_child
-from tests.store.filling import PAGE, destroy, fill
-from tests.store.strategies import same
+from tests.store.filling import PAGE, destroy, fill, same
 
 RESULTS: dict[str, Result] = {
     f"{i:064x}": (

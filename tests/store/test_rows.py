@@ -24,7 +24,7 @@ from pytest_cepbench.store.rows import (
     seal,
     unpack,
 )
-from tests.store.strategies import KEYS, PATIENT, RESULTS, same
+from tests.store.filling import KEYS, PATIENT, RESULTS, same
 
 
 @PATIENT

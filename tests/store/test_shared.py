@@ -47,9 +47,8 @@ from pytest_cepbench.store.shared import (
 from pytest_cepbench.store.uploads import upload
 from tests.plugin.project import contents
 from tests.store.buckets import BUCKET, SECRET, Server, serving
-from tests.store.filling import database, fill, key_of, picture, results_of
+from tests.store.filling import database, fill, key_of, picture, results_of, same
 from tests.store.slow import SlowFileSystem
-from tests.store.strategies import same
 
 TEXT, IMAGE = key_of("text 0"), key_of("image 0")
 

@@ -18,7 +18,7 @@ from pytest_cepbench.store.artifact_files import ArtifactCache
 from pytest_cepbench.store.database import FORMAT
 from pytest_cepbench.store.rows import today
 from tests.artifacts.files import noise
-from tests.store.strategies import KEYS, PATIENT, RESULTS, same
+from tests.store.filling import KEYS, PATIENT, RESULTS, same
 
 
 @settings(PATIENT, max_examples=12)

@@ -46,7 +46,7 @@ from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.judge_cards import identify_judge
 from pytest_cepbench.suites.role_assignment import RoleAssignment
 from pytest_cepbench.suites.suite_run import CaseMeasurement
-from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.datasets.files import png, put_answer, put_questions, question
 from tests.documents import json_lines
 from tests.interruption import at_change, in_child
 from tests.metrics.arena.panels import panels, simulate

@@ -20,7 +20,7 @@ from pytest_cepbench.studies.rated_items import RatedItems, RatedRun, answer_ite
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.judge_cards import card_path, identify_judge, read_card, remark_on_judge
-from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.datasets.files import png, put_answer, put_questions, question
 from tests.plugin.project import SHAPES
 from tests.ratings.studies import cast, side_vote, vote_all, write_rated
 from tests.reference.shipped import copy_suite, gate

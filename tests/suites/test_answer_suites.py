@@ -12,7 +12,7 @@ from pytest_cepbench.errors import SpecError, SuiteError, SuiteNotApplicableErro
 from pytest_cepbench.measures.measure_registry import make_answer_measures
 from pytest_cepbench.suites import Assignments, RoleChoices
 from pytest_cepbench.suites.role_assignment import assign_models
-from tests.datasets.replay.files import put
+from tests.datasets.files import put
 from tests.plugin.project import SHAPES
 from tests.suites.answers import HEAD
 from tests.suites.test_role_assignment import specs_of

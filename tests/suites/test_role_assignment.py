@@ -16,7 +16,7 @@ from pytest_cepbench.suites import (
     assigned_role,
     load_suite,
 )
-from tests.datasets.replay.files import put
+from tests.datasets.files import put
 from tests.suites.world import read_suite
 
 HEAD = """\

@@ -35,7 +35,7 @@ from pytest_cepbench.suites.stored_chains import (
     attribute,
     stored_chains,
 )
-from tests.datasets.replay.files import put_table
+from tests.datasets.files import put_table
 from tests.suites.world import SUITE, TASKS, Staged, overlapping, stage, uneven_tasks
 
 LONG = SUITE.replace("iterations = 2", "iterations = 3")

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verd
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import JudgedBattle
-from tests.datasets.opening.files import Step, png, put_answer
+from tests.datasets.files import Step, png, put_answer
 
 UID = "0301096"
 

@@ -15,7 +15,7 @@ import pytest
 from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS, load_opening
 from pytest_cepbench.datasets.sample import FileImage, GoldStep
 from pytest_cepbench.errors import DatasetError
-from tests.datasets.opening.files import png, put_questions, question, step
+from tests.datasets.files import png, put_questions, question, step
 
 RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "test_data.jsonl"
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_cepbench.datasets.replay import LAYOUTS
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError, SpecError
-from tests.datasets.replay.files import coded, held, open_chains, put, put_table, recorded
+from tests.datasets.files import coded, held, open_chains, put, put_table, recorded
 
 
 def test_a_geneval_folder_is_read(tmp_path: Path) -> None:

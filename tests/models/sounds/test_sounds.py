@@ -19,11 +19,11 @@ from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import Describer, SoundEncoder
 from pytest_cepbench.models.spec import parse_spec
+from tests.artifacts.files import tone
 from tests.models.binding import bind_text, load_once, plain
 from tests.models.text_model.conftest import Build, build_once, change, rewrite
 from tests.tiny import sounds as tiny
 from tests.tiny.encoders import build_dinov2
-from tests.tones import tone
 
 pytestmark = pytest.mark.models
 

@@ -1,15 +1,20 @@
-"""OpenING's files, built small: questions with images, and folders of answers."""
+"""Data sets, chains and answers as other tools write them, and what a replay gives back."""
 
 from __future__ import annotations
 
+import csv
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS
+from pytest_cepbench.datasets.replay import Replay, open_replay
+from pytest_cepbench.datasets.sample import Sample
 from tests.artifacts.files import encoded
 
 Step = Mapping[str, Any]
@@ -18,6 +23,9 @@ Step = Mapping[str, Any]
 def png(grey: int) -> bytes:
     """A PNG file that is recognised by its grey."""
     return encoded(Image.new("RGB", (3, 2), (grey,) * 3), "PNG")
+
+
+picture = png
 
 
 def put_lines(path: Path, entries: Iterable[object]) -> Path:
@@ -75,3 +83,46 @@ def put_answer(
     path = folder / f"{uid}{ending}"
     path.write_text(json.dumps(record, indent=4), "utf-8")
     return path
+
+
+def coded(grey: int) -> str:
+    """The same in base64."""
+    return b64encode(png(grey)).decode()
+
+
+def put(root: Path, *names: str) -> Path:
+    """Pictures of grey 0, 1, 2, ... under these names; returns the root."""
+    for grey, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(grey))
+    return root
+
+
+def put_table(path: Path, rows: list[list[str]]) -> Path:
+    """A CSV, or a TSV by its suffix; the first row is the header."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, delimiter="\t" if path.suffix == ".tsv" else ",").writerows(rows)
+    return path
+
+
+def open_chains(place: Path, layout: str | None = None) -> Replay:
+    """The chains at a place, whose layout is found by looking where none is named."""
+    replay = open_replay(str(place), layout)
+    assert isinstance(replay, Replay)
+    return replay
+
+
+def held(replay: Replay, name: str, start: Modality, generation: int) -> str | int | None:
+    """What is recorded of a sample: a text, the grey of its image, or None."""
+    result = replay.artifact(Sample(name, ("c",)), start, generation)
+    if result is None or isinstance(result, str):
+        return result
+    return int(result.load().pixels[0, 0, 0])
+
+
+def recorded(replay: Replay) -> Mapping[Modality, list[int]]:
+    """The generations up to 25 that a replay says it has."""
+    starts: tuple[Modality, Modality] = ("image", "text")
+    return {start: [g for g in range(26) if replay.records(start, g)] for start in starts}
