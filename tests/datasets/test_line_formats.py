@@ -242,14 +242,6 @@ def test_what_is_no_set_of_prompts_is_refused(tmp_path: Path) -> None:
 # -- questions ------------------------------------------------------------------------------------
 
 
-def test_a_cluster_can_be_named_in_the_place_of_its_samples(tmp_path: Path) -> None:
-    """Four images of one prompt have its questions."""
-    drawn = tuple(Sample(f"a-{i}", ("all",), text="t", cluster="a") for i in range(4))
-    dataset = Dataset("drawn", {}, (*drawn, Sample("b", ("all",), text="u")))
-    asked = with_questions(dataset, write(tmp_path, about("a", "cats"), about("b", "dogs")))
-    assert {questions_of(sample)[0].id for sample in asked.samples[:4]} == {"cats"}
-
-
 NAMES = st.text("abcdefgh", min_size=1, max_size=3)
 
 
@@ -277,14 +269,19 @@ def test_no_control_is_an_own_question(objects: dict[str, set[str]]) -> None:
 
 def test_every_sample_has_a_question(tmp_path: Path) -> None:
     """It could have no score without. Tables give the chosen samples alone, and the file has
-    questions of all: of a part of the data other samples may be named. Metadata of another form is
-    named, and what is expected.
+    questions of all: of a part of the data other samples may be named. A cluster can be named in
+    the place of its samples: four images of one prompt have its questions. Metadata of another form
+    is named, and what is expected.
     """
     path = write(tmp_path, ASKED, about("b", "dogs"))
     with pytest.raises(DatasetError, match=r"1 of 3 samples have no question, 'c' among them"):
         with_questions(DATASET, path)
     path = write(tmp_path, ASKED, *(about(name, "dogs") for name in "bcd"))
     assert with_questions(DATASET, path, whole=False).samples
+    drawn = tuple(Sample(f"a-{i}", ("all",), text="t", cluster="a") for i in range(4))
+    dataset = Dataset("drawn", {}, (*drawn, Sample("b", ("all",), text="u")))
+    asked = with_questions(dataset, write(tmp_path, about("a", "cats"), about("b", "dogs")))
+    assert {questions_of(sample)[0].id for sample in asked.samples[:4]} == {"cats"}
     with pytest.raises(DatasetError, match=r"sample 'a': questions = \"metadata\" makes .*tag"):
         with_metadata_questions(DATASET)
 

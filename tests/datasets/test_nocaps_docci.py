@@ -14,13 +14,6 @@ from pytest_cepbench.errors import DatasetError
 from tests.datasets.files import put, put_lines, put_table
 
 
-def seeds(root: Path, images: str, *rows: tuple[str, ...]) -> Path:
-    """A folder of the authors' code, with images of these names and rows of captions."""
-    put(root, *(f"image-first/gen-0/{name}" for name in images.split()))
-    put_table(root / "text-first" / "gen-0.csv", [["filename", "caption"], *map(list, rows)])
-    return root
-
-
 def refused(root: Path, words: str, **options: Any) -> None:
     """Loading fails with these words."""
     with pytest.raises(DatasetError, match=words):
@@ -44,7 +37,10 @@ def test_a_wrong_row_is_refused(tmp_path: Path, row: tuple[str, ...], words: str
     """File, row and column are named; a missing partner, after which the authors' code would shift
     every row, by its name.
     """
-    refused(seeds(tmp_path, "a.png c.png", ("a.png", "A"), row), words)
+    put(tmp_path, "image-first/gen-0/a.png", "image-first/gen-0/c.png")
+    rows = [["filename", "caption"], ["a.png", "A"], [*row]]
+    put_table(tmp_path / "text-first" / "gen-0.csv", rows)
+    refused(tmp_path, words)
 
 
 IDS = (("docci", "test_00002"), ("nocaps", 4), ("docci", "test_00001"), ("nocaps", "beef04"))

@@ -21,11 +21,6 @@ TOLERANCES = st.sampled_from([0.0, 1e-6, 0.01, 0.1])
 GATES: Any = ["regression", "noninferiority", "threshold"]
 
 
-def plain(tolerance: float) -> Policy:
-    """The gate without statistics."""
-    return Policy(gate="threshold", tolerance=tolerance)
-
-
 @pytest.mark.parametrize("gate", GATES)
 def test_no_baseline_never_passes(gate: Any) -> None:
     """Nothing to compare with is a verdict of its own, whatever the rule; an anchor is no help."""
@@ -57,7 +52,8 @@ def test_the_edge_of_the_tolerance_is_exact(tolerance: float, higher: bool) -> N
         before = measured({"c": {"a": 0.7, "b": 0.4}}, higher_is_better=higher)
         scores = {"c": {k: round(v + sign * drop, 6) for k, v in before.scores["c"].items()}}
         now = measured(scores, higher_is_better=higher)
-        judgement = judge(now, accepted(before), plain(tolerance))
+        policy = Policy(gate="threshold", tolerance=tolerance)
+        judgement = judge(now, accepted(before), policy)
         assert judgement.verdict is verdict
         assert judgement.difference == pytest.approx(-drop, abs=1e-9)
         assert judgement.baseline_value == before.value

@@ -39,21 +39,13 @@ TABLE = [
 def test_every_row_of_the_table(
     mean: float, sd: float, n: int, verdict: Verdict, higher: bool
 ) -> None:
-    """With the bounds that say so, in either direction; differences are turned for the reader."""
+    """In either direction; differences are turned for the reader."""
     sign = 1 if higher else -1
     judgement = _judged([sign * d for d in bell(n, mean, sd)], higher_is_better=higher)
     assert judgement.verdict is verdict
     assert judgement.difference == pytest.approx(mean, abs=1e-6)
-    low = known(judgement.low)
-    assert low < mean < known(judgement.high)
+    assert known(judgement.low) < mean < known(judgement.high)
     assert (judgement.alpha, judgement.method, judgement.units) == (0.05, HALL, n)
-    regressed = mean < -0.01 and known(judgement.p) <= 0.05
-    assert {
-        Verdict.IMPROVED: low > 0.01,
-        Verdict.HELD: -0.01 < low <= 0.01,
-        Verdict.REGRESSED: regressed,
-        Verdict.INCONCLUSIVE: low <= -0.01 and not regressed,
-    }[verdict]
 
 
 @pytest.mark.parametrize(

@@ -75,14 +75,6 @@ def test_no_image_is_refused(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uin
     assert parse_image(image) == parse_image(image)
 
 
-def drawn_box(located: SceneObject, seed: int) -> tuple[float, ...]:
-    """The box of the pixels that an object, drawn alone, changes to more than one half."""
-    alone = render(Scene((located,)), seed).pixels.astype(float)
-    change = np.abs(alone - render(Scene(), seed).pixels.astype(float)).max(axis=2)
-    rows, columns = np.nonzero(change >= change.max() / 2)
-    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-
-
 TOUCHING = Scene(
     (SceneObject(7, "large", "yellow", "triangle"), SceneObject(8, "large", "green", "circle"))
 )
@@ -105,8 +97,15 @@ def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
     """In a crowd as when drawn alone, to a pixel; all objects, in the order of their cells."""
     boxes = object_boxes(render(scene, seed))
     assert tuple(located.what for located in boxes) == scene.objects
-    for located in boxes:
-        assert located.box == pytest.approx(drawn_box(located.what, seed), abs=1.0)
+    empty = render(Scene(), seed).pixels.astype(float)
+    for (
+        located
+    ) in boxes:  # of the pixels that an object, drawn alone, changes to more than one half
+        alone = render(Scene((located.what,)), seed).pixels.astype(float)
+        change = np.abs(alone - empty).max(axis=2)
+        rows, columns = np.nonzero(change >= change.max() / 2)
+        drawn = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+        assert located.box == pytest.approx(drawn, abs=1.0)
 
 
 @given(scenes(at_least=1), SEEDS, st.sampled_from([(128, 128), (192, 64), (320, 256)]))

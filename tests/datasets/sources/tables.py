@@ -15,13 +15,12 @@ from PIL import Image
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
+from tests.artifacts.files import encoded
 
 
 def png(color: int) -> bytes:
     """An image that differs for every color, 0 to 65,535."""
-    stream = io.BytesIO()
-    Image.new("RGB", (4, 4), (color % 256, color // 256, 9)).save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(Image.new("RGB", (4, 4), (color % 256, color // 256, 9)), "PNG")
 
 
 def image_table(count: int, first: int = 0, **columns: Sequence[Any]) -> pa.Table:

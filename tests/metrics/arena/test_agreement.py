@@ -101,8 +101,11 @@ SECOND = [
 ]
 
 
-def test_shared_battles() -> None:
-    """Those of the same question, models and order, as the first judge has them."""
+def test_shared_battles_and_their_readings() -> None:
+    """Those of the same question, models and order, as the first judge has them.
+
+    q1 agrees when ties are forced, q2 when they are one verdict; q4 alone when both decided.
+    """
     shared = shared_battles(FIRST, SECOND)
 
     assert [(battle.question, other) for battle, other in shared] == [
@@ -113,18 +116,16 @@ def test_shared_battles() -> None:
     ]
     assert grades_of(shared).tolist() == [[0, 1, 3, 0], [1, 2, 3, 3]]
     assert confusion(shared).tolist() == [[0, 1, 0, 1], [0, 0, 1, 0], [0] * 4, [0, 0, 0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("reading", "right", "total"), [("fdt", 2, 4), ("three_way", 2, 4), ("decided", 1, 2)]
-)
-def test_readings(reading: Reading, right: int, total: int) -> None:
-    """q1 agrees when ties are forced, q2 when they are one verdict; q4 alone when both decided."""
-    agreed = agreement(shared_battles(FIRST, SECOND), reading, unseen=["c"])
-
-    assert (agreed.overall.right, agreed.overall.total) == (right, total)
-    assert (agreed.unseen.right, agreed.unseen.total) == (1, 2)
-    assert (agreed.seen.total, agreed.unseen.total) == (total - 2, 2)
+    readings: dict[Reading, tuple[int, int]] = {
+        "fdt": (2, 4),
+        "three_way": (2, 4),
+        "decided": (1, 2),
+    }
+    for reading, (right, total) in readings.items():
+        agreed = agreement(shared, reading, unseen=["c"])
+        assert (agreed.overall.right, agreed.overall.total) == (right, total)
+        assert (agreed.unseen.right, agreed.unseen.total) == (1, 2)
+        assert agreed.seen.total == total - 2
 
 
 def test_verdicts_on_one_question_are_no_independent_ones() -> None:

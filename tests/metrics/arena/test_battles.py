@@ -133,7 +133,9 @@ PANEL = [
 
 
 def test_policies() -> None:
-    """Of a: one battle won, two tied (one leaning to it), two lost."""
+    """Of a: one battle won, two tied (one leaning to it), two lost. A missing answer loses; its
+    opponent, without another battle, wins where it is credited.
+    """
     record = battle_records(BattleTable(PANEL))["a"]
 
     assert record == BattleRecord(wins=1, ties_for=1, ties_against=1, losses=2)
@@ -147,19 +149,11 @@ def test_policies() -> None:
     tied = battle_records(BattleTable([JudgedBattle("q", "a", "b", "Tie(B)")]))["a"]
     # None of a model with ties alone, not 0: nothing was decided.
     assert [tied.win_rate(policy) for policy in TIE_POLICIES] == [0, None, 0, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("policy", "absent", "opponent"),
-    [
-        ("charged_and_credited", BattleRecord(wins=1, losses=2), BattleRecord(wins=1)),
-        ("charged", BattleRecord(wins=1, losses=2), BattleRecord()),
-    ],
-)
-def test_forfeits(policy: ForfeitPolicy, absent: BattleRecord, opponent: BattleRecord) -> None:
-    """A missing answer loses; its opponent, without another battle, wins where it is credited."""
     battles = [JudgedBattle("q1", "a", "b", "A"), JudgedBattle("q2", "a", "b", "B")]
-    records = battle_records(BattleTable(battles), [Forfeit("q3", "a", "c")], policy)
-
-    assert records["a"] == absent
-    assert records["c"] == opponent
+    policies: dict[ForfeitPolicy, BattleRecord] = {
+        "charged_and_credited": BattleRecord(wins=1),
+        "charged": BattleRecord(),
+    }
+    for policy, opponent in policies.items():
+        records = battle_records(BattleTable(battles), [Forfeit("q3", "a", "c")], policy)
+        assert (records["a"], records["c"]) == (BattleRecord(wins=1, losses=2), opponent)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.metrics.geneval import overall_accuracy
@@ -46,11 +45,6 @@ def votes_of(model: str) -> tuple[list[int], list[str]]:
     return [right for right, _ in images], [task for _, task in images]
 
 
-def majority(votes: list[int]) -> npt.NDArray[np.bool_]:
-    """Whether most annotators call an image right."""
-    return np.array(votes) > ANNOTATORS / 2
-
-
 def test_every_model_has_the_same_400_images() -> None:
     """52, 72, 68, 76, 80 and 52 by task."""
     sizes = {key: int(counts.sum()) for key, counts in VOTES.rows.items()}
@@ -64,7 +58,7 @@ def test_accuracies_by_the_majority_of_people(model: str) -> None:
     """.414, .579 and .734 are unweighted means of the six tasks, as GenEval's own scores are."""
     votes, tasks = votes_of(model)
     by_task, overall = MAJORITIES[model]
-    right = majority(votes)
+    right = np.array(votes) > ANNOTATORS / 2
     accuracies = [right[np.array(tasks) == task].mean() for task in TASKS]
     assert [round(accuracy, 3) for accuracy in accuracies] == list(by_task)
     assert round(overall_accuracy(right, tasks), 3) == overall
