@@ -15,8 +15,8 @@ from pytest_cepbench.datasets.sources.files import (
     sample_name,
     seed_files,
 )
+from pytest_cepbench.datasets.sources.text_files import read_utf8
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.files import read_regular
 
 VERSION = 1
 
@@ -59,21 +59,12 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
         text = None
         if captions:
             caption = file.with_suffix(".txt")
-            try:
-                text = read_regular(caption, _LARGEST_CAPTION).decode("utf-8-sig").strip()
-            except FileNotFoundError:
+            if not caption.exists():
                 raise DatasetError(
                     f"{file.name!r} has no caption: a text-first chain needs {caption.name!r} "
                     "beside it"
-                ) from None
-            except OSError as error:
-                raise DatasetError(
-                    f"caption file {str(caption)!r} cannot be read: {error.strerror}"
-                ) from error
-            except UnicodeDecodeError as error:
-                raise DatasetError(
-                    f"caption file {str(caption)!r} is not UTF-8: {error}"
-                ) from error
+                )
+            text = read_utf8(caption, _LARGEST_CAPTION, "caption file").strip()
         own: dict[str, Any] = {kind: seed(file)}
         samples.append(Sample(name, (category,), text=text, **own))
     loader, suffixes = FILES[kind][0], ", ".join(sorted(FILES[kind][1]))

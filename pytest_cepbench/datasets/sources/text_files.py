@@ -25,7 +25,7 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
 
     most: largest size in bytes.
     """
-    return _parse(_read(path, most), str(path))
+    return _parse(read_utf8(path, most), str(path))
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -37,7 +37,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises DatasetError when the file cannot be read, a line is no object, or it has half of a
     surrogate pair, which JSON can escape and no digest takes.
     """
-    for number, line in enumerate(_read(path).split("\n"), 1):
+    for number, line in enumerate(read_utf8(path).split("\n"), 1):
         if not line.strip():
             continue
         place = f"{path}, line {number}"
@@ -85,14 +85,15 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
         raise DatasetError(f"{str(path)!r} is no TOML: {' '.join(str(error).split())}") from error
 
 
-def _read(path: Path, most: int = MOST_BYTES) -> str:
+def read_utf8(path: Path, most: int = MOST_BYTES, what: str = "file") -> str:
+    """The text of a file of at most so many bytes; what: its kind. Raises DatasetError."""
     try:
         return read_regular(path, most).decode("utf-8-sig")
     except OSError as error:
-        raise DatasetError(f"file {str(path)!r} cannot be read: {error.strerror}") from error
+        raise DatasetError(f"{what} {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DatasetError(
-            f"file {str(path)!r} is not UTF-8 at byte {error.start}: save it as UTF-8"
+            f"{what} {str(path)!r} is not UTF-8 at byte {error.start}: save it as UTF-8"
         ) from error
 
 
