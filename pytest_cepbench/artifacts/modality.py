@@ -42,8 +42,9 @@ def check_image(value: object) -> ImageArtifact | Failure:
         if isinstance(value, Image.Image):
             image = ImageArtifact.from_pil(value)
         elif isinstance(value, np.ndarray):
-            if value.dtype.kind == "f" and not np.isfinite(value).all():
-                return Failure("nan-image", "pixels are NaN or infinite")
+            if value.dtype.kind == "f" and (odd := np.count_nonzero(~np.isfinite(value))):
+                why = f"{odd:,} of {value.size:,} pixel values are NaN or infinite"
+                return Failure("nan-image", why)
             if value.dtype.kind == "f" and value.size and value.mean() > _BRIGHTEST:
                 return Failure("bad-image", f"pixels reach {value.max():.6g}, [0, 1] is expected")
             if value.dtype.kind == "f":  # in [0, 1], rounded as diffusers does
