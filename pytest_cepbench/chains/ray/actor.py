@@ -29,6 +29,7 @@ from pytest_cepbench.errors import CepError, ModelError, OtherModelError, is_exi
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.devices import DEVICE_VARIABLES
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerStep, Battle, Reply, RoleName
 from pytest_cepbench.models.roles import METHODS, check_drawn
 from pytest_cepbench.models.spec import parse_spec
@@ -247,8 +248,6 @@ class ChainActor:
 
 _FIRST = "the first answers were made"
 
-_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-
 _REMEDIES = {
     "fingerprint": (
         "the weights or configurations differ: copy them, or share the folder, and let no trainer "
@@ -263,7 +262,7 @@ def _bind(setup: ActorSetup) -> BoundRole:
     if Path(setup.folder).is_dir():
         os.chdir(setup.folder)
     if setup.gpus == 0:  # Ray may leave them visible to those that asked for none
-        os.environ.update(dict.fromkeys(_DEVICE_VARIABLES, ""))
+        os.environ.update(dict.fromkeys(DEVICE_VARIABLES, ""))
     if setup.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(setup.threads)
     context = BindContext(sha256_of, setup.threads)
