@@ -299,15 +299,13 @@ def test_no_parameter_runs_as_a_command_and_what_a_failure_leaves_is_kept() -> N
 # -- a release: what is built, images among it, and what has to agree ------------------------------
 
 
-def test_the_changelog_has_the_version_or_what_is_unreleased() -> None:
-    """Its first entry is the version's, or collects what the next one brings."""
+def test_a_tag_has_an_entry_and_publishes_what_was_checked() -> None:
+    """Its first entry is the version's, or collects what the next one brings. The workflow of a tag
+    runs .ci/run, builds after it, and publishes without a stored token.
+    """
     first = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert first is not None
     assert first[1] in ("Unreleased", __version__)
-
-
-def test_a_tag_publishes_what_was_checked() -> None:
-    """The workflow runs .ci/run, builds after it, and publishes without a stored token."""
     jobs = _read_yaml(ROOT / ".github/workflows/ci.yml")["jobs"]
 
     assert any(".ci/run" in step.get("run", "") for step in jobs["check"]["steps"])
@@ -351,13 +349,6 @@ def test_archives_have_what_they_need_and_nothing_else(tmp_path: Path) -> None:
 FILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
 
 
-def _instructions(file: Path) -> list[tuple[str, str]]:
-    """Instruction and arguments, lines joined."""
-    text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    lines = (line.partition(" ") for line in text.splitlines() if line.strip())
-    return [(name, " ".join(rest.split())) for name, _, rest in lines]
-
-
 def test_there_is_one_for_each_kind_of_device() -> None:
     """CPU and CUDA; both documented. Stores and version control of the checkout stay out: they
     would make an image large, and its cache useless.
@@ -383,7 +374,9 @@ def test_an_image_runs_the_package_as_it_is_here(file: Path) -> None:
     """Its wheel is built of the checkout, its extras exist, and it does not run as root. The bounds
     of torch are those of the extra `models`.
     """
-    instructions = _instructions(file)
+    text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    lines = (line.partition(" ") for line in text.splitlines() if line.strip())
+    instructions = [(name, " ".join(rest.split())) for name, _, rest in lines]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     torch = {n for n in project["optional-dependencies"]["models"] if n.startswith("torch")}
     (extras,) = [rest for name, rest in instructions if name == "ARG"]

@@ -194,9 +194,12 @@ def test_what_was_accepted_elsewhere_holds(
 # -- `cepbench history` and `export`: cases over time, and as tables -------------------------------
 
 
-@pytest.fixture
-def history(home: Home) -> Home:
-    """Three runs; the last one has other samples."""
+def test_the_table_and_the_page(home: Home) -> None:
+    """The latest numbers and the course of each case, and from when on it is another.
+
+    What the history lacks is told in a line. The page is written where it is asked for; a damaged
+    line is told of.
+    """
     results = [
         judged(0.75, accepted=True),
         judged(0.5, verdict="regressed"),
@@ -205,42 +208,27 @@ def history(home: Home) -> Home:
     for number, result in enumerate(results):
         run = run_record(origin(number), [result])
         append_run(home.path / ".cepbench" / "history", run)
-    return home
-
-
-def test_the_table(history: Home) -> None:
-    """The latest numbers and the course of each case, and from when on it is another.
-
-    The page is written where it is asked for; a damaged line is told of.
-    """
-    ended = history.command("history")
+    ended = home.command("history")
     assert (ended.code, ended.err) == (0, "")
     (row,) = [line for line in ended.out.splitlines() if line.startswith("toy/color/gc ")]
     cells = ["incomparable", "0.9000", "0.7500", "+0.1500", "3", "▅▁|█"]
     assert row.split() == ["toy/color/gc", *cells]
     assert "2026-09-23 14:13: 1 case of toy measured otherwise: samples changed" in ended.out
-    (path,) = (history.path / ".cepbench" / "history").glob("*.jsonl")
+    for option, code, message in (
+        ("--history=none", 2, "history 'none' cannot be read: No such file"),
+        ("--suite=toi", 2, "the history has no suite 'toi'. Did you mean 'toy'?"),
+        ("--case=color", 2, "the history has no case 'color'."),
+        ("--html=suite.toml/h.html", 1, "could not be written"),
+    ):
+        home.command("history", option).refused(message, code=code, lines=1)
+    (path,) = (home.path / ".cepbench" / "history").glob("*.jsonl")
     with path.open("a") as stream:
         stream.write("no JSON\n")
-    ended = history.command("history", "--html=pages/h.html", "--last=2")
+    ended = home.command("history", "--html=pages/h.html", "--last=2")
     assert ended.code == 0
     assert ended.out == "written: pages/h.html (1 case over 2 runs)\n"
     assert "line 4 was left out" in ended.err
-    assert "History of 2 runs" in (history.path / "pages" / "h.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "message"),
-    [
-        (["--history=none"], 2, "history 'none' cannot be read: No such file"),
-        (["--suite=toi"], 2, "the history has no suite 'toi'. Did you mean 'toy'?"),
-        (["--case=color"], 2, "the history has no case 'color'."),
-        (["--html=suite.toml/h.html"], 1, "could not be written"),
-    ],
-)
-def test_what_the_history_lacks(history: Home, argv: list[str], code: int, message: str) -> None:
-    """One line that says what is wrong."""
-    history.command("history", *argv).refused(message, code=code, lines=1)
+    assert "History of 2 runs" in (home.path / "pages" / "h.html").read_text()
 
 
 def test_the_looks_of_a_series(home: Home) -> None:
