@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import tomllib
 import zipfile
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ import pytest
 
 from pytest_cepbench._version import __version__
 from tests.docs.markdown import EXAMPLES, ROOT
+from tests.plugin import warm
 from tests.plugin.project import Project
 
 GOOD, WORSE = "shapes:", "shapes:?miss=0.3"
@@ -40,16 +42,46 @@ ACTION = _read_yaml(ROOT / "action.yml")
 STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in ACTION["runs"]["steps"]}
 
 
+TYPED = f"""\
+#!{sys.executable} -SE
+import json, os, sys
+order = {{"cwd": os.getcwd(), "args": sys.argv[1:], "env": dict(os.environ)}}
+place = os.path.dirname(os.path.realpath(__file__))
+open(f"{{place}}/asked", "w").write(json.dumps(order))
+code, output = json.load(open(f"{{place}}/answered"))
+print(output, end="")
+sys.exit(code)
+"""
+
+
+def _play(programs: Path) -> None:
+    """Run pytest wherever it is typed, by a process that has its imports behind it."""
+    while order := (programs / "asked").read_text():
+        asked = json.loads(order)
+        code, output, _ = warm.run(asked["cwd"], asked["args"], asked["env"], typed=True)
+        (programs / "answered").write_text(json.dumps([code, output]))
+
+
 def _bash(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run bash in a folder, with the programs of this environment, and no variable of this run."""
+    programs = folder / "bin"
+    if not (programs / "pytest").exists():
+        programs.mkdir(exist_ok=True)
+        (programs / "pytest").write_text(TYPED)
+        (programs / "pytest").chmod(0o755)
+        for name in ("asked", "answered"):
+            os.mkfifo(programs / name)
+    threading.Thread(target=_play, args=[programs], daemon=True).start()
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
-    paths = (str(folder / "bin"), str(Path(sys.executable).parent), clean["PATH"])
-    return subprocess.run(
+    paths = (str(programs), str(Path(sys.executable).parent), clean["PATH"])
+    ended = subprocess.run(
         ["bash", *arguments],
         cwd=folder,
         env={**clean, "PATH": os.pathsep.join(paths), **environment},
-        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
     )  # fmt: skip
+    (programs / "asked").write_text("")
+    return ended
 
 
 @dataclass
@@ -271,7 +303,7 @@ def test_commands_of_the_samples_gate(tmp_path: Path) -> None:
     # The agent's virtual environment is the one that runs the tests.
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
-    (programs / "pytest").symlink_to(Path(sys.executable).parent / "pytest")
+    (programs / "pytest").symlink_to(tmp_path / "bin" / "pytest")
     held = _bash(tmp_path, "-e", "-c", _jenkins_script(), CHECKPOINT=HONEST)
     assert held.returncode == 0, held.stdout
     text = (SAMPLES / "Jenkinsfile").read_text()
