@@ -143,9 +143,13 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
 
 def test_accepting_says_where_the_answers_lie(home: Home) -> None:
     """A baseline has their digests alone, each with a score of one half: the store, and the command
-    that keeps them beside it.
+    that keeps them beside it. Before there is none to export, nor to be judged by another judge.
     """
     write_suite(home.path, ANSWERS)
+    home.command("store", "export", "--answers=.").refused("holds no baseline of battles")
+    home.command("arena", "rejudge", ".").refused("holds no baseline of battles")
+    wrong = home.command("arena", "rejudge", ".", "--judge=shapes:?flop=1")
+    wrong.refused("unknown parameter")
     with Store(home.path / ".cepbench/store") as store:
         suite = prepare(home.path, store)
         measured = suite.measure()
@@ -206,7 +210,12 @@ def _digests(root: Path) -> set[str]:
 
 
 def test_answers_of_unknown_baselines_stay(accepted: Home) -> None:
-    """Where no baseline says which were accepted; the message names the ways to go on."""
+    """Where no baseline says which were accepted; the message names the ways to go on.
+
+    Answers that the store lacks are not exported: it is said how many, and whose store would have
+    them; no file is written. Where a baseline cannot be read nothing goes: what it needs would seem
+    not to be needed.
+    """
     digests = _digests(accepted.path)
     Path("baselines").rename("hidden")
     gc = ("store", "gc", "--max-size=0")
@@ -225,13 +234,6 @@ def test_answers_of_unknown_baselines_stay(accepted: Home) -> None:
     assert "--baselines DIR, or say --without-baselines" in refused.err
     assert "accepted answers of arena/overall/win_rate go" in without.out
     assert without.out.index("accepted answers of") < without.out.index("deleted: about")
-
-
-def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
-    """How many, and whose store would have them; no file is written.
-
-    Where a baseline cannot be read nothing goes: what it needs would seem not to be needed.
-    """
     ended = accepted.command("store", "export", "--answers=.", "--store=empty")
     ended.refused("20 of 20 accepted answers are not in the store 'empty'", code=1)
     assert not (accepted.path / BUNDLE).exists()
@@ -307,15 +309,6 @@ def test_another_judge_takes_over(accepted: Home) -> None:
     assert failures.verdict is Verdict.HELD
     assert noisy.difference is not None
     assert noisy.difference < 0
-
-
-def test_a_suite_without_accepted_answers(home: Home) -> None:
-    """Has none to export, nor to be judged by another judge."""
-    write_suite(home.path, ANSWERS)
-    home.command("store", "export", "--answers=.").refused("holds no baseline of battles")
-    home.command("arena", "rejudge", ".").refused("holds no baseline of battles")
-    wrong = home.command("arena", "rejudge", ".", "--judge=shapes:?flop=1")
-    wrong.refused("unknown parameter")
 
 
 # -- what else `cepbench store` shows and does, and what it leaves alone ---------------------------

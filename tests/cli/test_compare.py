@@ -151,34 +151,28 @@ def test_distances_between_sets(home: Home) -> None:
         (["best.json", "low.json", "--case=toy/all/*"], "no case that is asked for: it has toy/"),
         (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died)"),
         (["a.json", "b.json"], "a and b have no case in common: a measured toy, b toy"),
+        (["best.json", "data.json"], "were not measured alike (data differ)"),
+        (["best.json", "else.json"], "is of case 'toy/else/gc'"),
+        (["best.json", "less.json"], "says n = "),
     ],
 )
 def test_refused(reports: Home, measured: Measured, argv: list[str], message: str) -> None:
-    """In one line."""
+    """In one line. Other data, or a report that contradicts itself: never a number against
+    another's.
+    """
+    edits: dict[str, Callable[[dict[str, Any]], object]] = {
+        "data": lambda own: own["identity"].update(data="another"),
+        "else": lambda own: own.update(case="toy/else/gc"),
+        "less": lambda own: own["scores"].popitem(),
+    }
+    for name, edit in edits.items():
+        path = write_report(reports.path / f"{name}.json", results_of(measured(MODELS["low"])))
+        edit_report(path, lambda document, edit=edit: edit(document["cases"][-2]["measurement"]))
     results = results_of(measured("shapes:"))
     write_report(reports.path / "cut.json", results, "incomplete", ["worker gw0 died"])
     write_report(reports.path / "a.json", results[:1])
     write_report(reports.path / "b.json", results[1:])
     reports.command("compare", *argv).refused(message, lines=1)
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda m: m["identity"].update(data="another"), "were not measured alike (data differ)"),
-        (lambda m: m.update(case="toy/else/gc"), "is of case 'toy/else/gc'"),
-        (lambda m: m["scores"].popitem(), "says n = "),
-    ],
-)
-def test_runs_of_other_measurements(
-    reports: Home, edit: Callable[[dict[str, Any]], object], message: str
-) -> None:
-    """Other data, or a report that contradicts itself: never a number against another's."""
-    edit_report(
-        reports.path / "low.json", lambda document: edit(document["cases"][-2]["measurement"])
-    )
-    ended = reports.command("compare", "best.json", "low.json")
-    ended.refused(message, lines=1)
 
 
 CASE = "arena/overall/win_rate"

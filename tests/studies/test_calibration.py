@@ -275,7 +275,8 @@ def test_more_or_fewer_images_than_needed() -> None:
 
     Of fewer all are used, and the tolerance is the smallest of two digits that holds them. A
     category with fewer images gives all that it has; one image shows nothing. The numbers are the
-    gate's own, of the samples that there are, at the proposed tolerance, and no others.
+    gate's own, of the samples that there are, at the proposed tolerance, and no others. Without
+    noise the default stands.
     """
     needed = known(units_needed(Design.plain(0.05, 8), 0.01, POLICY.alpha))
     counts = {"a": 1000, "b": 1000}
@@ -305,6 +306,11 @@ def test_more_or_fewer_images_than_needed() -> None:
         tolerance = proposal.cases.get(case.key.within, proposal.tolerance)
         policy = replace(POLICY, tolerance=tolerance)
         assert proposal.power[case.key.part] == power_of(design, policy)
+    for sd in (None, 0.0):  # it is not called measured, and the reason is named
+        proposal = propose([piloted("overall", sd)], {"a": 20}, "gc")
+        assert (proposal.measured, proposal.tolerance, proposal.samples) == (False, 0.01, None)
+        assert "noise" in proposal.reasons[0]
+    assert propose([], {"a": 20}, "gc").tolerance == Proposal().tolerance
 
 
 @pytest.mark.parametrize("value", [0.2, 0.9])
@@ -324,15 +330,6 @@ def test_a_tolerance_leaves_a_drop_to_see(value: float) -> None:
         assert proposal.cases["a/gc"] > 0.1
         assert held >= 0.8
         assert not said
-
-
-@pytest.mark.parametrize("sd", [None, 0.0])
-def test_without_noise_the_default_stands(sd: float | None) -> None:
-    """It is not called measured, and the reason is named."""
-    proposal = propose([piloted("overall", sd)], {"a": 20}, "gc")
-    assert (proposal.measured, proposal.tolerance, proposal.samples) == (False, 0.01, None)
-    assert "noise" in proposal.reasons[0]
-    assert propose([], {"a": 20}, "gc").tolerance == Proposal().tolerance
 
 
 # -- checks of the doctor: what was measured, chance, which drop shows -----------------------------
