@@ -422,9 +422,13 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
         assert len(opened) == whole
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
+def test_a_mistake_is_one_line_and_exit_code_2(filled: Home) -> None:
+    """Nothing is made, changed or deleted, although --delete is said."""
+    for file, text in (("spoilt/a.toml", "<<<<<<<"), ("suites/suite.toml", 'name = "toy"')):
+        Path(file).parent.mkdir()
+        Path(file).write_text(text)
+    before = contents(filled.path)
+    for argv, message in (
         (["stats", "--store=nowhere"], "no store at 'nowhere': give its folder with --store DIR"),
         (["verify", "--repair", "--store=nowhere"], "no store at 'nowhere'"),
         (["gc"], "no rule for what may be deleted: give --unused-for, --max-size or --baselines"),
@@ -435,19 +439,12 @@ def test_baselines_say_what_is_needed(home: Home) -> None:
         (["gc", "--baselines=nowhere"], "--baselines 'nowhere': no baselines there"),
         (["gc", "--baselines=suites"], "--baselines 'suites': no baselines there"),
         (["gc", "--baselines=spoilt"], "'spoilt/a.toml' cannot be read as a baseline"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(filled: Home, argv: list[str], message: str) -> None:
-    """Nothing is made, changed or deleted, although --delete is said."""
-    for file, text in (("spoilt/a.toml", "<<<<<<<"), ("suites/suite.toml", 'name = "toy"')):
-        Path(file).parent.mkdir()
-        Path(file).write_text(text)
-    before = contents(filled.path)
-    ended = store(filled, *argv, *(["--delete"] if argv[0] == "gc" else []))
-    ended.refused(message, lines=1)
-    after = contents(filled.path)
-    assert {n for n in after if not n.endswith(("-shm", "-wal"))} == before.keys()
-    assert {name: after[name] for name in before} == before
+    ):
+        ended = store(filled, *argv, *(["--delete"] if argv[0] == "gc" else []))
+        ended.refused(message, lines=1)
+        after = contents(filled.path)
+        assert {n for n in after if not n.endswith(("-shm", "-wal"))} == before.keys()
+        assert {name: after[name] for name in before} == before
 
 
 def test_what_is_no_store(home: Home) -> None:

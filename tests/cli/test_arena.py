@@ -178,9 +178,9 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
     assert "saw errors" not in home.command("arena", "leaderboard", "plain.json").out
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_refused(panels: Home) -> None:
+    """One line, exit code 2, no files."""
+    for line, message in (
         ("leaderboard none.json", "file 'none.json' cannot be read: No such file"),
         ("leaderboard careless.json", "careless: the judge leaned to the first answer in all 300"),
         ("leaderboard extra.json", "extra.json, record 1: Object contains unknown field `reason`"),
@@ -208,14 +208,10 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
         ),
         ("judges --on=people.json", "the judge itself with --judge=SPEC --on FILE"),
         ("judges --judge=shapes: --on=shapes-arena --unseen=m", "--unseen is of two judges"),
-    ],
-)
-def test_refused(panels: Home, line: str, message: str) -> None:
-    """One line, exit code 2, no files."""
-    ended = panels.command("agree" if line.startswith("judges") else "arena", *line.split())
-
-    ended.refused(message, lines=1)
-    assert not (panels.path / ".cepbench").exists()
+    ):
+        ended = panels.command("agree" if line.startswith("judges") else "arena", *line.split())
+        ended.refused(message, lines=1)
+        assert not (panels.path / ".cepbench").exists()
 
 
 SUITE = Path(__file__).parents[2] / "suites" / "judge"

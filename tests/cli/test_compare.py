@@ -140,9 +140,23 @@ def test_distances_between_sets(home: Home) -> None:
         assert ("inconclusive" in row) == (pool == "categories")
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
+def test_refused(reports: Home, measured: Measured) -> None:
+    """In one line. Other data, or a report that contradicts itself: never a number against
+    another's.
+    """
+    edits: dict[str, Callable[[dict[str, Any]], object]] = {
+        "data": lambda run: run["cases"][-2]["measurement"]["identity"].update(data="another"),
+        "else": lambda run: run["cases"][-2]["measurement"].update(case="toy/else/gc"),
+        "less": lambda run: run["cases"][-2]["measurement"]["scores"].popitem(),
+    }
+    for name, edit in edits.items():
+        path = write_report(reports.path / f"{name}.json", results_of(measured(MODELS["low"])))
+        edit_report(path, edit)
+    results = results_of(measured("shapes:"))
+    write_report(reports.path / "cut.json", results, "incomplete", ["worker gw0 died"])
+    write_report(reports.path / "a.json", results[:1])
+    write_report(reports.path / "b.json", results[1:])
+    for argv, message in (
         (["best.json"], "of two or more runs"),
         (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
         (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
@@ -154,25 +168,8 @@ def test_distances_between_sets(home: Home) -> None:
         (["best.json", "data.json"], "were not measured alike (data differ)"),
         (["best.json", "else.json"], "is of case 'toy/else/gc'"),
         (["best.json", "less.json"], "says n = "),
-    ],
-)
-def test_refused(reports: Home, measured: Measured, argv: list[str], message: str) -> None:
-    """In one line. Other data, or a report that contradicts itself: never a number against
-    another's.
-    """
-    edits: dict[str, Callable[[dict[str, Any]], object]] = {
-        "data": lambda own: own["identity"].update(data="another"),
-        "else": lambda own: own.update(case="toy/else/gc"),
-        "less": lambda own: own["scores"].popitem(),
-    }
-    for name, edit in edits.items():
-        path = write_report(reports.path / f"{name}.json", results_of(measured(MODELS["low"])))
-        edit_report(path, lambda document, edit=edit: edit(document["cases"][-2]["measurement"]))
-    results = results_of(measured("shapes:"))
-    write_report(reports.path / "cut.json", results, "incomplete", ["worker gw0 died"])
-    write_report(reports.path / "a.json", results[:1])
-    write_report(reports.path / "b.json", results[1:])
-    reports.command("compare", *argv).refused(message, lines=1)
+    ):
+        reports.command("compare", *argv).refused(message, lines=1)
 
 
 CASE = "arena/overall/win_rate"

@@ -342,24 +342,20 @@ def test_a_study_of_other_images_is_told(photos: Home) -> None:
     assert freeze(photos, "--unverified").code == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
+def test_mistakes_are_one_line(photos: Home) -> None:
+    """Without a traceback, and nothing is written."""
+    (photos.path / "photos" / "x.png").write_text("no folder")
+    for words, complaint in (
         (["--per-pattern=0"], "--per-pattern"),
         (["--patterns=0"], "1 to 32 patterns"),
         (["--patterns=names.tml"], "a file of patterns"),
         (["--describer=nothing:x"], "nothing"),
         (["--describer=tones:"], "--describer tones: reads no images"),
         (["--store=photos/x.png/y"], "x.png"),
-    ],
-)
-def test_mistakes_are_one_line(photos: Home, words: list[str], complaint: str) -> None:
-    """Without a traceback, and nothing is written."""
-    (photos.path / "photos" / "x.png").write_text("no folder")
-    ended = construct(photos, *words)
-
-    ended.refused(complaint, lines=1)
-    assert not (photos.path / "bench").exists()
+    ):
+        ended = construct(photos, *words)
+        ended.refused(complaint, lines=1)
+        assert not (photos.path / "bench").exists()
 
 
 LOG = Path("asked.log")

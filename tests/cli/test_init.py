@@ -143,27 +143,24 @@ def test_nothing_is_overwritten(project: Home) -> None:
     assert contents(project.path) == before
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
+def test_a_mistake_writes_nothing(project: Home) -> None:
+    """One line, and exit code 2."""
+    (project.path / "empty").mkdir()
+    before = set(contents(project.path))
+    for argv, message in (
         (["--images=photoss"], "a folder of images is expected. Did you mean 'photos'?"),
         (["--images=empty"], "no images in 'empty'"),
         (["--name=My Own"], "--name 'My Own': lower-case letters"),
         (["--generator=preset:sanna-sprint"], "Did you mean 'sana-sprint'?"),
         (["--seeds=1"], "noise shows between at least 2 seeds"),
         (["--model=python:user_models:discriber"], "Did you mean 'describer'?"),
-    ],
-)
-def test_a_mistake_writes_nothing(project: Home, argv: list[str], message: str) -> None:
-    """One line, and exit code 2."""
-    (project.path / "empty").mkdir()
-    before = set(contents(project.path))
-    ended = init(project, *argv)
-    ended.refused(message)
-    new = set(contents(project.path)) - before
-    # Python keeps the compiled module of a model beside it.
-    own = {name for name in new if "store" not in name and "__pycache__" not in name}
-    assert own <= {".cepbench/.gitignore"}
+    ):
+        ended = init(project, *argv)
+        ended.refused(message)
+        new = set(contents(project.path)) - before
+        # Python keeps the compiled module of a model beside it.
+        own = {name for name in new if "store" not in name and "__pycache__" not in name}
+        assert own <= {".cepbench/.gitignore"}
 
 
 def test_specs_and_images_keep_their_place(

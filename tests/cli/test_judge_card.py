@@ -198,9 +198,9 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
     assert sum(left_out.values()) > 1
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
+def test_asking_is_refused(panel: Home) -> None:
+    """One line, before the judge is asked or where it gives no verdict; no card."""
+    for argv, message in (
         (["--on=people.json"], "say where OpenING's lie with --data opening=FOLDER"),
         (["--on=people.json", "--data=mme=questions"], "unknown data set 'mme'"),
         (
@@ -223,17 +223,13 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
         ([f"--judge={MODULE}:Silent", *ON], "gave no verdict on 24 battles: no-verdict: hm"),
         ([*FILES, "--samples=3"], "--samples is of a judge that is asked"),
         ([*FILES, "--answers", "Wordy_output"], "--answers is of a judge that is asked"),
-    ],
-)
-def test_asking_is_refused(panel: Home, argv: list[str], message: str) -> None:
-    """One line, before the judge is asked or where it gives no verdict; no card."""
-    judge = [] if argv[:2] == FILES else [f"--judge={LONGER}"]
-    ended = panel.command("agree", "judges", *judge, *argv)
-
-    ended.refused(message, lines=1, code=1 if "no-verdict" in message else 2)
-    assert Longer.shown == 0
-    assert not (panel.path / "baselines").exists()
-    assert not (panel.path / ".cepbench/agreement").exists()
+    ):
+        judge = [] if argv[:2] == FILES else [f"--judge={LONGER}"]
+        ended = panel.command("agree", "judges", *judge, *argv)
+        ended.refused(message, lines=1, code=1 if "no-verdict" in message else 2)
+        assert Longer.shown == 0
+        assert not (panel.path / "baselines").exists()
+        assert not (panel.path / ".cepbench/agreement").exists()
 
 
 # -- `cepbench arena play`: each battle once, and models are ranked --------------------------------
@@ -383,9 +379,11 @@ def test_missing_answers_are_forfeits(folders: Home) -> None:
     assert "4 forfeits (one answer is missing)" in ended.out
 
 
-@pytest.mark.parametrize(
-    ("argv", "models", "says"),
-    [
+def test_what_is_refused(folders: Home) -> None:
+    """In one line, before anything is asked or written."""
+    (folders.path / "empty").mkdir()
+    write_answer(folders.path / "other_output", "0102001", "of another task", 80)
+    for argv, models, says in (
         (("--rounds=4",), (), "expected 1 to 3 rounds: 3 models make 3 pairs; got 4"),
         (("--rounds=0",), (), "--rounds"),
         ((), ("long_output", "long_output"), "these answers battle as 'long' already"),
@@ -395,17 +393,10 @@ def test_missing_answers_are_forfeits(folders: Home) -> None:
         ((), ("long_output", "empty"), "empty"),
         ((), ("long_output", "other_output"), "holds no answer to these questions"),
         (("--reference=long",), (), "--reference 'long' is the name of a model already"),
-    ],
-)
-def test_what_is_refused(
-    folders: Home, argv: tuple[str, ...], models: tuple[str, ...], says: str
-) -> None:
-    """In one line, before anything is asked or written."""
-    (folders.path / "empty").mkdir()
-    write_answer(folders.path / "other_output", "0102001", "of another task", 80)
-    play(folders, *argv, models=models).refused(says)
-    assert Longer.shown == 0
-    assert not (folders.path / ".cepbench/play").exists()
+    ):
+        play(folders, *argv, models=models).refused(says)
+        assert Longer.shown == 0
+        assert not (folders.path / ".cepbench/play").exists()
 
 
 def test_reports_of_runs_battle(home: Home) -> None:
