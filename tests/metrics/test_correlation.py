@@ -267,10 +267,7 @@ def test_correlation_over_samples_has_an_interval_by_item() -> None:
     assert known(noise.low) < known(noise.value) < known(noise.high) < 1
     assert sample_correlation(np.ones(9), people[:9], list(range(9))).value is None
     assert sample_correlation(np.array([]), np.array([]), []).value is None
-
-
-def test_the_preferred_side() -> None:
-    """Ties of the metric are half right, ties of people are left out."""
+    # Of the preferred side ties of the metric are half right, ties of people are left out.
     metric, people = np.array([0.2, -0.1, 0.0, 0.4]), np.array([1.0, 1.0, -1.0, 0.0])
     estimate = same_direction(metric, people)
     assert (estimate.value, estimate.items) == (0.5, 3)
@@ -319,7 +316,10 @@ def test_the_pseudo_values_of_a_mean_are_the_values_themselves(scores: list[floa
 
 @given(NAMES, st.randoms())
 def test_blocks_depend_on_the_names_alone(names: list[str], random: Any) -> None:
-    """However units are ordered or repeated, each is in the same block; sizes are balanced."""
+    """However units are ordered or repeated, each is in the same block; sizes are balanced. That
+    never changes: baselines keep block scores, and another assignment would compare other samples.
+    """
+    assert blocks_of("abcdef") == {"d": 0, "b": 1, "a": 2, "e": 0, "c": 1, "f": 2}
     blocks = blocks_of(names)
     again = names + names[:3]
     random.shuffle(again)
@@ -334,11 +334,6 @@ def test_blocks_depend_on_the_names_alone(names: list[str], random: Any) -> None
     assert sorted(sizes) == list(range(min(BLOCKS, len(distinct) // 2)))
     assert max(sizes.values()) - min(sizes.values()) <= 1
     assert min(sizes.values()) >= 2
-
-
-def test_the_blocks_of_names_never_change() -> None:
-    """Baselines keep block scores: another assignment would compare other samples."""
-    assert blocks_of("abcdef") == {"d": 0, "b": 1, "a": 2, "e": 0, "c": 1, "f": 2}
 
 
 def test_what_is_no_error_and_no_spread_is_refused() -> None:

@@ -73,7 +73,9 @@ def test_leaving_a_block_out_is_measuring_the_rest(seed: int, n: int, dimension:
 
 
 def test_too_few_vectors_and_vectors_without_direction_are_refused() -> None:
-    """One item has no diversity, nor what a block leaves of all; zeros and NaN have no angle."""
+    """One item has no diversity, nor what a block leaves of all, and one start no competitor; zeros
+    and NaN have no angle. Other shapes and unknown starts are refused too.
+    """
     with pytest.raises(TooFewError, match="at least 2"):
         vendi_score(np.ones((1, 3)))
     for bad in (0.0, np.nan, np.inf):
@@ -85,6 +87,22 @@ def test_too_few_vectors_and_vectors_without_direction_are_refused() -> None:
         vendi_score(np.ones(3))
     with pytest.raises(TooFewError, match="1 of 3"):
         vendi_scores(np.eye(3), np.array([0, 0, 1]), 2)
+    for starts, names, words in (
+        (np.eye(2), ["x", "x"], "at least 2 different starts, got 1"),
+        (np.eye(2), ["x"], "expected"),
+        (np.array([[1.0, 0.0], [0.0, 0.0]]), ["x", "y"], "zero or not finite"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Gallery.of(starts, names)
+    gallery = Gallery.of(np.eye(2), ["x", "y"])
+    for outputs, names, words in (
+        (np.eye(2), ["x", "z"], "1 starts are not in the gallery, such as 'z'"),
+        (np.array([[np.nan, 1.0]]), ["x"], "zero or not finite"),
+        (np.eye(2), ["x"], "expected"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            gallery.top_1(outputs, names)
+    assert gallery.top_1(np.empty((0, 2)), []).tolist() == []
 
 
 @FEW
@@ -124,24 +142,6 @@ def test_equal_starts_are_one_and_different_starts_of_one_vector_share() -> None
     assert gallery.top_1(starts, ["x", "y"]).tolist() == [0.5, 0.5]
     apart = Gallery.of(np.array([[1.0, 0.0], [1.0, 0.01]]), ["x", "y"])
     assert apart.top_1(np.array([[1.0, 0.0], [1.0, 0.01]]), ["x", "y"]).tolist() == [1.0, 1.0]
-
-
-def test_bad_input_is_refused() -> None:
-    """One start, other shapes, unknown starts, vectors without direction."""
-    with pytest.raises(ValueError, match="at least 2 different starts, got 1"):
-        Gallery.of(np.eye(2), ["x", "x"])
-    with pytest.raises(ValueError, match="expected"):
-        Gallery.of(np.eye(2), ["x"])
-    with pytest.raises(ValueError, match="zero or not finite"):
-        Gallery.of(np.array([[1.0, 0.0], [0.0, 0.0]]), ["x", "y"])
-    gallery = Gallery.of(np.eye(2), ["x", "y"])
-    with pytest.raises(ValueError, match="1 starts are not in the gallery, such as 'z'"):
-        gallery.top_1(np.eye(2), ["x", "z"])
-    with pytest.raises(ValueError, match="zero or not finite"):
-        gallery.top_1(np.array([[np.nan, 1.0]]), ["x"])
-    with pytest.raises(ValueError, match="expected"):
-        gallery.top_1(np.eye(2), ["x"])
-    assert gallery.top_1(np.empty((0, 2)), []).tolist() == []
 
 
 WORDS = st.lists(st.sampled_from(["red", "blue", "dog", "on", "a"]), max_size=30)

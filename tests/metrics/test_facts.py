@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,15 +182,14 @@ def test_scores_are_those_of_the_released_code(atoms: list[float]) -> None:
 
 @given(st.floats(0, 1), st.integers(1, 12), st.sampled_from(MEANS))
 def test_chance_is_the_answerers_own(p: float, atoms: int, mean: MeanName) -> None:
-    """A model that gives each right answer p, whatever it sees, scores p."""
+    """A model that gives each right answer p, whatever it sees, scores p. What is no probability is
+    refused, and so is no atom at all: a prompt that asks nothing is not met.
+    """
     assert soft_tifa([p] * atoms, mean) == pytest.approx(p, abs=1e-12)
-
-
-@pytest.mark.parametrize("atoms", [[], [1.5], [-0.1], [math.nan], [[0.5]]])
-def test_what_is_no_probability_is_refused(atoms: list[float]) -> None:
-    """Also no atom at all: a prompt that asks nothing is not met."""
-    with pytest.raises(ValueError, match="expected"):
-        soft_tifa(atoms)
+    wrong: list[Any] = [[], [1.5], [-0.1], [math.nan], [[0.5]]]
+    for own in wrong:
+        with pytest.raises(ValueError, match="expected"):
+            soft_tifa(own)
 
 
 def test_descendants_of_a_failed_atom_have_failed() -> None:
@@ -198,10 +198,7 @@ def test_descendants_of_a_failed_atom_have_failed() -> None:
     assert fail_descendants([0.4, 0.9, 0.9, 0.5, 0.2], parents) == (0.4, 0.0, 0.0, 0.5, 0.2)
     with pytest.raises(ValueError, match="places before its own"):
         fail_descendants([1.0, 1.0], [(1,), ()])
-
-
-def test_means_by_kind_are_of_atoms() -> None:
-    """As GenEval 2 sums up skills: over all atoms of a kind, whatever their prompts."""
+    # Means by kind are as GenEval 2 sums up skills: of all atoms, whatever their prompts.
     kinds = ["object", "count", "object", "object"]
     assert means_by_kind(kinds, [1.0, 0.5, 0.0, 0.5]) == {"count": (0.5, 1), "object": (0.5, 3)}
 

@@ -49,12 +49,10 @@ from tests.metrics.test_geneval import DOG, counting, many, right, seen
 def test_scores_must_exceed_the_threshold(
     prompt: Prompt, scores: tuple[float, ...], expected: bool
 ) -> None:
-    """Strictly; where objects are counted 0.9, for too few and for too many."""
+    """Strictly; where objects are counted 0.9, for too few and for too many. No more than sixteen
+    are looked at: seventeen sure dogs are sixteen, a limit of the rules that is kept.
+    """
     assert right(prompt, {"dog": many("dog", *scores)}) is expected
-
-
-def test_no_more_than_sixteen_are_looked_at() -> None:
-    """Seventeen sure dogs are sixteen: a limit of the rules that is kept."""
     crowd = {"dog": many("dog", *[0.95] * 17)}
     assert right(counting(16), crowd)
     assert not right(counting(17), crowd)
@@ -80,21 +78,21 @@ def test_boxes_that_overlap_as_much_as_the_limit_are_dropped() -> None:
     """Only below a limit of 1. What stays overlaps by less: the same box twice is one even at 0.99,
     and two at 1.
     """
+
+    def limited(most: float) -> SelectionSettings:
+        return SelectionSettings(counting_threshold=0.3, max_overlap=most)
+
     # Boxes of 20 pixels, 2 apart: 21 * 19 of 2 * 21 * 21 - 21 * 19 is 0.83; 12 apart, 0.27.
     three = {"dog": [seen("dog", 0.9, 100), seen("dog", 0.8, 102), seen("dog", 0.7, 112)]}
     for max_overlap, expected in ((1.0, 3), (0.75, 2), (0.5, 2), (0.05, 1), (0.0, 1)):
-        assert right(counting(expected), three, _overlapping(max_overlap))
+        assert right(counting(expected), three, limited(max_overlap))
     result = {"dog": [seen("dog", 0.9), seen("dog", 0.8)]}
-    assert right(counting(1), result, _overlapping(0.99))
-    assert right(counting(2), result, _overlapping(1.0))
+    assert right(counting(1), result, limited(0.99))
+    assert right(counting(2), result, limited(1.0))
     # 10 by 10 pixels, 5 apart: 50 of 150.
     half = [Detection("dog", 0.9, (0, 0, 9, 9)), Detection("dog", 0.8, (5, 0, 14, 9))]
-    assert right(counting(1), {"dog": half}, _overlapping(50 / 150))
-    assert right(counting(2), {"dog": half}, _overlapping(0.34))
-
-
-def _overlapping(max_overlap: float) -> SelectionSettings:
-    return SelectionSettings(counting_threshold=0.3, max_overlap=max_overlap)
+    assert right(counting(1), {"dog": half}, limited(50 / 150))
+    assert right(counting(2), {"dog": half}, limited(0.34))
 
 
 @pytest.mark.parametrize(

@@ -177,16 +177,16 @@ def test_links_out_of_the_folder(tmp_path: Path) -> None:
         read_answers(folder)
 
 
-def test_the_model_is_named_by_its_folder(tmp_path: Path) -> None:
-    """As it is spelt there."""
-    for folder in ("GPT-4o_output", "gill_Output", "gill", "_output"):
-        put_answer(tmp_path / folder, UID, [{"text": "x", "image": None}])
-        model = {"GPT-4o_output": "GPT-4o", "gill_Output": "gill"}.get(folder, folder)
-        assert read_answers(tmp_path / folder).model == model
-
-
 def test_identity_follows_from_what_the_files_hold(tmp_path: Path) -> None:
-    """Not from where they lie or how they are written; another text or image file changes it."""
+    """Not from where they lie or how they are written; another text or image file changes it. The
+    model is named as its folder spells it.
+    """
+    for name, model in (("GPT-4o_output", "GPT-4o"), ("gill_Output", "gill")):
+        put_answer(tmp_path / name, UID, [{"text": "x", "image": None}])
+        assert read_answers(tmp_path / name).model == model
+    for name in ("gill", "_output"):
+        put_answer(tmp_path / name, UID, [{"text": "x", "image": None}])
+        assert read_answers(tmp_path / name).model == name
 
     def identity(
         name: str, text: str = "x", image: bytes = b"12345", ending: str = ".json"

@@ -47,18 +47,6 @@ def test_categories_weigh_the_same_and_spread_apart(parts: list[list[float]]) ->
     assert d.parts.sum() == pytest.approx(d.mean, abs=1e-12)
 
 
-def test_a_tiny_category_that_looks_quiet_is_not_taken_for_known() -> None:
-    """Two samples that happen to be alike leave one degree of freedom, not those of the others."""
-    noise = np.random.default_rng(0).normal(size=50)
-    d = Differences.of(
-        {
-            "large": {f"l{i:02}": float(x) for i, x in enumerate(noise)},
-            "tiny": {"t0": 0.1, "t1": 0.1001},
-        }
-    )
-    assert d.degrees == 1
-
-
 def test_samples_of_one_cluster_are_one_unit() -> None:
     """By the names given, as images of a prompt; one that is not named is its own cluster."""
     scores = {"p/0": 0.5, "p/1": -0.25, "q": 0.125, "r": 0.75}
@@ -72,7 +60,8 @@ def test_samples_of_one_cluster_are_one_unit() -> None:
 def test_unequal_categories_have_the_degrees_and_units_of_their_variances() -> None:
     """By hand: 4 samples of variance 5 / 3 and 16 of 1 / 15 have 100 and 1 parts of the mean's.
 
-    Of equal spread they would have 4 and 1 parts, and be more units.
+    Of equal spread they would have 4 and 1 parts, and be more units. A tiny category that looks
+    quiet is not taken for known: two samples that happen to be alike leave one degree of freedom.
     """
     few, many = [-1.5, -0.5, 0.5, 1.5], [0.25, -0.25] * 8
     d = Differences.of(
@@ -87,6 +76,9 @@ def test_unequal_categories_have_the_degrees_and_units_of_their_variances() -> N
     squares = 100**2 / (1 + 2 / 3) / 4 + 1 / (1 + 2 / 15) / 16
     assert d.effective_units == pytest.approx(101**2 / (1 + 2 / degrees) / squares)
     assert d.effective_units < 5**2 / (4**2 / 4 + 1 / 16)
+    noise = np.random.default_rng(0).normal(size=50)
+    large = {f"l{i:02}": float(x) for i, x in enumerate(noise)}
+    assert Differences.of({"large": large, "tiny": {"t0": 0.1, "t1": 0.1001}}).degrees == 1
 
 
 def test_categories_of_one_sample_scatter_as_draws_from_one_population() -> None:
