@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from math import fsum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -227,31 +227,24 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len((tmp_path / "series" / "busy.jsonl").read_text().splitlines()) == 1 + 24
 
 
-HOLDER = """\
-import fcntl, sys, time
-file = open(sys.argv[1], "a+")
-fcntl.flock(file, fcntl.LOCK_EX)
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
 @pytest.mark.slow
 def test_a_lock_ends_with_the_process_that_held_it(series: SeriesFile) -> None:
     """Killed while it wrote: the next one goes on."""
     judge(series, "step-1")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(series.path)], stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
+    reading, writing = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        with series.path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            os.write(writing, b"x")
+            time.sleep(60)
+        os._exit(0)
+    os.read(reading, 1)
     began = time.monotonic()
-    killer = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -{signal.SIGKILL:d} {holder.pid}"])
+    Timer(0.5, os.kill, (holder, signal.SIGKILL)).start()
     assert judge(series, "step-2").look == 2
     assert time.monotonic() - began > 0.4
-    killer.wait()
-    holder.wait()
-    holder.stdout.close()
+    os.waitpid(holder, 0)
 
 
 class Trainings(RuleBasedStateMachine):

@@ -10,11 +10,11 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
@@ -230,39 +230,32 @@ def test_what_one_has_the_others_do_not_get(locks: WorkLocks, tmp_path: Path) ->
         assert later.crashes == 0
 
 
-HOLDER = """\
-import sys
-from pathlib import Path
-from pytest_cepbench.store.locks import WorkLocks
-locks = WorkLocks(Path(sys.argv[1]))
-held = locks.acquire("a", "other"), locks.acquire("b", "run")
-print(all(held), flush=True)
-sys.stdin.read()
-"""
-"""A program that keeps two locks until it is ended."""
-
-
 def test_who_is_waited_for_is_said_once(locks: WorkLocks, tmp_path: Path) -> None:
     """A process of another run, by its id, and how to go on; not one of this run."""
     said: list[str] = []
     locks.say = said.append
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "claims")]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "True\n"
-        assert locks.acquire("a", "run") is None
-        assert locks.say_who(60.0, "b") == ""
-        assert locks.say_who(0.5, "a") == ""
-        assert said == []
-        who = locks.say_who(60.0, "a")
-        assert who == f"process {other.pid} on {os.uname().nodename}"
-        assert locks.say_who(60.0, "a") == who
-        (sentence,) = said
-        assert sentence.startswith(f"waiting for {who}, which works on the same store {tmp_path}")
-        assert sentence.endswith(
-            "end that process, or start this run with another store (--cep-store DIR)"
-        )
-        other.kill()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        held = locks.acquire("a", "other"), locks.acquire("b", "run")
+        os.write(writing, b"%d" % all(held))
+        time.sleep(60)
+        os._exit(0)
+    assert os.read(reading, 1) == b"1"
+    assert locks.acquire("a", "run") is None
+    assert locks.say_who(60.0, "b") == ""
+    assert locks.say_who(0.5, "a") == ""
+    assert said == []
+    who = locks.say_who(60.0, "a")
+    assert who == f"process {child} on {os.uname().nodename}"
+    assert locks.say_who(60.0, "a") == who
+    (sentence,) = said
+    assert sentence.startswith(f"waiting for {who}, which works on the same store {tmp_path}")
+    assert sentence.endswith(
+        "end that process, or start this run with another store (--cep-store DIR)"
+    )
+    os.kill(child, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert locks.say_who(60.0, "a") == ""  # it is gone, and its lock free
 
 
