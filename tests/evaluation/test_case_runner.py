@@ -51,50 +51,39 @@ def test_holm_finds_what_a_case_alone_does_not(accepted: GatedProject) -> None:
     assert seen == [False, False, False, True]
 
 
-def test_a_faint_loss_alone_stays_inconclusive(accepted: GatedProject) -> None:
-    """Without losses beside it Holm gives it no more than its share; not green by silence."""
-    result = accepted.gate(drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028")
+def test_what_is_too_little_for_a_case_alone(accepted: GatedProject) -> None:
+    """Without losses beside it Holm gives it no more than its share; not green by silence.
 
+    The suite holds where every case excludes its drop at the whole alpha: a claim of all cases at
+    once needs no division. By plain rules nothing is divided: it regressed where a case did.
+    """
+    faint: dict[str, Any] = {"drop": "0,0,0,0.012", "spread": "0.004,0.004,0.004,0.028"}
+    result = accepted.gate(**faint)
     assert verdicts(result)["d-gc"] == result[POOLED].verdict == "inconclusive"
     assert result.passed
     assert result[POOLED].reasons == ["a drop larger than tolerated is not excluded in 1: d/gc"]
-    assert not accepted.gate(
-        {"inconclusive": "fail"}, drop="0,0,0,0.012", spread="0.004,0.004,0.004,0.028"
-    ).passed
+    assert not accepted.gate({"inconclusive": "fail"}, **faint).passed
 
-
-def test_it_holds_where_every_case_excludes_its_drop_at_the_whole_alpha(
-    accepted: GatedProject,
-) -> None:
-    """A claim of all cases at once needs no division: a case may be inconclusive alone."""
     result = accepted.gate(drop="0.0005", spread="0.004,0.004,0.004,0.026")
-
     assert verdicts(result)["d-gc"] == "inconclusive"
     assert result[POOLED].verdict == "held"
     assert result[POOLED].notes == ["each of 4 cases excludes its tolerated drop at alpha 0.05"]
 
+    result = accepted.gate({"gate": "threshold"}, drop="0,0,0,0.02")
+    assert verdicts(result)["d-gc"] == result[POOLED].verdict == "regressed"
+    assert result[POOLED].alpha is None
+    held = accepted.gate({"gate": "threshold"}, drop="0.002")
+    assert held[POOLED].verdict == "held"
+
 
 def test_what_cannot_be_compared_cannot_be_pooled(accepted: GatedProject, tmp_path: Path) -> None:
-    """A case without a baseline is the suite's verdict too."""
-    project = accepted.copy(tmp_path / "lacking")
-    project.baseline("b-gc").unlink()
+    """A case without a baseline is the suite's verdict too, and an error where it is unreadable.
 
-    result = project.gate(drop=0.0005, spread=0.004)
-
-    assert verdicts(result)["b-gc"] == result[POOLED].verdict == "no-baseline"
-    assert result[POOLED].reasons == ["b/gc: no-baseline"]
-    assert not result.passed
-
-
-def test_an_unreadable_baseline_is_an_error_of_case_and_suite(
-    accepted: GatedProject, tmp_path: Path
-) -> None:
-    """The message names the file; accepting a new one replaces it."""
-    project = accepted.copy(tmp_path / "broken")
+    The message names the file; accepting a new one replaces it.
+    """
+    project = accepted.copy(tmp_path / "project")
     project.baseline("b-gc").write_text("no baseline")
-
     result = project.gate()
-
     assert verdicts(result)["b-gc"] == result[POOLED].verdict == "error"
     assert "b-gc-" in result["scored/b/gc"].reasons[0]
     assert result["scored/b/gc"].alpha == pytest.approx(0.0125)
@@ -102,15 +91,11 @@ def test_an_unreadable_baseline_is_an_error_of_case_and_suite(
     assert project.gate(snapshot_update=True).passed
     assert project.gate().passed
 
-
-def test_plain_rules_count_as_the_cases_do(accepted: GatedProject) -> None:
-    """Under threshold nothing is divided: the suite regressed where one of its cases did."""
-    result = accepted.gate({"gate": "threshold"}, drop="0,0,0,0.02")
-
-    assert verdicts(result)["d-gc"] == result[POOLED].verdict == "regressed"
-    assert result[POOLED].alpha is None
-    held = accepted.gate({"gate": "threshold"}, drop="0.002")
-    assert held[POOLED].verdict == "held"
+    project.baseline("b-gc").unlink()
+    result = project.gate(drop=0.0005, spread=0.004)
+    assert verdicts(result)["b-gc"] == result[POOLED].verdict == "no-baseline"
+    assert result[POOLED].reasons == ["b/gc: no-baseline"]
+    assert not result.passed
 
 
 def test_its_cases_are_entered_once_in_their_series(accepted: GatedProject, tmp_path: Path) -> None:
@@ -284,7 +269,10 @@ def test_a_clear_drop_ends_at_the_first_look(
 
 
 def test_what_stays_vague_is_looked_at_whole(large: GatedProject, vague: GateResult) -> None:
-    """25, 50, 100, 200; then inconclusive at half of alpha, as judge() says of the same scores."""
+    """25, 50, 100, 200; then inconclusive at half of alpha, as judge() says of the same scores.
+
+    An end at the second of four looks is judged at a sixth of alpha.
+    """
     case = vague[GC]
 
     assert (case.looks, case.partial, case.n) == ([25, 50, 100, 200], False, 200)
@@ -294,13 +282,9 @@ def test_what_stays_vague_is_looked_at_whole(large: GatedProject, vague: GateRes
     assert whole.judgement.difference == case.judgement.difference
     assert known(whole.judgement.low) > known(case.judgement.low)
 
-
-def test_early_looks_have_their_own_share(large: GatedProject) -> None:
-    """An end at the second of four looks is judged at a sixth of alpha."""
-    case = large.case(MORE, drop=0.018, spread=0.035)
-
-    assert (case.looks, case.verdict) == ([25, 50], "regressed")
-    assert _bounds(case) == _judged_alone(large, case, 1 / 6)
+    early = large.case(MORE, drop=0.018, spread=0.035)
+    assert (early.looks, early.verdict) == ([25, 50], "regressed")
+    assert _bounds(early) == _judged_alone(large, early, 1 / 6)
 
 
 def test_the_budget_in_seconds(large: GatedProject) -> None:

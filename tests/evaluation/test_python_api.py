@@ -52,25 +52,14 @@ def project(accepted_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return path
 
 
-def by_pytest(root: Path, *args: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Exit code and cases by name of a run of pytest."""
-    code = run_plainly(root, "--cep-samples=2", "--cep-role=generator", *args)
-    report = msgspec.json.decode((root / ".cepbench" / "report.json").read_bytes())
-    return code, _numbers(report["cases"])
-
-
 def _numbers(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Cases of a report by name."""
     return {
         f"{case['suite']}/{case['part']}/{case['metric']}": {
             name: value for name, value in case.items() if name not in _DIFFER
         }
         for case in cases
     }
-
-
-def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
-    """The cases by name, as a report has them."""
-    return _numbers(msgspec.json.decode(msgspec.json.encode(result.cases)))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +83,17 @@ def test_it_gives_the_verdicts_and_numbers_of_pytest(
     (project / "empty").mkdir()
     if suites != SUITE:
         assert gate_checkpoint(suites, snapshot_update=True, **GENERATOR).changed
-    code, expected = by_pytest(project, *selection, f"--model={model}", *arguments)
+    generator = ("--cep-samples=2", "--cep-role=generator", f"--model={model}")
+    code = run_plainly(project, *generator, *selection, *arguments)
+    told = msgspec.json.decode((project / ".cepbench" / "report.json").read_bytes())
 
     result = gate_checkpoint(
         suites, report="out/report.json", **{**GENERATOR, "model": model, **options}
     )
 
     assert verdict in {case.verdict for case in result.cases if case.primary}
-    assert numbers(result) == expected
+    shown = msgspec.json.decode(msgspec.json.encode(result.cases))
+    assert _numbers(shown) == _numbers(told["cases"])
     assert (result.exit_code, result.passed, bool(result)) == (code, code == 0, code == 0)
     assert (f"{verdict}: instrument, overall" in str(result)) is not result.passed
     assert {path.name for path in result.reports} == {f"report.{kind}" for kind in REPORTS}
@@ -240,26 +232,33 @@ def load(samples_per_category, seed):
 """A module whose code ends the process, or skips the test that calls it."""
 
 
-@pytest.mark.parametrize(
-    ("how", "at"),
-    [("exit", "module"), ("exit", "loader"), ("skip", "loader"), ("unittest", "loader")],
-)  # fmt: skip
-def test_code_that_leaves_the_process_is_an_error(project: Path, how: str, at: str) -> None:
-    """The script would end with 0, or the test around it be skipped, and no verdict be known."""
-    module = f"leaving_{how}_{at}"
-    text = LEAVING.replace("HOW", how) + ("leave('exit')\n" if at == "module" else "")
-    (project / SUITE).with_name(f"{module}.py").write_text(text)
-    suite = project / SUITE
-    model = f"python:{module}:Describer?how={how}&at={at}"
-    if at == "loader":
-        loader = f'loader = "python:{module}:load"'
-        suite.write_text(re.sub(r'(?m)^loader = "\w+"$', loader, suite.read_text(), count=1))
-        assert loader in suite.read_text()
-        model = "shapes:"
+def test_code_that_leaves_the_process_is_an_error(project: Path) -> None:
+    """The script would end with 0, or the test around it be skipped, and no verdict be known.
+
+    Ctrl-C ends the script as it does everywhere.
+    """
+    suite, whole = project / SUITE, (project / SUITE).read_text()
     before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
 
-    with pytest.raises(CepError, match=r"SystemExit|Skipped|Exit|SkipTest"):
-        gate_checkpoint(SUITE, snapshot_update=True, model=model, role="describer", samples=2)
+    def gate(module: str, model: str) -> GateResult:
+        return gate_checkpoint(
+            SUITE, snapshot_update=True, model=model.format(module), role="describer", samples=2
+        )
+
+    suite.with_name("leaving.py").write_text(f"{LEAVING}leave('exit')\n")
+    with pytest.raises(CepError, match="SystemExit"):
+        gate("leaving", "python:{}:Describer?how=exit&at=module")
+    suite.with_name("ctrl_c.py").write_text(LEAVING)
+    with pytest.raises(KeyboardInterrupt):
+        gate("ctrl_c", "python:{}:Describer?how=interrupt")
+    for how, told in ("exit", "SystemExit"), ("skip", "Skipped"), ("unittest", "SkipTest"):
+        module = f"leaving_{how}"
+        suite.with_name(f"{module}.py").write_text(LEAVING.replace("HOW", how))
+        loader = f'loader = "python:{module}:load"'
+        suite.write_text(re.sub(r'(?m)^loader = "\w+"$', loader, whole, count=1))
+        assert loader in suite.read_text()
+        with pytest.raises(CepError, match=told):
+            gate(module, "shapes:")
 
     assert {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")} == before
 
@@ -272,15 +271,6 @@ def test_no_earlier_report_stays(project: Path) -> None:
     with pytest.raises(SpecError):
         gate_checkpoint(SUITE, model="python:nowhere:model", role="generator", report=report)
     assert not report.exists()
-
-
-def test_an_interrupt_stays_an_interrupt(project: Path) -> None:
-    """Ctrl-C ends the script as it does everywhere."""
-    (project / SUITE).with_name("ctrl_c.py").write_text(LEAVING)
-    with pytest.raises(KeyboardInterrupt):
-        gate_checkpoint(
-            SUITE, model="python:ctrl_c:Describer?how=interrupt", role="describer", samples=2
-        )
 
 
 def test_a_folder_without_suites_is_an_error(tmp_path: Path) -> None:

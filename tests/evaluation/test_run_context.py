@@ -95,21 +95,20 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
         second(bound("four", spec="b"))
 
 
-def test_a_wrong_pool_is_named() -> None:
-    """Where it came from, what was given, and what is expected."""
-    for pool, message in (
+def test_pools_and_engines_that_do_not_fit_are_refused() -> None:
+    """Where a pool came from, what was given, and what is expected.
+
+    A pool without a cluster, unless the ini file has it for other runs; turns with one.
+    """
+    for given, message in (
         ("describer:actors=1.5", "'actors=1.5' is not understood"),
         ("describer:actors=2,actors=2", "'actors=2' is not understood"),
         ("describer:gpus=1.5", "'gpus=1.5' is not understood"),
         ("describr:actors=1", "Did you mean 'describer'?"),
     ):
         with pytest.raises(ValueError, match="from here") as raised:
-            read_settings({"ray-pool": [pool]}, {"ray-pool": "from here"}, Path())
+            read_settings({"ray-pool": [given]}, {"ray-pool": "from here"}, Path())
         assert message in str(raised.value)
-
-
-def test_settings_that_an_engine_makes_no_use_of_are_refused() -> None:
-    """A pool without a cluster, unless the ini file has it for other runs; turns with one."""
     pool, turns = {"ray-pool": ["encoder:gpus=1"]}, {"engine": ["ray"], "residency": ["swap"]}
     for values, source in (
         (pool, "--cep-ray-pool"), (pool, "gate_checkpoint(ray_pool=)"), (turns, "ini residency")
@@ -276,24 +275,16 @@ def test_interrupts_that_a_shell_has_ignored_stay_ignored(
         signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_by_the_engineer_is_passed_on(
+def test_help_is_interrupted_in_the_middle_of_a_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the middle of a model's call."""
-    monkeypatch.setattr(Describer, "before", lambda _: signal.raise_signal(signal.SIGINT))
-
-    with _helping(tmp_path) as evaluator, pytest.raises(KeyboardInterrupt):
-        help_others(evaluator)
-
-
-def test_an_interrupt_by_the_run_ends_the_help_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The controller says so in the middle of a model's call."""
+    """By the engineer's Ctrl-C, which is passed on, or by the controller: that ends no more."""
     monkeypatch.setattr(run_context, "_INTERVAL", 0.001)
     begun: list[float] = []
-
     with _helping(tmp_path) as evaluator:
+        monkeypatch.setattr(Describer, "before", lambda _: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            help_others(evaluator)
 
         def stop(_: object) -> None:
             begun.append(time.monotonic())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,25 +16,20 @@ from pytest_cepbench.evaluation.run_provenance import (
     redacted_command,
 )
 from pytest_cepbench.evaluation.run_result import run_verdict
-from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.report.result import BaselineModel, CaseResult, ModelShown
 from pytest_cepbench.report.writers import Provenance
 from tests.report.results import case_of, replace
 
+case = partial(
+    case_of,
+    nodeid="a.py::t", suite="toy", part="overall", metric="gc", label="GC@2", tolerance=0.01,
+)  # fmt: skip
+"""A judged case."""
 
-def case(verdict: str, *, primary: bool = True, accepted: bool = False) -> CaseResult:
-    """A judged case."""
-    judgement = Judgement(Verdict(verdict))
-    return CaseResult(
-        *("a.py::t", "toy", "overall", "gc", "GC@2", 0.01, judgement),
-        primary=primary,
-        accepted=accepted,
-    )
-
-
-HELD, REGRESSED, ERROR = case("held"), case("regressed"), case("error")
-UNDECIDED = case("inconclusive")
-INFORMATIONAL = case("regressed", primary=False)
+HELD, REGRESSED, ERROR, UNDECIDED = (
+    case(verdict=verdict) for verdict in ("held", "regressed", "error", "inconclusive")
+)
+INFORMATIONAL = case(verdict="regressed", primary=False)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +38,7 @@ INFORMATIONAL = case("regressed", primary=False)
         ((HELD,), (), {}, 0, "passed"),
         ((HELD, INFORMATIONAL), (), {}, 0, "passed"),
         ((HELD, UNDECIDED), (), {}, 0, "undecided"),
-        ((HELD, case("inconclusive", primary=False)), (), {}, 0, "passed"),
+        ((HELD, replace(UNDECIDED, primary=False)), (), {}, 0, "passed"),
         ((HELD, replace(UNDECIDED, strict=True)), (), {}, 1, "failed"),
         ((UNDECIDED, REGRESSED), (), {}, 1, "failed"),
         ((UNDECIDED,), ("a case vanished",), {}, 3, "incomplete"),
@@ -51,11 +47,11 @@ INFORMATIONAL = case("regressed", primary=False)
         ((HELD, ERROR), (), {}, 1, "failed"),
         ((HELD,), ("a case vanished",), {}, 3, "incomplete"),
         ((REGRESSED,), ("a case vanished",), {}, 1, "incomplete"),
-        ((case("incomplete"), REGRESSED), (), {}, 3, "failed"),
+        ((case(verdict="incomplete"), REGRESSED), (), {}, 3, "failed"),
         ((), (), {}, 5, "incomplete"),
         ((), (), {"suite.toml": "not concerned"}, 5, "incomplete"),
         ((INFORMATIONAL,), (), {}, 5, "incomplete"),
-        ((case("no-baseline", accepted=True),), (), {}, 0, "passed"),
+        ((case(verdict="no-baseline", accepted=True),), (), {}, 0, "passed"),
     ],
 )
 def test_a_result_passes_only_where_everything_was_compared(
@@ -76,7 +72,7 @@ def test_a_result_passes_only_where_everything_was_compared(
 
 def test_an_informational_case_that_was_not_measured_says_why() -> None:
     """It fails no run, and its reason is not hidden behind the cases that pass."""
-    unmeasured = replace(case("error", primary=False), reasons=["the server was away"])
+    unmeasured = replace(ERROR, primary=False, reasons=["the server was away"])
     result = GateResult((HELD, unmeasured))
 
     assert result.passed
@@ -109,16 +105,11 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def _case(spec: str) -> CaseResult:
-    """A measured case whose model under test has this spec, with a baseline."""
-    return case_of(
-        nodeid="test_x.py::test_drift[gc]",
-        suite="toy",
-        part="overall",
-        metric="gc",
-        label="GC@2",
+def _gathered(project: Path) -> Provenance:
+    """Of a measured case with a baseline."""
+    spec = "model?dtype=float32"
+    judged = case(
         verdict="regressed",
-        tolerance=0.01,
         n=3,
         value=0.5,
         model={"role": "describer", "spec": spec},
@@ -131,11 +122,8 @@ def _case(spec: str) -> CaseResult:
         ],
         baseline_model=BaselineModel("describer", "old", "another", "d" * 64, "it was better"),
     )  # fmt: skip
-
-
-def _gathered(project: Path) -> Provenance:
     return gather_provenance(
-        [_case("model?dtype=float32")],
+        [judged],
         started=0.0,
         command=["pytest", "x"],
         baselines=project / "baselines",
@@ -172,6 +160,13 @@ def test_a_suite_says_what_was_compared_on_what(
     _git(repository, "clone", "-q", "--depth=1", repository.as_uri(), f"{repository}-clone")
     (suite,) = _gathered(Path(f"{repository}-clone")).suites
     assert (suite.accepted, suite.accepted_commit, suite.uncommitted) == ("", "", False)
+    # A commit does not describe changed files, nor does its time say when they were accepted.
+    (repository / "baselines/toy/overall.toml").write_text("changed")
+    provenance = _gathered(repository)
+    assert provenance.modified is True
+    assert provenance.suites[0].uncommitted
+    assert provenance.suites[0].accepted_commit == ""
+    assert provenance.suites[0].accepted.endswith("+00:00")
 
 
 def test_signatures_that_git_shows_are_passed_over(repository: Path) -> None:
@@ -188,19 +183,6 @@ def test_signatures_that_git_shows_are_passed_over(repository: Path) -> None:
     assert "SIG_CREATED" in _git(repository, "log", "-1", "--format=%ct")
     (suite,) = _gathered(repository).suites
     assert suite.accepted_commit == _git(repository, "rev-parse", "HEAD")
-
-
-def test_changes_that_are_not_committed_are_said(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A commit does not describe changed files, nor does its time say when they were accepted."""
-    monkeypatch.chdir(repository)
-    (repository / "baselines/toy/overall.toml").write_text("changed")
-    provenance = _gathered(repository)
-    assert provenance.modified is True
-    assert provenance.suites[0].uncommitted
-    assert provenance.suites[0].accepted_commit == ""
-    assert provenance.suites[0].accepted.endswith("+00:00")
 
 
 @pytest.mark.parametrize(
