@@ -114,31 +114,26 @@ def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
     assert set(ledger.remarks) == {f"{CASE}: judged more than once: by {NODEID}, {NODEID}"}
 
 
-def test_an_attempt_that_is_announced_again_is_waited_for() -> None:
-    """A report that says `rerun` is not the last word, whichever phase it is of."""
-    ledger = Ledger()
-    ledger.expect({NODEID: CASE})
+def test_a_case_of_which_nothing_is_known_makes_the_run_incomplete() -> None:
+    """A report that says `rerun` is not the last word, whichever phase it is of; one without a
+    result, or with that of another case, is none for its test.
+
+    A case outside of its suite's folder is known by its report alone, which may be lost.
+    """
+    ledger, empty, other = Ledger(), Ledger(), Ledger()
+    for each in (ledger, empty, other):
+        each.expect({NODEID: CASE})
     ledger.note_report(_report(outcome="rerun"))
     assert ledger.problems() == [f"1 tests did not report: {NODEID}"]
     ledger.note_report(_report(("7.2", _result("held"))))
-    assert run_verdict(ledger.results, ledger.problems()) == "passed"
-
-
-def test_all_tests_of_a_run_with_cases_must_report() -> None:
-    """A case outside of its suite's folder is known by its report alone, which may be lost."""
-    ledger = _ledger("held")
     assert ledger.problems() == []
+    assert run_verdict(ledger.results, ledger.problems()) == "passed"
     ledger.expect_collected([NODEID, "elsewhere/test_b.py::test_b"])
     assert ledger.problems() == ["1 tests did not report: elsewhere/test_b.py::test_b"]
 
-
-def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
-    """Nor is the result of another case one for this test."""
-    empty, other = Ledger(), Ledger()
-    for ledger, results in ((empty, []), (other, [("7.1", _result("held", "count"))])):
-        ledger.expect({NODEID: CASE})
-        ledger.note_report(_report(*results))
+    empty.note_report(_report())
     assert empty.problems() == [f"1 tests passed without calling cep_gate: {NODEID}"]
+    other.note_report(_report(("7.1", _result("held", "count"))))
     assert other.problems() == [
         f"1 tests judged another case than their own: {NODEID} (judged toy/count/gc)"
     ]

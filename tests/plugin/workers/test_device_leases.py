@@ -16,6 +16,7 @@ from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import install_smi
 from tests.plugin.project import Project
 from tests.plugin.test_plain_runs import WATCH
+from tests.plugin.workers.test_dying_workers import DYING
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 
@@ -23,23 +24,12 @@ MODEL = "--model=shapes:?miss=0.2"
 
 H200 = "NVIDIA H200"
 
-DYING = """\
-import os, pathlib, pytest
-
-HERE = pathlib.Path(__file__).parent
-
+LEASED = """\
 def pytest_configure(config):
     name = os.environ.get("PYTEST_XDIST_WORKER")
     if name is not None:
         words = [os.environ.get(one, "-") for one in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")]
-        (HERE / f"{name}.lease").write_text(" ".join(words))
-
-@pytest.fixture(autouse=True)
-def death(request):
-    mark = HERE / "died"
-    if "crowded" in request.node.name and not mark.exists():
-        mark.write_text(os.environ["PYTEST_XDIST_WORKER"])
-        os._exit(1)
+        pathlib.Path(__file__).with_name(f"{name}.lease").write_text(" ".join(words))
 """
 
 
@@ -72,7 +62,8 @@ def test_a_replacement_inherits_the_lease(
 
     The controller, which counted and leased, knows nothing of torch.
     """
-    toy.write("conftest.py", DYING)
+    dies = 'mark.write_text(os.environ["PYTEST_XDIST_WORKER"]); os._exit(1)'
+    toy.write("conftest.py", f"{DYING.format(dies)}\n{LEASED}")
     toy.write("watch.py", WATCH)
     monkeypatch.setenv("WATCH", str(toy.path))
     result = toy.run("-n", "auto", "-p", "watch", MODEL)
@@ -92,44 +83,37 @@ def test_a_replacement_inherits_the_lease(
     assert "torch" not in modules
 
 
-def test_devices_are_leased_within_what_the_caller_has(
+def test_devices_and_cores_are_leased_within_what_the_caller_has(
     machine: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In turn, the freest first, in the caller's words; what the user set for a worker stands."""
+    """In turn, the freest first, in the caller's words; what the user set for a worker stands.
 
-    def leased(workers: str) -> list[str | None]:
-        return _on(_planned(machine, "--tx", workers, MODEL))
-
-    assert leased("3*popen") == ["GPU-bbbb", "GPU-aaaa", "GPU-bbbb"]
-    assert leased("popen//env:CUDA_VISIBLE_DEVICES=5") == [None]
-    assert leased("ssh=elsewhere") == []
-    for visible, expected in ("0,1", ["1", "0"]), ("GPU-aa", ["GPU-aa"] * 2), ("", [None, None]):
-        monkeypatch.setenv(CUDA, visible)
-        assert leased("2*popen") == expected
-
-
-def test_a_spec_that_says_where_is_obeyed(machine: Project) -> None:
-    """A worker that sees one device has no cuda:1; on the cpu no model needs a device."""
-    for models, expected, line in (
-        (["--describer=x?device=cuda:1"], [None, None], "since x?device=cuda:1 names its own"),
-        (["--describer=x?device=cpu"], [None, None], "since every model named is on the cpu"),
-        (["--describer=x?device=cpu", "--generator=y"], ["GPU-bbbb", "GPU-aaaa"], "gw0 on "),
+    A worker that sees one device has no cuda:1; on the cpu no model needs a device. Workers with as
+    many threads as there are cores stand in each other's way.
+    """
+    on = "--describer=x?device={}"
+    for workers, models, expected, line in (
+        ("3*popen", [MODEL], ["GPU-bbbb", "GPU-aaaa", "GPU-bbbb"], "gw0 on "),
+        ("popen//env:CUDA_VISIBLE_DEVICES=5", [MODEL], [None], ""),
+        ("ssh=elsewhere", [MODEL], [], ""),
+        ("2*popen", [on.format("cuda:1")], [None] * 2, "since x?device=cuda:1 names its own"),
+        ("2*popen", [on.format("cpu")], [None] * 2, "since every model named is on the cpu"),
+        ("2*popen", [on.format("cpu"), "--generator=y"], ["GPU-bbbb", "GPU-aaaa"], "gw0 on "),
     ):
-        leases = _planned(machine, "--tx", "2*popen", *models)
+        leases = _planned(machine, "--tx", workers, *models)
         assert _on(leases) == expected
-        assert line in leases.lines[0]
-
-
-def test_cores_are_shared_unless_the_user_did(
-    machine: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers with as many threads as there are cores stand in each other's way."""
+        assert not line or line in leases.lines[0]
     share = str(max(1, usable_cores() // 2))
     shared = _planned(machine, "--tx", "2*popen", MODEL).variables
     assert [environment[THREADS] for environment in shared] == [share, share]
     assert THREADS not in _planned(machine, "--tx", "popen", MODEL).variables[0]
+
     monkeypatch.setenv(THREADS, "7")
-    assert THREADS not in _planned(machine, "--tx", "2*popen", MODEL).variables[0]
+    for visible, own in ("0,1", ["1", "0"]), ("GPU-aa", ["GPU-aa"] * 2), ("", [None, None]):
+        monkeypatch.setenv(CUDA, visible)
+        leases = _planned(machine, "--tx", "2*popen", MODEL)
+        assert _on(leases) == own
+        assert THREADS not in leases.variables[0]
 
 
 def test_runs_without_models_are_left_alone(machine: Project) -> None:
@@ -184,7 +168,10 @@ def test_workers_get_as_many_devices_as_their_models_need(large_machine: Project
 def test_too_few_devices_are_one_line(
     large_machine: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker with fewer than were asked for would fail later, by the memory that it lacks."""
+    """A worker with fewer than were asked for would fail later, by the memory that it lacks.
+
+    So would a model on one that its worker has not: cuda:1 is the second device of each one's own.
+    """
 
     def assert_refused(count: int, visible: str) -> None:
         args = (MODEL, f"--cep-devices-per-worker={count}")
@@ -195,6 +182,10 @@ def test_too_few_devices_are_one_line(
             count_workers(_settings(large_machine, *args)[1])
 
     assert_refused(5, "4 devices are")
+    args = ("--tx", "2*popen", "--cep-devices-per-worker=2")
+    assert _on(_planned(large_machine, *args, "--describer=x?device=cuda:1")) == PAIRS
+    with pytest.raises(SpecError, match=r"cuda:2 is not among the 2 device\(s\) of a worker"):
+        _planned(large_machine, *args, "--describer=x?device=cuda:2")
     monkeypatch.setenv(CUDA, "")
     assert_refused(1, "no device is")
 
@@ -210,16 +201,6 @@ def test_a_worker_has_one_mig_instance(
     assert _on(leases) == ["MIG-aaaa-0", "MIG-aaaa-1"]
 
 
-def test_a_device_of_the_lease_can_be_named(large_machine: Project) -> None:
-    """cuda:1 is the second device of each worker's own."""
-    args = ("--describer=x?device=cuda:1", "--cep-devices-per-worker=2")
-    leases = _planned(large_machine, "--tx", "2*popen", *args)
-    assert _on(leases) == ["GPU-dddd,GPU-cccc", "GPU-bbbb,GPU-aaaa"]
-    args = ("--describer=x?device=cuda:2", "--cep-devices-per-worker=2")
-    with pytest.raises(SpecError, match=r"cuda:2 is not among the 2 device\(s\) of a worker"):
-        _planned(large_machine, "--tx", "2*popen", *args)
-
-
 def _big(folder: Path, gib: int) -> Path:
     """A checkpoint whose header says that its weights, in half precision, take so much."""
     shape = [gib, 1 << 29]
@@ -230,31 +211,33 @@ def _big(folder: Path, gib: int) -> Path:
     return folder
 
 
-def test_as_many_workers_as_devices_with_room(machine: Project) -> None:
-    """The weights of all models that are there at once and a fifth more have to fit."""
-    more: list[str]
-    for gib, more, expected, why in (
-        (10, [], 2, "2 of 2 devices with 12.0 GiB free for the weights"),
-        (30, [], 1, "1 of 2 devices with 36.0 GiB free for the weights"),
-        (90, [], 1, "0 of 2 devices with 108.0 GiB free for the weights"),
-        (10, ["--generator={folder}"], 1, "1 of 2 devices with 24.0 GiB free for the weights"),
-        (10, ["--generator={folder}", "--cep-residency=swap"], 2, "2 of 2 devices with 12.0 GiB"),
-    ):
-        folder = _big(machine.path / f"big-{gib}", gib)
-        args = [argument.format(folder=folder) for argument in more]
-        count, reason = count_workers(_settings(machine, f"--describer={folder}", *args)[1])
-        assert count == expected
-        assert reason.startswith(why)
-
-
-def test_without_devices_cores_and_memory_count(
+def test_as_many_workers_as_devices_with_room(
     machine: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights that do not fit at all still leave one worker, which then says so itself."""
+    """The weights of all models that are there at once and a fifth more have to fit.
+
+    Without devices cores and memory count. Weights that do not fit at all still leave one worker,
+    which then says so itself.
+    """
+
+    def counted(gib: int, *more: str) -> tuple[int, str]:
+        folder = _big(machine.path / f"big-{gib}", gib)
+        args = [argument.format(folder=folder) for argument in more]
+        return count_workers(_settings(machine, f"--describer={folder}", *args)[1])
+
+    for gib, more, expected, why in (
+        (10, (), 2, "2 of 2 devices with 12.0 GiB free for the weights"),
+        (30, (), 1, "1 of 2 devices with 36.0 GiB free for the weights"),
+        (90, (), 1, "0 of 2 devices with 108.0 GiB free for the weights"),
+        (10, ("--generator={folder}",), 1, "1 of 2 devices with 24.0 GiB free for the weights"),
+        (10, ("--generator={folder}", "--cep-residency=swap"), 2, "2 of 2 devices with 12.0 GiB"),
+    ):
+        count, reason = counted(gib, *more)
+        assert count == expected
+        assert reason.startswith(why)
     monkeypatch.setenv(CUDA, "")
     cores = usable_cores()
     assert count_workers(_settings(machine, MODEL)[1]) == (cores, f"{cores} cores")
-    folder = _big(machine.path / "big", 1 << 14)
-    count, why = count_workers(_settings(machine, f"--describer={folder}")[1])
+    count, reason = counted(1 << 14)
     assert count == 1
-    assert why.endswith("39321.6 GiB each for the weights")
+    assert reason.endswith("39321.6 GiB each for the weights")

@@ -105,21 +105,15 @@ NODEID = "test_a.py::test[0]"
 
 
 @pytest.fixture
-def group() -> Iterator[execnet.Group]:
-    """The processes of a test."""
-    group = execnet.Group()
-    yield group
-    group.terminate(timeout=5)
-
-
-@pytest.fixture
-def run(group: execnet.Group) -> Iterator[Run]:
+def run() -> Iterator[Run]:
     """A run whose only worker has begun its only test."""
+    group = execnet.Group()
     gateways = (group.makegateway(f"popen//id=gw{number}") for number in count())
     run = Run(gateways, (CaseHint("unit", "suite"),), workers=1).begin()
     run.begins(0)
     yield run
     run.close()
+    group.terminate(timeout=5)
 
 
 def _log(expected: str = NODEID) -> CrashLog:
@@ -128,9 +122,9 @@ def _log(expected: str = NODEID) -> CrashLog:
     return log
 
 
-def _die(log: CrashLog, node: WorkerController, code: str = "os.kill(os.getpid(), 9)") -> None:
+def _die(log: CrashLog, node: WorkerController) -> None:
     """The process of a worker ends, which xdist tells the log."""
-    channel = node.gateway.remote_exec(f"import os; {code}")
+    channel = node.gateway.remote_exec("import os; os.kill(os.getpid(), 9)")
     with pytest.raises(EOFError):
         channel.receive(timeout=20)
     log.note(node, "Not properly terminated")
@@ -186,39 +180,30 @@ def test_a_case_is_judged_again_once(run: Run) -> None:
     ]
 
 
-def test_a_case_that_was_judged_before_the_death_counts(run: Run) -> None:
-    """Only the end of its teardown is missing."""
-    log = _log()
-    (node,) = run.workers
-    _die(log, node)
-    result = CaseResult(NODEID, "toy", "color", "gc", "GC@2", 0.01, Judgement(Verdict.HELD))
-    log.ledger.results.append(result)
-    report = _settle(log, node, run.sched)
+def test_what_a_death_means_for_a_test(run: Run) -> None:
+    """A case that was judged before it counts: only the end of its teardown is missing.
 
+    A test that is no case fails, as ever under xdist. Where a scheduler deals a test once, as those
+    of xdist do, the case is not judged, which nothing takes for a pass.
+    """
+    judged, other, once = _log(), _log(expected="test_toy.py::test_other"), _log()
+    (node,) = run.workers
+    _die(judged, node)
+    for log in (other, once):
+        log.note(node, "Not properly terminated")
+    result = CaseResult(NODEID, "toy", "color", "gc", "GC@2", 0.01, Judgement(Verdict.HELD))
+    judged.ledger.results.append(result)
+    report = _settle(judged, node, run.sched)
     assert (report.when, report.outcome, report.longrepr) == ("teardown", "passed", None)
-    (line,) = log.lines()
+    (line,) = judged.lines()
     assert line.startswith("worker gw0 died (killed by signal 9, as the kernel does when memory ")
     assert line.endswith(f" after it had judged {NODEID}; nothing was lost")
 
+    assert _settle(other, node, run.sched).outcome == "failed"
+    assert other.lines()[0].endswith(f"while it ran {NODEID}, which counts as failed")
 
-def test_a_test_that_is_no_case_fails(run: Run) -> None:
-    """As ever under xdist."""
-    log = _log(expected="test_toy.py::test_other")
-    (node,) = run.workers
-    _die(log, node)
-
-    assert _settle(log, node, run.sched).outcome == "failed"
-    assert log.lines()[0].endswith(f"while it ran {NODEID}, which counts as failed")
-
-
-def test_a_scheduler_that_deals_a_test_once_leaves_the_run_incomplete(run: Run) -> None:
-    """As those of xdist do: the case is not judged, which nothing takes for a pass."""
-    log = _log()
-    (node,) = run.workers
-    _die(log, node)
-
-    assert _settle(log, node, object()).outcome == "failed"
-    assert log.ledger.failures == [f"{NODEID} was not judged: a worker died over it"]
+    assert _settle(once, node, object()).outcome == "failed"
+    assert once.ledger.failures == [f"{NODEID} was not judged: a worker died over it"]
 
 
 def test_an_interrupted_worker_makes_the_run_incomplete(run: Run) -> None:

@@ -246,7 +246,10 @@ def _unit(name: str, cost: int = 1, models: tuple[str, ...] = A) -> CaseHint:
 
 
 def test_each_worker_has_a_unit_before_any_has_two(deal: Deal) -> None:
-    """Units stay whole, the longest first; one more test waits behind the one that runs."""
+    """Units stay whole, the longest first; one more test waits behind the one that runs.
+
+    A worker goes on with its models.
+    """
     run = deal(_unit("x"), _unit("x"), _unit("y", 9), _unit("z", 5), _unit("w", 3)).begin()
 
     assert run.sent == [[2, 4], [3, 0, 1]]
@@ -254,9 +257,7 @@ def test_each_worker_has_a_unit_before_any_has_two(deal: Deal) -> None:
     run.done(0, 2)
     assert run.nodes[0].shutting_down  # nothing is left: its last test runs, then it helps
 
-
-def test_a_worker_goes_on_with_its_models(deal: Deal) -> None:
-    """Two suites for two workers: each keeps to one, and takes the other's only when alone."""
+    # Two suites for two workers: each keeps to one, and takes the other's only when alone.
     hints = [_unit(f"a{n}", 1, A) for n in range(3)] + [_unit(f"b{n}", 1, B) for n in range(3)]
     run = deal(*hints).begin()
 
@@ -331,7 +332,16 @@ def test_workers_that_collected_other_tests_are_an_error(deal: Deal) -> None:
 
 
 def test_hints_come_from_the_worker_that_has_the_suites(tmp_path: Path) -> None:
-    """Models, order, and the cost: samples, each once, times the length of their chains."""
+    """Models, order, and the cost: samples, each once, times the length of their chains.
+
+    Where no worker could write them, as on a full disk, or the file is damaged, a case is dealt by
+    itself.
+    """
+    nodeid = "test_a.py::test[overall-gc]"
+    assert read_hints(tmp_path, [nodeid]) == [CaseHint(nodeid, "")]
+    (tmp_path / "cases.json").write_text("{")
+    assert read_hints(tmp_path, [nodeid]) == [CaseHint(nodeid, "")]
+
     evaluator = Evaluator(RunContext(read_settings({}, {}, tmp_path)))
     groups = '[groups]\nboth = ["a", "b"]\n'
     several, single = tmp_path / "several.toml", tmp_path / "single.toml"
@@ -365,11 +375,3 @@ def test_hints_come_from_the_worker_that_has_the_suites(tmp_path: Path) -> None:
         "overall-gc]": (WHOLE, 48),
         "suite-verdict]": (POOLED, 0),
     }
-
-
-def test_a_case_is_dealt_by_itself_where_no_worker_could_write_hints(tmp_path: Path) -> None:
-    """As on a full disk, or where the file is damaged."""
-    nodeid = "test_a.py::test[overall-gc]"
-    assert read_hints(tmp_path, [nodeid]) == [CaseHint(nodeid, "")]
-    (tmp_path / "cases.json").write_text("{")
-    assert read_hints(tmp_path, [nodeid]) == [CaseHint(nodeid, "")]
