@@ -183,6 +183,7 @@ YES = "shapes:?yes=1"
         (YES, r"\d+ of \d+ about what is present .* and 0 of \d+ about what is absent"),
         ("shapes:?yes=0.7", r"and 0 of \d+ about what is absent"),
         (f"{ANSWERERS}:says_no", r"0 of \d+ about what is present"),
+        (f"{ANSWERERS}:noisy?wrong=0.5", r"\d+ of \d+ about what is present .*--vqa=SPEC"),
         (f"{ANSWERERS}:always?p=0.5", r"0 of \d+ about what is present .* and 0 of"),
         (f"{ANSWERERS}:always?p=0.9", r"both to yes and to no, in (\d+) of \1 control"),
     ],

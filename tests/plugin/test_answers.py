@@ -55,29 +55,6 @@ def test_a_worse_model_fails_and_the_accepted_one_passes_again(project: Project)
         assert _case(project, metric)["verdict"] == "incomparable"
 
 
-MUTE_JUDGE = """\
-from pytest_cepbench.artifacts import Failure
-
-class Undecided:
-    fingerprint, seeded = "mute/1", False
-    def judge(self, battles, seeds):
-        return [Failure("no-verdict", "I cannot decide.") for _ in battles]
-"""
-
-
-def test_a_judge_without_verdicts_lets_nothing_ship(project: Project) -> None:
-    """Its battles are no ties: with the win rate alone the run fails, and says who was silent."""
-    project.suite(SUITE.replace('judge = "shapes:"', 'judge = "python:judges:Undecided"'))
-    project.write("judges.py", MUTE_JUDGE)
-    alone = ("-k", "overall-win_rate")
-    assert project.run_here("--snapshot-update", *alone).ret == pytest.ExitCode.OK
-    result = project.run_here(REGRESSED, *alone)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert _case(project)["verdict"] == "error"
-    result.stdout.no_fnmatch_line("*[Mm]ay ship*")
-    result.stdout.fnmatch_lines(["*the judge (python:judges:Undecided) failed at 8 of 10 samples*"])
-
-
 SCORES = HEAD + (
     '[answer]\n[roles]\ninterleaver = "shapes:"\njudge = "shapes:"\n'
     '[metrics.correctness]\nkind = "criteria"\ncriterion = "correctness"\ntolerance = 0.05\n'
@@ -118,32 +95,26 @@ class Silent:
 """
 
 
-@pytest.fixture
-def scored(project: Project) -> Project:
-    """A project whose scores were accepted."""
+def test_the_judge_s_words_are_shown_and_not_obeyed(project: Project) -> None:
+    """On the page as text without tags, in the terminal without control characters.
+
+    Where a judge cannot score, no answer is made and none accepted, in one line.
+    """
     project.suite(SCORES)
     project.write("judges.py", JUDGE)
-    return project
-
-
-def test_the_judge_s_words_are_shown_and_not_obeyed(scored: Project) -> None:
-    """On the page as text without tags, in the terminal without control characters."""
-    judge = "--judge=python:judges:Talker"
-    assert scored.run_here(judge, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = scored.run_here(judge, "--model=shapes:?no_text=1")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    page = (scored.path / ".cepbench" / "report.html").read_text(encoding="utf-8")
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;[31m red" in page
-    assert "<script>alert" not in page
-    assert "\x1b[31m red" not in result.stdout.str()
-
-
-def test_a_judge_that_cannot_score_is_one_line(scored: Project) -> None:
-    """Before an answer is made, and no case passes."""
-    result = scored.run_here("--judge=python:judges:Silent", "--snapshot-update")
+    result = project.run_here("--judge=python:judges:Silent", "--snapshot-update")
     assert result.ret != pytest.ExitCode.OK
     result.stdout.fnmatch_lines(
         ["*metrics.correctness] needs scores of single answers*the judge 'python:judges:Silent'*"]
     )
     result.stdout.fnmatch_lines(["*0 model inputs*"])
-    assert not list(Path(scored.baselines).rglob("*.toml"))
+    assert not list(Path(project.baselines).rglob("*.toml"))
+
+    judge = "--judge=python:judges:Talker"
+    assert project.run_here(judge, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = project.run_here(judge, "--model=shapes:?no_text=1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    page = (project.path / ".cepbench" / "report.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;[31m red" in page
+    assert "<script>alert" not in page
+    assert "\x1b[31m red" not in result.stdout.str()

@@ -87,28 +87,24 @@ def test_nothing_holds_by_a_baseline_at_chance(tmp_path: Path, gate: str) -> Non
     assert failing.code == pytest.ExitCode.TESTS_FAILED
 
 
-def test_an_encoder_of_one_vector_is_an_error(project: Project) -> None:
-    """Where it would have given each checkpoint a score of 1; nothing is accepted, warm or cold."""
-    project.suite(SHAPES)
-    project.write("sight.py", ENCODERS)
-    for _ in range(2):
-        result = project.run_here(ACCEPT, "--encoder=python:sight:Blind")
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        assert not project.baselines.exists() or not contents(project.baselines)
-        verdicts = project.verdicts()
-        assert {verdicts[name] for name in verdicts if name.endswith("-gc")} == {"error"}
-        result.stdout.fnmatch_lines(
-            ["*python:sight:Blind gives one vector for * images that differ*"]
-        )
+def test_models_of_one_answer_are_said_warm_or_cold(project: Project) -> None:
+    """An encoder of one vector would give each checkpoint a score of 1: nothing is accepted by it.
 
-
-def test_a_describer_of_one_answer_is_said_in_words(project: Project) -> None:
-    """In the terminal, the JSON, the page and the summary, on a warm run as on a cold one."""
+    One answer of a describer is said in the terminal, the JSON, the page and the summary.
+    """
     project.suite(SHAPES.replace("samples_per_category = 2", "samples_per_category = 4"))
     project.write("sight.py", ENCODERS)
+    some = ("-k", "color or shape")
     warning = "all 4 descriptions are the same, of images that differ: 'a large red circle'"
     for _ in range(2):
-        result = project.run_here("--model=python:sight:OneAnswer", "-k", "color or shape")
+        blind = project.run_here(ACCEPT, "--encoder=python:sight:Blind", *some)
+        assert blind.ret == pytest.ExitCode.TESTS_FAILED
+        assert not project.baselines.exists() or not contents(project.baselines)
+        assert project.verdicts() == {"color-gc": "error", "shape-gc": "error"}
+        blind.stdout.fnmatch_lines(
+            ["*python:sight:Blind gives one vector for * images that differ*"]
+        )
+        result = project.run_here("--model=python:sight:OneAnswer", *some)
         result.stdout.fnmatch_lines([f"warning: toy color GC@2 and * more: {warning}"])
         (case,) = [case for case in project.report()["cases"] if case["part"] == "color"]
         assert warning in case["warnings"]
@@ -199,28 +195,3 @@ def test_workers_refuse_it_case_by_case(accepted: Project) -> None:
     result.stdout.fnmatch_lines(
         ["*tolerance = 1e+09 from --cep-tolerance: *so no drop exceeds it*"]
     )
-
-
-ASKED = SHAPES.replace('loader = "shapes"', 'loader = "shapes"\nquestions = "metadata"')
-ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
-    '[metrics.soft_tifa_am]\nparts = "overall"\n'
-)
-
-
-@pytest.mark.parametrize(
-    "vqa",
-    [
-        "shapes:?yes=1",
-        "python:tests.measures.test_soft_tifa:noisy?wrong=0.5",
-    ],
-)
-def test_answers_of_a_model_that_does_not_look_become_no_baseline(
-    project: Project, vqa: str
-) -> None:
-    """It says yes to all, no to all, one half to all, or tosses a coin: an error each time."""
-    project.suite(ASKED)
-    result = project.run_here("--model=shapes:", f"--vqa={vqa}", "--snapshot-update", "-vv")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*answers too few control questions rightly: *--vqa=SPEC*"])
-    assert project.verdicts() == {"overall-soft_tifa_am": "error"}
-    assert not project.baselines.exists()
