@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.plugin.project import (
     TEST_MODULE,
     Project,
 )
+from tests.plugin.scored_project import junit_properties
 
 OTHER = SHAPES.replace('name = "toy"', 'name = "other"')
 
@@ -100,9 +100,8 @@ def test_it_is_the_same_in_every_way_to_run(two: Project, mode: str) -> None:
     assert result.ret == INCOMPLETE
     line = "Incomplete: suite other/suite.toml gave no case: other/test_other.py was skipped *"
     result.stdout.fnmatch_lines([line])
-    properties = ET.parse(two.path / "junit.xml").iter("property")
-    headline = {p.get("name"): p.get("value") for p in properties}["cepbench_headline"]
-    assert headline == two.report()["headline"]
+    properties, _ = junit_properties(two.path / "junit.xml")
+    assert properties["cepbench_headline"] == two.report()["headline"]
 
 
 def test_a_module_that_is_not_collected(two: Project) -> None:
@@ -312,20 +311,20 @@ def test_a_suite_whose_data_is_absent_may_be_skipped(accepted: Project) -> None:
     result.stdout.fnmatch_lines(["skipped: data set 'holiday' is not here: *"])
 
 
-def test_a_draft_is_no_suite_of_the_run(accepted: Project) -> None:
-    """A suite.toml beside tests that name other ones, also where they come from elsewhere."""
+def test_suites_that_marks_name(accepted: Project) -> None:
+    """Several in a folder, by function, class and module; a draft that no mark names is let be.
+
+    So is a suite.toml beside tests that name other ones, also where they come from elsewhere.
+    """
     accepted.write("other/suite.toml", OTHER)
     accepted.write(
         "gates.py", f"import pytest\n\n@pytest.mark.cep(suite='../suite.toml')\n{TEST_MODULE}"
     )
-    accepted.write("other/test_other.py", "from gates import test_drift\n")
-    assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
-    accepted.write("other/test_other.py", (accepted.path / "gates.py").read_text())
-    assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
+    for module in ("from gates import test_drift\n", (accepted.path / "gates.py").read_text()):
+        accepted.write("other/test_other.py", module)
+        assert accepted.run("-k", "crowded", "--cep-gate=threshold").ret == pytest.ExitCode.OK
 
-
-def test_suites_that_marks_name(accepted: Project) -> None:
-    """Several in a folder, by function, class and module; a draft that no mark names is let be."""
+    (accepted.path / "other" / "suite.toml").unlink()
     for name in ("one", "two", "three", "draft"):
         accepted.write(f"other/{name}.toml", OTHER.replace('"other"', f'"{name}"'))
     accepted.write(
@@ -355,21 +354,22 @@ def test_a_suite_whose_test_was_deleted(accepted: Project) -> None:
     assert accepted.run_here("-k", "crowded").ret == pytest.ExitCode.OK
 
 
-def test_a_module_that_another_imports_its_tests_from_is_not_missed(two: Project) -> None:
-    """They are collected there, and gate the suite."""
+def test_two_modules_of_one_suite(two: Project) -> None:
+    """One that another imports its tests from is not missed: they gate the suite there.
+
+    Where one of two is skipped the other gates perhaps other cases: what this one has is unknown.
+    """
+    two.write("other/test_more.py", IMPORT + TEST_MODULE)
+    two.run_here("-k", "crowded", "--snapshot-update", "--cep-allow-skips")
+    assert two.run_here("-k", "crowded").ret == INCOMPLETE
+    assert "other/test_more.py was skipped at collection" in problems(two)
+
+    (two.path / "other" / "test_more.py").rename(two.path / "other" / "gates.py")
     two.write("other/gates.py", TEST_MODULE)
     two.write("other/test_other.py", "from gates import test_drift\n")
     listed = two.run_here("--collect-only", "-q", "-k", "crowded").stdout
     listed.fnmatch_lines(["other/test_other.py::test_drift?crowded-gc?"])
     listed.no_fnmatch_line("*suite.toml*")
-
-
-def test_a_module_of_two_that_is_skipped(two: Project) -> None:
-    """The other gates the same suite, perhaps other cases of it: what this one has is unknown."""
-    two.write("other/test_more.py", IMPORT + TEST_MODULE)
-    two.run_here("-k", "crowded", "--snapshot-update", "--cep-allow-skips")
-    assert two.run_here("-k", "crowded").ret == INCOMPLETE
-    assert "other/test_more.py was skipped at collection" in problems(two)
 
 
 def test_plain_projects_are_not_disturbed(project: Project) -> None:

@@ -261,12 +261,19 @@ def test_a_case_that_holds_is_let_be(accepted: Project) -> None:
     result.stdout.fnmatch_lines(["*crowded-gc? FAILED *", "HELD *crowded GC@2 *"])
 
 
-def test_a_skip_before_the_gate_is_said_and_is_no_verdict(accepted: Project) -> None:
-    """The reason is printed; where all cases are skipped nothing is known, whatever hooks say."""
+def test_where_no_case_is_judged_nothing_is_known_whatever_hooks_say(accepted: Project) -> None:
+    """The reason of a skip is printed, and exit code 5, which no hook makes a 0, tells who names a
+    model and selects nothing.
+    """
+    accepted.write("conftest.py", FINISH)
+    none = pytest.ExitCode.NO_TESTS_COLLECTED
+    assert accepted.run_here("--model=shapes:", "-k", "typo").ret == none
+    assert accepted.run_here("--model=shapes:", "--deselect", "test_toy.py").ret == none
+    assert accepted.run_here("-k", "typo").ret == pytest.ExitCode.OK  # nothing of ours
+
     skip = "import pytest\n\ndef test_drift(cep_case, cep_gate): pytest.skip('not today')\n"
     accepted.write("test_toy.py", skip)
-    accepted.write("conftest.py", FINISH)
-    for option, code in ((), INCOMPLETE), (("--cep-allow-skips",), 5):
+    for option, code in ((), INCOMPLETE), (("--cep-allow-skips",), none):
         result = accepted.run_here(*SOME, *option)
         assert result.ret == code
         result.stdout.fnmatch_lines(["skipped: not today", "no case was judged: *"])
@@ -340,6 +347,9 @@ def test_no_hook_turns_a_regression_into_a_pass(accepted: Project, hooks: tuple[
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
     if "finish-exit" not in hooks:
         result.stdout.fnmatch_lines(["REGRESSED *crowded GC@2 *"])
+    if "finish-around" in hooks:  # no option hides it either, in the quiet too
+        for quiet in ("-p", "no:terminal", "--maxfail=1"), ("--no-summary", "--lf", "-q", "-q"):
+            assert accepted.run_here(*SOME, REGRESSED, *quiet).ret == FAILED
 
 
 @pytest.mark.slow
@@ -358,7 +368,8 @@ def test_workers_keep_what_hooks_take_from_reports(
 def test_hooks_leave_a_case_that_holds_alone(accepted: Project) -> None:
     """All that can stand beside each other: the run is green, and every case judged.
 
-    One that raises at the end of a run that failed takes no report along.
+    One that raises at the end of a run that failed takes no report along. A failing test accepts
+    nothing though the exit status is set.
     """
     together = ("skip-outermost", "logreport", "teststatus", "finish-last", "unconfigure")
     accepted.write("conftest.py", hooked(*together))
@@ -371,15 +382,14 @@ def test_hooks_leave_a_case_that_holds_alone(accepted: Project) -> None:
     assert accepted.report()["verdict"] == "failed"
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
 
-
-def test_no_option_hides_a_regression(accepted: Project) -> None:
-    """Exit code 1 in the quiet too, and beside a hook that would have it green."""
-    accepted.write("conftest.py", hooked("finish-around"))
-    for arguments in (
-        ("-p", "no:terminal", "--maxfail=1"),
-        ("--no-summary", "--lf", "-q", "-q"),
-    ):
-        assert accepted.run_here(*SOME, REGRESSED, *arguments).ret == FAILED
+    # What pytest itself said of the session counts where baselines are taken over.
+    accepted.write("test_plain.py", "def test_plain(): assert False\n")
+    accepted.write("conftest.py", FINISH)
+    accepting = ("--snapshot-update", "--cep-baselines=none")
+    accepted.run_here("-k", "crowded or plain", *accepting)
+    assert not list(accepted.path.glob("none/**/*.toml"))
+    assert accepted.run_here(*SOME, *accepting).ret == pytest.ExitCode.OK
+    assert list(accepted.path.glob("none/**/*.toml"))
 
 
 @pytest.mark.slow
@@ -419,15 +429,6 @@ def test_a_test_loop_that_runs_nothing_is_incomplete(
     assert result.ret not in (pytest.ExitCode.OK, FAILED)
 
 
-def test_a_model_that_no_test_was_selected_for_is_no_pass(accepted: Project) -> None:
-    """Who names a model and selects nothing is told so by exit code 5, which no hook makes a 0."""
-    accepted.write("conftest.py", FINISH)
-    none = pytest.ExitCode.NO_TESTS_COLLECTED
-    assert accepted.run_here("--model=shapes:", "-k", "typo").ret == none
-    assert accepted.run_here("--model=shapes:", "--deselect", "test_toy.py").ret == none
-    assert accepted.run_here("-k", "typo").ret == pytest.ExitCode.OK  # nothing of ours
-
-
 @SLOWLY_BOTH
 def test_a_suite_that_cannot_be_collected_is_no_pass(
     accepted: Project, arguments: tuple[str, ...]
@@ -447,14 +448,6 @@ def test_a_suite_that_cannot_be_collected_is_no_pass(
     missed = "INCOMPLETE: 3 modules could not be collected: below, named/test_named.py, sick/*"
     result.stdout.fnmatch_lines([missed])
     assert accepted.verdicts() == {"color-gc": "held"}
-
-
-def test_a_failing_test_accepts_nothing_though_the_exit_status_is_set(toy: Project) -> None:
-    """What pytest itself said of the session counts where baselines are taken over."""
-    toy.write("test_plain.py", "def test_plain(): assert False\n")
-    toy.write("conftest.py", FINISH)
-    toy.run_here("-k", "color or plain", "--snapshot-update")
-    assert not toy.baselines.exists() or not list(toy.baselines.rglob("*.toml"))
 
 
 @SLOWLY_BOTH
@@ -518,11 +511,3 @@ def test_addopts_and_the_environment_are_no_way_round(
     monkeypatch.delenv("PYTEST_ADDOPTS")
     accepted.edit("pytest.ini", "addopts =", "addopts = --setup-plan")
     assert_refused("--setup-plan")
-
-
-def test_listings_judge_nothing_and_say_nothing(accepted: Project) -> None:
-    """What lists fixtures, markers or cases is no run: no summary or report, pytest's exit code."""
-    for option in ("--fixtures", "--fixtures-per-test"):
-        result = accepted.run_here("-p", "cacheprovider", option)
-        assert result.ret == pytest.ExitCode.OK
-        result.stdout.no_fnmatch_line("*cepbench summary*")

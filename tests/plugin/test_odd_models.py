@@ -14,39 +14,33 @@ def _run(project: Project, role: str, behaviour: str, *args: str) -> pytest.RunR
     return project.run_here("-vv", model, f"--cep-role={role}", *args)
 
 
-def _assert_spoilt(project: Project, role: str, behaviour: str, kind: str) -> None:
-    """All three samples count as 0 and as failures of a kind, none is dropped."""
-    result = _run(project, role, behaviour)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert project.verdicts() == {"overall-gc": "regressed", "overall-failures": "regressed"}
-    gc, failures = project.report()["cases"]
-    assert gc["failures"] == failures["failures"] == {kind: 3}
-    assert gc["n"] == failures["n"] == 3
-    assert (gc["value"], gc["curve"]) == (0.0, [0.0, 0.0])
-    assert (failures["value"], failures["curve"]) == (1.0, [])
-    result.stdout.fnmatch_lines([f"  failed: 3 x {kind}"])
-
-
 def test_what_the_model_under_test_spoils_is_a_regression(project: Project) -> None:
-    """Vectors that are no numbers, of an encoder under test; black images of a generator."""
-    project.photos(COLORS)
-    for role, behaviour, kind in (
-        ("encoder", "nan", "nan-vector"),
-        ("generator", "black", "blank-image"),
-    ):
-        assert _run(project, role, "honest", "--snapshot-update").ret == pytest.ExitCode.OK
-        _assert_spoilt(project, role, behaviour, kind)
+    """Vectors that are no numbers, of an encoder under test; black images of a generator; texts
+    that are empty, or thoughts alone.
 
-
-def test_reasoning_is_no_part_of_a_description(project: Project) -> None:
-    """Wrong thoughts spoil no right answer, right ones save no useless one; they are counted.
-
-    Alone they are none, like an empty text.
+    All three samples count as 0 and as failures of a kind, none is dropped. But reasoning is no
+    part of a description: wrong thoughts spoil no right answer, right ones save no useless one;
+    they are counted.
     """
     project.photos(COLORS)
-    assert _run(project, "describer", "honest", "--snapshot-update").ret == pytest.ExitCode.OK
-    _assert_spoilt(project, "describer", "empty", "empty-text")
-    _assert_spoilt(project, "describer", "only-thinks", "only-reasoning")
+    for role, spoilt in {
+        "encoder": {"nan": "nan-vector"},
+        "generator": {"black": "blank-image"},
+        "describer": {"empty": "empty-text", "only-thinks": "only-reasoning"},
+    }.items():
+        assert _run(project, role, "honest", "--snapshot-update").ret == pytest.ExitCode.OK
+        for behaviour, kind in spoilt.items():
+            result = _run(project, role, behaviour)
+            assert result.ret == pytest.ExitCode.TESTS_FAILED
+            assert project.verdicts() == {
+                "overall-gc": "regressed", "overall-failures": "regressed",
+            }  # fmt: skip
+            gc, failures = project.report()["cases"]
+            assert gc["failures"] == failures["failures"] == {kind: 3}
+            assert gc["n"] == failures["n"] == 3
+            assert (gc["value"], gc["curve"]) == (0.0, [0.0, 0.0])
+            assert (failures["value"], failures["curve"]) == (1.0, [])
+            result.stdout.fnmatch_lines([f"  failed: 3 x {kind}"])
 
     wrong = _run(project, "describer", "thinks-wrong")
     assert wrong.ret == pytest.ExitCode.OK

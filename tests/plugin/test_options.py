@@ -80,15 +80,14 @@ def _found(settings: dict[str, Any], name: str) -> str:
     return Path(value).relative_to(Path.cwd()).as_posix() if isinstance(value, Path) else str(value)
 
 
-def test_every_option_is_tried_below() -> None:
-    """An option that is added gets its values, and so its twins are tested."""
-    assert sorted(VALUES) == sorted(option.name for option in OPTIONS)
-
-
 def test_command_line_before_environment_before_ini(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of the three sets every option, the nearer one wins, and its source is remembered."""
+    """Each of the three sets every option, the nearer one wins, and its source is remembered.
+
+    An option that is added gets its values, and so its twins are tested.
+    """
+    assert sorted(VALUES) == sorted(option.name for option in OPTIONS)
     silent = ("-p", "no:terminal", "-p", "no:hypothesispytest")
     lines = [f"{option.ini} = {VALUES[option.name][2]}" for option in OPTIONS]
     project.write("pytest.ini", "\n".join(["[pytest]", *lines, ""]))
@@ -205,7 +204,10 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
 def test_a_checkpoints_conftest_is_never_imported(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The value of `--model DIR` is no test path, wherever it is written: its code is not run."""
+    """The value of `--model DIR` is no test path, wherever it is written: its code is not run.
+
+    Only the option's value is taken away, not the path of `pytest suites --describer shapes:`.
+    """
     toy.write("ckpt/conftest.py", "open('imported', 'w').close()\n")
     toy.write("ckpt/test_inside.py", "open('imported', 'w').close()\n")
     toy.write("ckpt/config.json", '{"model_type": "nothing-known"}')
@@ -220,9 +222,7 @@ def test_a_checkpoints_conftest_is_never_imported(
         result.stderr.fnmatch_lines(["ERROR: *ckpt*"])
     assert not (toy.path / "imported").exists()
 
-
-def test_a_path_that_equals_the_models_is_still_collected(toy: Project) -> None:
-    """`pytest suites --model suites`: only the option's value is taken away, not the path."""
+    toy.write("pytest.ini", "[pytest]\n")
     toy.write("here/test_plain.py", "def test_plain(): pass\n")
     toy.write("here/conftest.py", "import pytest\n")
     result = toy.run_here("here", "--describer", "shapes:", "--collect-only", "-q")

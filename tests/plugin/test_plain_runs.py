@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -37,14 +36,22 @@ def pytest_unconfigure(config):
 """
 
 
-def _watched(project: Project, monkeypatch: pytest.MonkeyPatch, *args: str) -> dict[str, Any]:
-    """What every process of a plain run imported and started, by worker."""
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=[pytest.mark.slow][mode == "n0" :]) for mode in MODES]
+)
+def test_nothing_heavy_is_imported_and_nothing_said(
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Neither the libraries nor any floor below the plugin's own, in any process of the run.
+
+    The plugin starts no process: no git, no compiler, no download.
+    """
     project.write("watch.py", WATCH)
     project.write("test_plain.py", "def test_one(): pass\n\ndef test_two(): pass\n")
-    seen = project.path / "seen"
-    seen.mkdir()
-    monkeypatch.setenv("WATCH", str(seen))
-    result = project.run_cold("-p", "watch", *args)
+    folder = project.path / "seen"
+    folder.mkdir()
+    monkeypatch.setenv("WATCH", str(folder))
+    result = project.run_cold("-p", "watch", *MODES[mode])
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=2)
     printed = result.stdout.str() + result.stderr.str()
@@ -57,18 +64,10 @@ def _watched(project: Project, monkeypatch: pytest.MonkeyPatch, *args: str) -> d
     ]
     assert not (project.path / ".cepbench").exists()
     assert not (project.path / "baselines").exists()
-    return {path.stem: json.loads(path.read_text()) for path in seen.iterdir()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_nothing_heavy_is_imported(
-    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    """Neither the libraries nor any floor below the plugin's own, in any process of the run."""
-    seen = _watched(project, monkeypatch, *MODES[mode])
+    seen = {path.stem: json.loads(path.read_text()) for path in folder.iterdir()}
     assert set(seen) == ({"main", "gw0", "gw1"} if mode == "n2" else {"main"})
     for process in seen.values():
+        assert mode == "n2" or process["started"] == []  # as xdist and its workers do
         modules = set(process["modules"])
         assert not modules & HEAVY
         assert modules >= FLOORS
@@ -89,11 +88,6 @@ def test_nothing_heavy_is_imported(
         }
 
 
-def test_no_process_is_started(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin starts no process: no git, no compiler, no download."""
-    assert _watched(project, monkeypatch)["main"]["started"] == []
-
-
 @pytest.mark.slow
 def test_a_case_does_import_what_is_watched_for(
     toy: Project, monkeypatch: pytest.MonkeyPatch
@@ -107,15 +101,14 @@ def test_a_case_does_import_what_is_watched_for(
     assert "torch" not in modules
 
 
-def test_the_plugin_can_be_switched_off(toy: Project) -> None:
-    """`-p no:cepbench` leaves neither options nor fixtures."""
-    result = toy.run_cold("-p", "no:cepbench", "-k", "drift")
+def test_the_whole_plugin_can_be_switched_off_and_no_part_of_it(toy: Project) -> None:
+    """`-p no:cepbench` leaves neither options nor fixtures.
+
+    What a part leaves would judge cases and not say so, or miss those that did not report.
+    """
+    result = toy.run_here("-p", "no:cepbench", "-k", "drift")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*fixture 'cep_case' not found"])
-
-
-def test_no_part_of_it_can_be_switched_off(toy: Project) -> None:
-    """What is left would judge cases and not say so, or miss those that did not report."""
     runs = [(part, "--model=shapes:") for part in ("run", "controller", "exit_code")]
     for part, *arguments in (*runs, ("empty_suites",)):
         result = toy.run_here("-p", f"no:cepbench_{part}", *arguments)

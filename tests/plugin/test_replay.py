@@ -45,7 +45,10 @@ def photos(project: Project) -> Project:
 
 
 def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
-    """No model is asked but the encoder; the header says whose chains these are."""
+    """No model is asked but the encoder; the header says whose chains these are.
+
+    A baseline of chains that were grown here says nothing of them, nor theirs of a model.
+    """
     _write_chains(photos)
     first = photos.run_here(REPLAY, "--snapshot-update")
     assert first.ret == pytest.ExitCode.OK
@@ -67,6 +70,13 @@ def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
     assert "chains made elsewhere" in photos.report()["cases"][0]["reference_chains"]
     assert photos.effort() == (0, 0)
 
+    grown = [f"--{role}=python:user_models:{role}" for role in ("describer", "generator")]
+    assert photos.run_here(*grown, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = photos.run_here("-vv", REPLAY)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(photos.verdicts().values()) == {"incomparable"}
+    result.stdout.fnmatch_lines(["  under test: baseline describer, now replay"])
+
 
 @pytest.mark.slow
 @EACH_MODE
@@ -86,17 +96,6 @@ def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> No
     assert len(shown) == 3 * 3 + 3 * 2 + 3
     assert len(set(shown)) == 3
     assert "no longer in the store" not in html
-
-
-def test_they_are_not_compared_with_a_model(photos: Project) -> None:
-    """A baseline of chains that were grown here says nothing of them, nor theirs of a model."""
-    _write_chains(photos)
-    grown = [f"--{role}=python:user_models:{role}" for role in ("describer", "generator")]
-    assert photos.run(*grown, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = photos.run_here("-vv", REPLAY)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert set(photos.verdicts().values()) == {"incomparable"}
-    result.stdout.fnmatch_lines(["  under test: baseline describer, now replay"])
 
 
 def test_a_mistake_is_one_message(photos: Project) -> None:

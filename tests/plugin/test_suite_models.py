@@ -38,33 +38,37 @@ class Blind:
 
     def detect(self, images, queries):
         return [Detections() for _ in images]
-
-def detector():
-    return Blind()
 """
 
 
-@pytest.fixture
-def tasks(project: Project) -> Project:
-    """Pictures judged by the embedded detector, and models of the user's own beside them."""
+def test_a_detector_under_test(project: Project) -> None:
+    """`--model` may be a detector: it is gated; one that finds nothing makes all pictures wrong.
+
+    A suite that it has no part in is skipped, with the reason, and the others are gated; a run of
+    none but such suites is no pass.
+    """
     project.suite(TASKS)
     project.write("own.py", BLIND)
-    return project
-
-
-def test_a_detector_under_test(tasks: Project) -> None:
-    """`--model` may be a detector: it is gated; one that finds nothing makes all pictures wrong."""
-    same = ("--cep-role=detector", "--model=shapes:")
-    assert tasks.run_here(*same, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = tasks.run_here("-vv", "--model=python:own:detector")
+    same, blind = ("--cep-role=detector", "--model=shapes:"), "--model=python:own:Blind"
+    some = ("-k", "overall or colors")
+    assert project.run_here(*same, *some, "--snapshot-update").ret == pytest.ExitCode.OK
+    result = project.run_here("-vv", blind, *some)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["cepbench: model under test, detector: python:own:detector (*"])
-    verdicts = tasks.verdicts()
+    result.stdout.fnmatch_lines(["cepbench: model under test, detector: python:own:Blind (*"])
+    verdicts = project.verdicts()
     assert verdicts["overall-mgg"] == verdicts["colors-mgg"] == "regressed"
     assert verdicts["overall-failures"] == "held"
     result.stdout.fnmatch_lines(
         ["  colors/000* 1.0000 * 0.0000 * -1.0000", "    generation 1: 1 *expected*"]
     )
+
+    project.suite(SHAPES, "toy")
+    result = project.run_here("-rs", blind)
+    result.assert_outcomes(skipped=1, failed=8)
+    result.stdout.fnmatch_lines(["*the detector under test has no role in suite 'toy'*"])
+    alone = project.run_here("toy", blind)
+    assert alone.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    alone.stdout.fnmatch_lines(["no case was judged: nothing is known of the model"])
 
 
 def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
@@ -106,14 +110,3 @@ def test_several_suites_in_one_folder(project: Project, arguments: tuple[str, ..
     assert {path.parent.name for path in project.baselines.rglob("*.toml")} == {"toy", "tasks"}
     assert project.run(*arguments, "-k", "tasks").ret == pytest.ExitCode.OK
     assert {case["suite"] for case in project.report()["cases"]} == {"tasks"}
-
-
-def test_a_suite_that_the_model_has_no_part_in_is_skipped(tasks: Project) -> None:
-    """With the reason; the others are gated, and a run of none but such suites is no pass."""
-    tasks.suite(SHAPES, "toy")
-    result = tasks.run_here("-rs", "--model=python:own:detector")
-    result.assert_outcomes(skipped=1, failed=8)
-    result.stdout.fnmatch_lines(["*the detector under test has no role in suite 'toy'*"])
-    alone = tasks.run_here("toy", "--model=python:own:detector")
-    assert alone.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    alone.stdout.fnmatch_lines(["no case was judged: nothing is known of the model"])

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.evaluation.settings import OPTIONS, GivenValue, read_settings
-from tests.plugin.project import INI, SHAPES, TEST_MODULE, Project, assert_one_message, contents
+from tests.plugin.project import (
+    INI,
+    PHOTOS,
+    SHAPES,
+    TEST_MODULE,
+    Project,
+    assert_one_message,
+    contents,
+)
 
 LEAVER = """\
 import sys
@@ -52,18 +60,12 @@ def test_a_mistake_is_one_message(project: Project) -> None:
         assert not (project.path / ".cepbench" / "report.json").exists()
 
 
-def test_a_mistyped_name_in_the_ini_file_is_an_error(project: Project) -> None:
-    """It would else set nothing, and the run would be gated by another tolerance."""
-    project.write("pytest.ini", "[pytest]\ncepbench_tolerence = 0.1\n")
-    assert_one_message(
-        project.run_here(), "ini cepbench_tolerence", "Did you mean 'cepbench_tolerance'?"
-    )
+def test_a_mistyped_name_of_an_option(toy: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable is a warning in the header, since its name may be another program's.
 
-
-def test_a_mistyped_variable_is_said_in_the_header(
-    toy: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A warning only, since the name may be another program's."""
+    In the ini file it is an error: it would else set nothing, and the run would be gated by another
+    tolerance.
+    """
     monkeypatch.setenv("CEPBENCH_TOLERENCE", "0.1")
     monkeypatch.setenv("CEPBENCH_MODEL_CARDS_FOLDER", "cards")
     monkeypatch.setenv("CEPBENCH_ALPHA", "0.1")
@@ -71,6 +73,10 @@ def test_a_mistyped_variable_is_said_in_the_header(
     variable = "cepbench: the environment variable CEPBENCH_TOLERENCE"
     result.stdout.fnmatch_lines([f"{variable} is not read: did you mean CEPBENCH_TOLERANCE?"])
     assert result.stdout.str().count("the environment variable ") == 1
+    toy.write("pytest.ini", "[pytest]\ncepbench_tolerence = 0.1\n")
+    assert_one_message(
+        toy.run_here(), "ini cepbench_tolerence", "Did you mean 'cepbench_tolerance'?"
+    )
 
 
 def test_a_key_in_a_spec_stops_the_run_and_is_shown_nowhere(
@@ -147,33 +153,26 @@ PRESET = "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n"
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_a_name_that_no_suite_knows(project: Project, workers: tuple[str, ...]) -> None:
-    """Of a data set, or an encoder. The option, the suites of the run and what they read are named,
-    by workers as well.
+    """Of a data set, an encoder, a preset, or a key of its file: the nearest one is named.
+
+    So are the option, the suites of the run and what they read, by workers as well.
     """
+    project.suite(PHOTOS + PRESET)
     project.photos({"red.png": (200, 0, 0)})
-    result = project.run_here("--cep-data=foldr=photos", *workers)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --cep-data foldr=...: no suite of this run (photos) *"])
-    result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
-    result = project.run_here("--encoder=othr=shapes:", *workers)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --cep-encoder othr=...: unknown encoder 'othr'. Known: *"])
-
-
-def test_a_preset_that_no_suite_has(project: Project) -> None:
-    """A run of which nothing is left ends with the nearest name, not with skipped suites."""
-    project.suite(SHAPES + PRESET)
-    result = project.run_here("--model=preset:losy")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: --model preset:losy: unknown preset 'losy'. Did you mean 'lossy'? Known: lossy.*"]
-    )
-
-
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
-def test_a_key_that_a_suite_file_does_not_have(project: Project, workers: tuple[str, ...]) -> None:
-    """The key is named with the nearest one, and the run ends as after a wrong option."""
-    project.suite(SHAPES + "[gaet]\ntolerance = 1.0\n")
+    for argument, *lines in (
+        ("--cep-data=foldr=photos",
+         "ERROR: --cep-data foldr=...: no suite of this run (photos) *",
+         "*'foldr'. Did you mean 'folder'? They read folder. *"),
+        ("--encoder=othr=shapes:",
+         "ERROR: --cep-encoder othr=...: unknown encoder 'othr'. Known: *"),
+        ("--model=preset:losy",
+         "ERROR: --model preset:losy: unknown preset 'losy'. Did you mean 'lossy'? Known: lossy.*"),
+    ):  # fmt: skip
+        result = project.run_here(argument, *workers)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        for line in lines:
+            result.stderr.fnmatch_lines([line])
+    project.suite(f"{PHOTOS}[gaet]\ntolerance = 1.0\n")
     result = project.run_here(*workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["*unknown field `gaet`. Did you mean 'gate'?"])

@@ -331,7 +331,10 @@ def test_accepting_writes_the_same_files(
 
 
 def test_cases_are_chosen_as_any_test_is(accepted: Project) -> None:
-    """Only the chosen cases are judged, and a run of some cases is complete in itself."""
+    """Only the chosen cases are judged, and a run of some cases is complete in itself.
+
+    `-x` ends at the first verdict that fails, and the report does not claim more than that.
+    """
     accepted.write("test_plain.py", "def test_color_of_nothing(): pass\n")
     for arguments, chosen in (
         (["-k", "color"], {"color-gc"}),
@@ -343,9 +346,6 @@ def test_cases_are_chosen_as_any_test_is(accepted: Project) -> None:
         assert set(accepted.verdicts()) == chosen
         result.stdout.no_fnmatch_line("*INCOMPLETE*")
 
-
-def test_stopping_at_the_first_failure_leaves_the_run_incomplete(accepted: Project) -> None:
-    """`-x` ends at the first verdict that fails, and the report does not claim more than that."""
     result = accepted.run_here("-x", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert len([v for v in accepted.verdicts().values() if v == "regressed"]) == 1

@@ -37,13 +37,17 @@ def test_no_earlier_report_stays_beside_a_run_that_has_none(toy: Project) -> Non
 def test_a_run_that_is_to_judge_nothing_leaves_reports_alone(
     accepted: Project, github: Path
 ) -> None:
-    """A plan, a list, and tests that have nothing to do with models; GitHub is told nothing."""
+    """A plan, lists, and tests that have nothing to do with models; GitHub is told nothing."""
     accepted.write("test_other.py", "def test_other():\n    pass\n")
     reports = {path: path.read_bytes() for path in (accepted.path / ".cepbench").glob("report.*")}
     assert len(reports) == 3
-    for argument in ("--cep-plan", "--collect-only", "test_other.py"):
-        result = accepted.run_here(argument)
+    for arguments in (
+        ("--cep-plan",), ("--collect-only",), ("test_other.py",),
+        ("-p", "cacheprovider", "--fixtures"), ("-p", "cacheprovider", "--fixtures-per-test"),
+    ):  # fmt: skip
+        result = accepted.run_here(*arguments)
         assert result.ret == pytest.ExitCode.OK
+        result.stdout.no_fnmatch_line("*cepbench summary*")
         assert _errors(result) == []
         assert github.read_text() == ""
         assert {path: path.read_bytes() for path in reports} == reports
@@ -75,13 +79,13 @@ def test_a_run_is_recorded_as_its_report_has_it(accepted: Project) -> None:
 
 
 @pytest.fixture
-def github(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
+def github(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The variables of GitHub's runner; the file for the summary of the step."""
-    summary = accepted.path / "step-summary"
+    summary = project.path / "step-summary"
     summary.touch()  # as the runner does
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(accepted.path))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(project.path))
     return summary
 
 
@@ -98,18 +102,13 @@ def test_a_failing_run_on_github(accepted: Project, github: Path) -> None:
     assert _errors(result)[0].startswith("::error file=test_toy.py,title=cepbench%3A toy ")
 
 
-def test_a_run_that_judges_nothing_on_github(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_judges_nothing_on_github(project: Project, github: Path) -> None:
     """It has no report, but a summary and an annotation that say why it is incomplete."""
-    summary = project.path / "step-summary"
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     project.write("suite.toml", "broken")
     project.write("test_toy.py", "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n")
     result = project.run_here()
     assert result.ret != 0
-    assert "1 modules could not be collected" in summary.read_text()
+    assert "1 modules could not be collected" in github.read_text()
     assert "::error title=cepbench%3A the run is incomplete::1 modules" in result.stdout.str()
 
 
