@@ -92,15 +92,15 @@ MODES = {"no-plugin": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
 EACH_MODE = pytest.mark.parametrize("mode", MODES.values(), ids=list(MODES))
 """Arguments for each of them."""
 
-_ONE = pytest.param(MODES["no-plugin"], id="one")
-
-BOTH = pytest.mark.parametrize("arguments", [_ONE, pytest.param(MODES["n2"], id="two")])
-"""In one process, and on two workers, which takes several times as long."""
-
 SLOWLY_BOTH = pytest.mark.parametrize(
-    "arguments", [_ONE, pytest.param(MODES["n2"], id="two", marks=pytest.mark.slow)]
+    "arguments",
+    [
+        pytest.param(MODES["no-plugin"], id="one"),
+        pytest.param(MODES["n2"], id="two", marks=pytest.mark.slow),
+    ],
 )
-"""The same, where faults on workers alone are noticed by other tests too."""
+"""In one process, and, where faults on workers alone are noticed by other tests too, slowly on two
+workers."""
 
 REGRESSED = "--model=shapes:?miss=0.3"
 

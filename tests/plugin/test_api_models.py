@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from html import unescape
 from urllib.parse import quote
 
@@ -42,7 +43,7 @@ ECHOES = (KEY, quote(KEY, safe=""))
 SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
 
 
-def _play(seen: Seen) -> Answer:
+def play(seen: Seen) -> Answer:
     """The world's own models, as a provider serves them."""
     if seen.path.endswith("/images/generations"):
         (pixels,) = ShapesGenerator(Degradation()).generate(
@@ -80,7 +81,7 @@ def test_a_server_that_names_another_model_is_told_of_in_every_report(
         server.answer = lambda _: fault(500, " ".join(ECHOES))
         failed = project.run("-n", "2", model, "--snapshot-update", *loud)
         assert failed.ret == pytest.ExitCode.TESTS_FAILED
-        server.answer = _play
+        server.answer = play
         first = project.run("-n", "2", model, "--snapshot-update", *loud)
         assert first.ret == pytest.ExitCode.OK
         assert all(_said_everywhere(project, first.stdout.str()))
@@ -103,17 +104,23 @@ def _tell_color(seen: Seen) -> str:
     return " ".join(map(str, mean.tolist()))
 
 
-def test_half_answers_of_a_server_are_an_error_and_not_stored(project: Project) -> None:
-    """Also one among whole ones; the next run asks a healthy server for that one alone."""
-    project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
+def test_answers_that_a_server_did_not_end(project: Project) -> None:
+    """Half ones are an error and not stored, also one among whole ones; the next run asks a healthy
+    server for that one alone.
 
+    Cut ones are counted in terminal, JSON and HTML, and in later runs, out of the store.
+    """
+    project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
     with serving() as server:
 
-        def half(seen: Seen) -> Answer:
-            text = _tell_color(seen)
-            return chat_answer(text, ended="error" if text.startswith("0 ") else "stop")
+        def ending_one(how: str) -> Callable[[Seen], Answer]:
+            def answer(seen: Seen) -> Answer:
+                text = _tell_color(seen)
+                return chat_answer(text, ended=how if text.startswith("0 ") else "stop")
 
-        server.answer = half
+            return answer
+
+        server.answer = ending_one("error")
         model = f"--model={server.spec('retries=1')}"
         broken = project.run_here(model, "--snapshot-update")
         assert broken.ret == pytest.ExitCode.TESTS_FAILED
@@ -122,29 +129,15 @@ def test_half_answers_of_a_server_are_an_error_and_not_stored(project: Project) 
         assert not project.baselines.exists()
 
         asked = len(server.seen)
-        server.answer = lambda seen: chat_answer(_tell_color(seen))
-        assert project.run_here(model, "--snapshot-update").ret == pytest.ExitCode.OK
+        server.answer = ending_one("length")
+        first = project.run_here(model, "--snapshot-update")
         assert project.report()["cases"][0]["value"] == pytest.approx(1.0, abs=1e-4)
         # Its description, and one for each further iteration of all chains.
         assert len(server.seen) - asked == 1
-
-
-def test_cut_answers_are_counted_in_every_report(project: Project) -> None:
-    """In terminal, JSON and HTML, and in later runs, which read them out of the store."""
-    project.photos({f"{i}.png": (40 * i, 10, 90) for i in range(4)})
-    told = "1 of 4 descriptions were cut at the limit of their length"
-    with serving() as server:
-
-        def cut(seen: Seen) -> Answer:
-            text = _tell_color(seen)
-            return chat_answer(text, ended="length" if text.startswith("0 ") else "stop")
-
-        server.answer = cut
-        model = f"--model={server.spec()}"
-        first = project.run_here(model, "--snapshot-update")
     second = project.run_here(model)
 
     assert project.effort() == (0, 0)
+    told = "1 of 4 descriptions were cut at the limit of their length"
     for result in (first, second):
         assert result.ret == pytest.ExitCode.OK
         assert told in result.stdout.str()
@@ -167,17 +160,22 @@ def engine(project: Project) -> StandIn:
 
 
 @pytest.mark.slow
-def test_a_served_checkpoint_is_gated_and_a_warm_run_starts_no_server(
+def test_workers_share_one_server_and_a_warm_run_starts_none(
     project: Project, engine: StandIn
 ) -> None:
-    """The header names it, the server ends with the run, and results are reused."""
-    arguments = (f"--describer={engine.spec()}", "--snapshot-update")
-    first = project.run("-p", "no:xdist", *arguments)
+    """Whichever needs it first starts it; it outlives that worker's work, and ends with the run.
+
+    The header names it, and results are reused.
+    """
+    engine.behave(slow=0.5)
+    first = project.run("-n", "2", f"--describer={engine.spec()}", "--snapshot-update")
 
     assert first.ret == pytest.ExitCode.OK
     first.stdout.fnmatch_lines(["*LlavaForConditionalGeneration on vLLM*"])
     assert len(engine.starts) == 1
     assert not is_alive(engine.starts[0]["pid"])
+    workers = {case["effort"]["worker"] for case in project.report()["cases"]}
+    assert workers == {"gw0", "gw1"}
     (log,) = (project.path / ".cepbench" / "servers").iterdir()
     assert "serving" in log.read_text()
     assert not (project.path / ".cepbench" / "runs").exists()
@@ -186,19 +184,6 @@ def test_a_served_checkpoint_is_gated_and_a_warm_run_starts_no_server(
     assert again.ret == pytest.ExitCode.OK
     assert project.effort() == (0, 0)
     assert len(engine.starts) == 1
-
-
-@pytest.mark.slow
-def test_workers_share_one_server(project: Project, engine: StandIn) -> None:
-    """Whichever needs it first starts it; it outlives that worker's work, and ends with the run."""
-    engine.behave(slow=0.5)
-    result = project.run("-n", "2", f"--describer={engine.spec()}", "--snapshot-update")
-
-    assert result.ret == pytest.ExitCode.OK
-    assert len(engine.starts) == 1
-    assert not is_alive(engine.starts[0]["pid"])
-    workers = {case["effort"]["worker"] for case in project.report()["cases"]}
-    assert workers == {"gw0", "gw1"}
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 import syrupy
 
-from tests.plugin.project import BOTH, REGRESSED, Project, contents
+from tests.plugin.project import REGRESSED, SLOWLY_BOTH, Project, contents
 from tests.tiny.common import skip_before
 
 RED, GREEN, BLUE = (200, 10, 10), (10, 200, 10), (10, 10, 200)
@@ -36,7 +36,7 @@ def test_categories_that_look_alike_keep_apart(project: Project) -> None:
 
 
 @pytest.mark.slow
-@BOTH
+@SLOWLY_BOTH
 def test_a_users_own_snapshots_still_work(accepted: Project, arguments: tuple[str, ...]) -> None:
     """Beside the gate syrupy creates, holds, fails and prunes other snapshots as it always does."""
     if "-n" in arguments and not hasattr(syrupy, "DeferXDist"):

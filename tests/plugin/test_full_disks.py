@@ -156,7 +156,7 @@ def test_a_store_on_a_full_disk_ends_the_run(tmp_path: Path) -> None:
 # -- killed runs -----------------------------------------------------------------------------------
 
 
-BATCH, KILLS = 3, 6
+BATCH, KILLS = 3, 4
 
 SLOW = f"""\
 import os, time

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.scored_project import Ended, ScoredProject, junit_properties, model, scored_suite
+from tests.plugin.scored_project import ScoredProject, junit_properties, model, scored_suite
 
 CASE = "overall-gc"
 
@@ -54,8 +54,12 @@ def project(begun: ScoredProject, tmp_path: Path) -> ScoredProject:
 
 @pytest.mark.slow
 def test_what_a_run_in_a_series_says(project: ScoredProject) -> None:
-    """Header, promise, JSON, JUnit and the pages: number of the checkpoint and its alpha."""
-    ended = project.run(step(0.001, 2), SERIES, "--junitxml=junit.xml")
+    """Header, promise, JSON, JUnit and the pages: number of the checkpoint and its alpha.
+
+    Two workers share the look of their run, and one process has it for the same checkpoint: the
+    same numbers, no further line.
+    """
+    ended = project.run(step(0.001, 2), SERIES, "-n", "2", "--junitxml=junit.xml")
     assert ended.code == pytest.ExitCode.OK, ended.output
     promise = (
         "5 % false failures at most per series, however long, of checkpoints that lost no more "
@@ -78,16 +82,11 @@ def test_what_a_run_in_a_series_says(project: ScoredProject) -> None:
     assert promise in report.with_suffix(".md").read_text().replace("\\", "")
     assert "checkpoint 2 of run-1" in report.with_suffix(".html").read_text()
 
-
-@pytest.mark.slow
-def test_workers_share_the_look_of_their_run(project: ScoredProject) -> None:
-    """Two workers, then one process for the same checkpoint: the same numbers, no further line."""
-    both = project.run(step(0.001, 2), SERIES, "-n", "2")
     lines = record(project)
     assert [line["look"] for line in lines] == [1] * 2 + [2] * 2
     assert len({line["run"] for line in lines[2:]}) == 1
     alone = project.run(step(0.001, 2), SERIES)
-    assert alone.numbers == both.numbers
+    assert alone.numbers == ended.numbers
     part = project.run(step(0.001, 2), SERIES, "-k", "gc").cases[CASE]
     assert (part["series"], part["alpha"]) == (alone.cases[CASE]["series"], 0.025)
     assert record(project) == lines
@@ -120,13 +119,8 @@ def test_a_run_that_was_killed_has_spent_its_look(project: ScoredProject) -> Non
     )
     assert ended.returncode == -signal.SIGKILL
     assert record(project)[-1]["look"] == 2
-    assert _look(project.run(step(0.001, 2), SERIES)) == 3
-    assert _look(project.run(spec, SERIES)) == 2
-
-
-def _look(ended: Ended) -> int:
-    look: int = ended.cases[CASE]["series"]["look"]
-    return look
+    for checkpoint, look in ((step(0.001, 2), 3), (spec, 2)):
+        assert project.run(checkpoint, SERIES).cases[CASE]["series"]["look"] == look
 
 
 def test_mistakes_are_one_line(begun: ScoredProject) -> None:

@@ -15,7 +15,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.store import uploads
-from tests.plugin.project import SLOWLY_BOTH, Project, assert_one_message, wait_until
+from tests.plugin.project import MODES, SHAPES, Project, assert_one_message, wait_until
 from tests.store.buckets import BUCKET, SECRET, Server, serving
 from tests.store.slow import SlowFileSystem
 
@@ -40,55 +40,53 @@ class Slow(user_models.Describer):
         while not pathlib.Path("go").exists():
             time.sleep(0.05)
         return super()._tell(image)
-
-def describer():
-    return Slow("honest")
 """
 
 
 @pytest.mark.slow
-@SLOWLY_BOTH
-def test_a_run_says_for_which_other_one_it_waits(
-    project: Project, arguments: tuple[str, ...]
-) -> None:
+def test_a_run_says_for_which_other_one_it_waits(project: Project) -> None:
     """Quietly too, and from workers: process, store and what to do; then it goes on."""
     project.photos({"red.png": (200, 0, 0), "blue.png": (0, 0, 200)})
     project.write("slow_model.py", SLOW_MODEL)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q",
-               "--model=python:slow_model:describer", "--cep-gate=threshold"]  # fmt: skip
-    output = project.path / "output"
-    first = second = None
-    try:
-        first = subprocess.Popen(
-            [*command, "-p", "no:xdist", "--cep-report=first.json"],
-            cwd=project.path,
-            stdout=subprocess.DEVNULL,
-        )
-        wait_until((project.path / "started").exists)
-        with output.open("w") as file:
-            second = subprocess.Popen(
-                [*command, *arguments], cwd=project.path, stdout=file, stderr=file
+               "--model=python:slow_model:Slow", "--cep-gate=threshold"]  # fmt: skip
+    runs: dict[Path, subprocess.Popen[bytes]] = {}
+
+    def start(name: str, *mode: str) -> Path:
+        output = project.path / name
+        with output.open("wb") as file:
+            runs[output] = subprocess.Popen(
+                [*command, *mode, f"--cep-report={name}.json"],
+                cwd=project.path,
+                stdout=file,
+                stderr=file,
             )
-        line = f"cepbench: waiting for process {first.pid} on "
-        wait_until(lambda: line in output.read_text(), output)
-        assert second.poll() is None
+        return output
+
+    try:
+        first = start("first", *MODES["no-plugin"])
+        wait_until((project.path / "started").exists)
+        line = f"cepbench: waiting for process {runs[first].pid} on "
+        waiting = [start("one", *MODES["no-plugin"]), start("two", *MODES["n2"])]
+        wait_until(lambda: all(line in output.read_text() for output in waiting), waiting[-1])
+        assert {runs[output].poll() for output in waiting} == {None}
         (project.path / "go").touch()
-        assert first.wait(120) == second.wait(120) == pytest.ExitCode.TESTS_FAILED
+        assert {run.wait(120) for run in runs.values()} == {pytest.ExitCode.TESTS_FAILED}
     finally:
-        for process in filter(None, (first, second)):
-            process.kill()
-            process.wait()
-    said = [text for text in output.read_text().splitlines() if text.startswith(line)]
-    assert len(said) == 1
-    assert str(project.path / ".cepbench" / "store") in said[0]
-    assert "--cep-store" in said[0]
-    assert project.verdicts() == {"overall-gc": "no-baseline", "overall-failures": "no-baseline"}
+        for run in runs.values():
+            run.kill()
+            run.wait()
+    for output in waiting:
+        said = [text for text in output.read_text().splitlines() if text.startswith(line)]
+        assert len(said) == 1
+        assert str(project.path / ".cepbench" / "store") in said[0]
+        assert "--cep-store" in said[0]
+        cases = project.report(f"{output.name}.json")["cases"]
+        assert [case["verdict"] for case in cases] == ["no-baseline"] * 2
 
 
 # -- runs on machines of their own share a bucket or a mounted folder ------------------------------
 
-
-ROOT = Path(__file__).parents[2]
 
 PLAYED = ("--cep-samples=1", "--model=shapes:", "--cep-role=generator")
 
@@ -111,8 +109,8 @@ def owner(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 @pytest.mark.slow
 def test_a_second_runner_computes_nothing(project: Project, owner: Server) -> None:
     """What two workers have published, another machine only reads; numbers are the same."""
-    project.suite((ROOT / "suites" / "instrument" / "suite.toml").read_text())
-    url = f"s3://{BUCKET}/instrument"
+    project.suite(SHAPES)
+    url = f"s3://{BUCKET}/toy"
     first = project.run(
         "-n", "2", *PLAYED, "--cep-store=one", f"--cep-publish={url}", "--snapshot-update"
     )

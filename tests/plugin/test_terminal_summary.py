@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.documents import flat_report
-from tests.plugin import warm
 from tests.plugin.project import MODES, Project
 from tests.plugin.scored_project import (
     ACCEPT,
@@ -204,16 +200,8 @@ ROOT = Path(__file__).parents[2]
 FAILING, PASSING = 60, 25
 
 
-def _lines(folder: Path, *args: str) -> list[str]:
-    hidden = ("CEPBENCH_", "PYTEST_", "GITHUB_", "CI")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    arguments = ("-p", "no:cacheprovider", *args)
-    _, output, errors = warm.run(folder, arguments, env | {"COLUMNS": "80"})
-    return (output + errors).splitlines()
-
-
 @pytest.mark.slow
-def test_the_instrument_fits_on_a_screen(tmp_path: Path) -> None:
+def test_the_instrument_fits_on_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-one of twenty-six gating cases of the shipped suites fail; then all hold."""
     for folder in (ROOT / "suites" / "instrument", *(ROOT / "baselines").glob("instrument*")):
         shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
@@ -221,7 +209,10 @@ def test_the_instrument_fits_on_a_screen(tmp_path: Path) -> None:
     # A slow machine is told how far the run is, by a line now and then.
     still = "from pytest_cepbench.plugin.terminal import live\n\nlive.PAUSE = 3600\n"
     (tmp_path / "conftest.py").write_text(still)
-    failing = _lines(tmp_path, "suites/instrument", "--model=shapes:?miss=0.1")
+    monkeypatch.delenv("CI", raising=False)
+    instrument, terminal = ScoredProject(tmp_path), {"COLUMNS": "80"}
+    ended = instrument.run("suites/instrument", "--model=shapes:?miss=0.1", env=terminal)
+    failing = (ended.output + ended.errors).splitlines()
     assert len(failing) <= FAILING, "\n".join(failing)
     text = " ".join(" ".join(failing).split())
     assert "Do not ship: 21 of 26 gating cases regressed" in text
@@ -233,11 +224,11 @@ def test_the_instrument_fits_on_a_screen(tmp_path: Path) -> None:
     assert "short test summary" not in text
     assert failing[-1].startswith("= 21 failed, ")
     assert failing[-2].strip().startswith("file://")
-    passing = _lines(tmp_path, "suites/instrument", "--model=shapes:")
+    ended = instrument.run("suites/instrument", "--model=shapes:", env=terminal)
+    passing = (ended.output + ended.errors).splitlines()
     assert len(passing) <= PASSING, "\n".join(passing)
     assert "May ship: all 26 gating cases held" in passing
-    report = json.loads((tmp_path / ".cepbench" / "report.json").read_text())
-    assert_frozen_verdicts(flat_report(report), "instrument")
+    assert_frozen_verdicts(ended.report, "instrument")
 
 
 def test_one_cause_is_one_block(toy: Project, monkeypatch: pytest.MonkeyPatch) -> None:
