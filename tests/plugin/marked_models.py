@@ -36,8 +36,3 @@ class Lazy(user_models.Describer):
     ) -> list[str]:
         """One text for each image, which the weights decide."""
         return [f"{text} {WEIGHTS.read_text()}" for text in super().describe(images, prompt, seeds)]
-
-
-def lazy() -> Lazy:
-    """That one."""
-    return Lazy()

@@ -19,6 +19,15 @@ COLORS = {
 }
 
 
+TRAINER = """\
+import pathlib, pytest
+
+@pytest.fixture(autouse=True)
+def trainer():
+    pathlib.Path("weights").write_text("B")
+"""
+
+
 @pytest.fixture
 def photos(project: Project) -> Project:
     """Photos in four categories, and models that are what a file says."""
@@ -68,17 +77,8 @@ def trainer(tmp_path):
 
 def test_a_model_of_ones_own_names_the_files_that_it_reads_late(photos: Project) -> None:
     """A factory that fingerprints at the start, and weights that are read at the first answer."""
-    photos.write(
-        "conftest.py",
-        """\
-import pathlib, pytest
-
-@pytest.fixture(autouse=True)
-def trainer():
-    pathlib.Path("weights").write_text("B")
-""",
-    )
-    model = "--model=python:marked_models:lazy"
+    photos.write("conftest.py", TRAINER)
+    model = "--model=python:marked_models:Lazy"
     assert photos.run_here(model).ret == pytest.ExitCode.TESTS_FAILED
     told = "before the model was loaded (written again: weights)"
     assert all(told in reason for reason in refused(photos))

@@ -1,6 +1,6 @@
 """Models as a user writes them, copied into the tests' projects: they tell and draw one color.
 
-Each factory takes how the model is to behave; "honest" models play the game without any loss.
+Each takes how it is to behave; "honest" models play the game without any loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from PIL import Image
 class Colors:
     """One color per image, as three numbers."""
 
-    def __init__(self, behaviour: str) -> None:
+    def __init__(self, behaviour: str = "honest") -> None:
         self.fingerprint = f"colors/1/{behaviour}"
         self.behaviour = behaviour
 
@@ -57,9 +57,9 @@ class Noisy(Describer):
 
     seeded = True
 
-    def __init__(self, loss: float) -> None:
-        super().__init__(f"loss {loss}")
-        self.loss = loss
+    def __init__(self, loss: str = "0.3") -> None:
+        self.loss = float(loss)
+        super().__init__(f"loss {self.loss}")
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
@@ -115,26 +115,6 @@ class Encoder(Colors):
         return np.array([[*(float(part) for part in text.split()[:3]), 10.0] for text in texts])
 
 
-def describer(behaviour: str = "honest") -> Describer:
-    """A describer: honest, empty, broken, or one that thinks aloud, or repeats a key there is."""
-    return Describer(behaviour)
-
-
-def noisy(loss: str = "0.3") -> Noisy:
-    """A describer that is off by as much."""
-    return Noisy(float(loss))
-
-
-def generator(behaviour: str = "honest") -> Generator:
-    """A generator: honest, pale or black."""
-    return Generator(behaviour)
-
-
-def unified(behaviour: str = "honest") -> Unified:
-    """A model that describes and draws: honest, or anything that one of these is."""
-    return Unified(behaviour)
-
-
-def encoder(behaviour: str = "honest") -> Encoder:
-    """An encoder: honest, nan, or blind."""
-    return Encoder(behaviour)
+describer, noisy, generator, unified, encoder = Describer, Noisy, Generator, Unified, Encoder
+"""Behaviours of a describer: honest, empty, broken, one that thinks aloud, or leak: repeats a key
+there is; of a generator: honest, pale or black; of an encoder: honest, nan or blind."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,27 +17,16 @@ ray = pytest.importorskip("ray")
 pytest.importorskip("httpx2")
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: E402, F401 - see above
-from pytest_cepbench.models.rule_based.scene_models import (  # noqa: E402
-    DescriberKnobs,
-    ShapesDescriber,
-)
 from pytest_cepbench.store import Store  # noqa: E402
-from tests.models.api.fake_server import Answer, Seen, chat_answer, serving  # noqa: E402
+from tests.models.api.fake_server import serving  # noqa: E402
 from tests.plugin.project import REGRESSED, SHAPES, Project  # noqa: E402
 from tests.plugin.ray.conftest import TwoNodes  # noqa: E402
+from tests.plugin.test_api_models import play  # noqa: E402
+from tests.plugin.test_one_identity import TRAINER  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-MODEL = "--model=python:cluster_models:{}"
-
 Arguments = tuple[str, ...]
-
-
-def _here(photos: Project, model: str) -> list[dict[str, Any]]:
-    """The numbers of a run in one process, whose measurements are accepted."""
-    photos.run_here(MODEL.format(model), "--cep-role=describer", "--snapshot-update")
-    photos.run_here(MODEL.format(model), "--cep-role=describer")
-    return photos.numbers()
 
 
 def test_numbers_are_those_of_one_process(accepted: Project, on_cluster: Arguments) -> None:
@@ -104,11 +92,14 @@ def test_a_node_may_die_on_the_way(
     photos: Project, two_nodes: TwoNodes, describing: Arguments
 ) -> None:
     """Its batches go to the other one: same verdicts and numbers; the report names the loss."""
-    near = _here(photos, "slow")
+    slow = ("--model=python:cluster_models:slow", "--cep-role=describer")
+    photos.run_here(*slow, "--snapshot-update")
+    photos.run_here(*slow)
+    near = photos.numbers()
     near_inputs = 4 * 6 * 2  # describing: four categories of six, two iterations
 
     with _losing_a_node(photos, two_nodes) as before:
-        result = photos.run_here(MODEL.format("slow"), *describing)
+        result = photos.run_here(slow[0], *describing)
 
     assert result.ret == pytest.ExitCode.OK
     assert photos.numbers() == near
@@ -127,11 +118,7 @@ def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
     """It was fingerprinted when the run began; actors load it for the first batch."""
     shutil.copy(Path(__file__).parents[1] / "marked_models.py", photos.path)
     photos.write("weights", "A")
-    photos.write(
-        "conftest.py",
-        "import pathlib, pytest\n\n@pytest.fixture(autouse=True)\ndef trainer():\n"
-        "    pathlib.Path('weights').write_text('B')\n",
-    )
+    photos.write("conftest.py", TRAINER)
     photos.run_here("--model=python:marked_models:describer", *describing)
 
     assert set(photos.verdicts().values()) == {"error"}
@@ -144,10 +131,6 @@ def test_a_checkpoint_that_is_overwritten_before_actors_load_it_is_refused(
         assert len(store) == 0
 
 
-def _describe(seen: Seen) -> Answer:
-    return chat_answer(ShapesDescriber(DescriberKnobs()).describe(seen.images, seen.text, [0])[0])
-
-
 def test_a_model_behind_a_server_is_asked_from_here(
     project: Project, describing: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +138,7 @@ def test_a_model_behind_a_server_is_asked_from_here(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-only-here")
     project.suite(SHAPES)
     with serving() as server:
-        server.answer = _describe
+        server.answer = play
         model = f"--model={server.spec()}", "--cep-role=describer"
         project.run_here(*model, "--snapshot-update")
         project.run_here(*model)
