@@ -163,7 +163,7 @@ def test_a_plugin_changes_no_verdict(
     assert set(bad.verdicts.values()) == {"regressed"}
     count = 4 if distribution == "pytest-repeat" else 2
     assert len(good.report["cases"]) == len(bad.report["cases"]) == count
-    assert ("note: 2 cases judged more than once: " in good.output) == (count == 4)
+    assert good.output.count("/gc: judged more than once: by ") == count - 2
     assert f" {count} failed" in bad.output or "pytest-sugar" in distribution
 
 

@@ -233,9 +233,12 @@ def _helping(folder: Path) -> Iterator[Evaluator]:
     evaluator.close()
 
 
-def test_work_that_ends_by_itself_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither while it goes on nor afterwards."""
-    monkeypatch.setattr(run_context, "_INTERVAL", 0.001)
+def test_only_the_work_itself_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that ends by itself is not, neither while it goes on nor afterwards. Interrupts that a
+    shell has ignored, as in what it starts in the background, stay ignored.
+
+    However early the interrupt comes: without an interval, before the work has begun.
+    """
     interrupts: list[int] = []
     asked, stop = threading.Event(), threading.Event()
 
@@ -245,32 +248,21 @@ def test_work_that_ends_by_itself_is_not_interrupted(monkeypatch: pytest.MonkeyP
 
     before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     try:
+        monkeypatch.setattr(run_context, "_INTERVAL", 0.001)
         with interrupted(stopped):
             assert asked.wait(20)
             (watch,) = [t for t in threading.enumerate() if t.name == "cepbench-stop"]
         stop.set()
         watch.join(20)
-    finally:
-        signal.signal(signal.SIGINT, before)
+        assert not watch.is_alive()
+        assert interrupts == []
 
-    assert not watch.is_alive()
-    assert interrupts == []
-
-
-@pytest.mark.parametrize("interval", [0, 0.001])
-def test_interrupts_that_a_shell_has_ignored_stay_ignored(
-    monkeypatch: pytest.MonkeyPatch, interval: float
-) -> None:
-    """As in what a shell starts in the background: only the work itself is interrupted.
-
-    However early the interrupt comes: without an interval, before the work has begun.
-    """
-    monkeypatch.setattr(run_context, "_INTERVAL", interval)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with pytest.raises(KeyboardInterrupt), interrupted(lambda: True):
-            time.sleep(30)
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for interval in (0, 0.001):
+            monkeypatch.setattr(run_context, "_INTERVAL", interval)
+            with pytest.raises(KeyboardInterrupt), interrupted(lambda: True):
+                time.sleep(30)
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -102,16 +102,13 @@ def test_what_became_of_earlier_attempts_is_told() -> None:
     note = "regressed, then held when the test ran again: the first verdict counts"
     assert contradicted.results[0].notes == [note]
     assert contradicted.remarks == [f"{CASE}: {note}"]
-
-
-def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
-    """In one attempt every result counts: a second call with a wide tolerance excuses nothing."""
-    ledger = Ledger()
-    ledger.expect({NODEID: CASE})
-    ledger.note_report(_report(("7.1", _result("regressed")), ("7.1", _result("held"))))
-    assert run_verdict(ledger.results, ledger.problems()) == "failed"
-    ledger.close()
-    assert set(ledger.remarks) == {f"{CASE}: judged more than once: by {NODEID}, {NODEID}"}
+    # In one attempt every result counts: a second call with a wide tolerance excuses nothing.
+    twice = Ledger()
+    twice.expect({NODEID: CASE})
+    twice.note_report(_report(("7.1", _result("regressed")), ("7.1", _result("held"))))
+    assert run_verdict(twice.results, twice.problems()) == "failed"
+    twice.close()
+    assert set(twice.remarks) == {f"{CASE}: judged more than once: by {NODEID}, {NODEID}"}
 
 
 def test_a_case_of_which_nothing_is_known_makes_the_run_incomplete() -> None:
@@ -151,10 +148,7 @@ def test_a_file_that_processes_read_differently_makes_the_run_incomplete() -> No
     (problem,) = ledger.problems()
     assert problem.startswith("toy/suite.toml changed while the run went on")
     assert f"a for {NODEID}, the controller; b for {NODEID}" in problem
-
-
-def test_cases_of_two_data_sets_make_the_run_incomplete() -> None:
-    """Processes list the data by themselves: what its identity says is the same in all cases."""
+    # Processes list the data by themselves: what its identity says is the same in all cases.
     ledger = Ledger()
     for part, content in (("color", "x"), ("shape", "x"), ("count", "y")):
         case = _result("held", part, identity={"data": f"loader=folder questions={content}"})

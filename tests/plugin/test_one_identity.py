@@ -107,33 +107,6 @@ def pytest_configure(config):
         assert "was python/1 weights A when the controller bound it" in reason
 
 
-EACH_ITS_OWN = """\
-import os, user_models
-
-def describer():
-    made = user_models.Describer("honest")
-    made.fingerprint = f"weights of {os.environ.get('PYTEST_XDIST_WORKER', 'the controller')}"
-    return made
-"""
-
-
-@pytest.mark.slow
-def test_a_model_of_the_suite_is_what_the_first_worker_found(photos: Project) -> None:
-    """It was not named on the command line, so the controller knows nothing of it."""
-    photos.write("own.py", EACH_ITS_OWN)
-    photos.edit("suite.toml", "user_models:describer", "own:describer")
-    result = photos.run("-n", "2", "--model=python:user_models:generator", "--cep-role=generator")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    cases = photos.report()["cases"]
-    reasons = [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
-    assert reasons
-    for reason in reasons:
-        assert "python:own:describer is python/1 weights of gw" in reason
-        assert "when worker gw" in reason
-    models = [model for case in cases for model in case["models"] if model["seat"] == "describer"]
-    assert len({model["fingerprint"] for model in models}) < 2
-
-
 MIXED = """\
 import pathlib, pytest
 

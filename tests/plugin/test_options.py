@@ -115,7 +115,9 @@ def test_command_line_before_environment_before_ini(
     assert_set(config, 2, "ini {0.ini}")
 
 
-def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
+def test_ini_paths_are_relative_to_the_ini_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever in the project pytest is started, the ini file means the same folders.
 
     What is typed there is below that place.
@@ -136,13 +138,11 @@ def test_ini_paths_are_relative_to_the_ini_file(project: Project) -> None:
     assert settings["data"] == {"photos": project.path / "images"}
     assert settings["baselines"] == project.path / "accepted"
 
-
-def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--cep-data` may be given several times; a `;` or a line separates them in its twins."""
+    # `--cep-data` may be given several times; a `;` or a line separates them in its twins.
     places = {"a": project.path / "x", "b": project.path / "y = z"}
-    config = project.pytester.parseconfig("--cep-data=a=x", "--cep-data", "b=y = z")
-    assert _settings(config)["data"] == places
     project.write("pytest.ini", "[pytest]\ncepbench_data =\n  a=x\n  b=y = z\n")
+    typed = _settings(project.pytester.parseconfig("--cep-data=a=x", "--cep-data", "b=y = z"))
+    assert typed["data"] == places
     config = project.pytester.parseconfig()
     assert _settings(config)["data"] == places
     assert {getattr(config.option, option.dest) for option in OPTIONS} == {None}  # nothing is typed

@@ -24,24 +24,19 @@ def _step(number: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """One step has been accepted: no anchor yet, and the summary speaks of a new case."""
+def second(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Two steps have been accepted: the first, a new case without an anchor, is frozen by the
+    second, byte for byte.
+    """
     project = ScoredProject.make(tmp_path_factory.mktemp("anchors"), scored_suite(n=30))
+    written = "1 baseline written below baselines: commit them"
     ended = project.accept(_step(0))
-    ended.lines.fnmatch_lines(["1 new case", "1 baseline written below baselines: commit them"])
+    ended.lines.fnmatch_lines(["1 new case", written])
     assert "changed " not in ended.output
     assert not (project.baselines / "anchors").exists()
-    return project
-
-
-@pytest.fixture(scope="module")
-def second(first: ScoredProject, tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
-    """Two steps have been accepted: the first is frozen, byte for byte."""
-    before = first.baseline(CASE).read_bytes()
-    project = first.copy(tmp_path_factory.mktemp("second") / "project")
+    before = project.baseline(CASE).read_bytes()
     ended = project.accept(_step(1))
     changed = "changed scored/overall/gc: 0.8000 -> 0.7920 (-0.00*), n = 30, *"
-    written = "1 baseline written below baselines: commit them"
     ended.lines.fnmatch_lines([f"{changed}one before is its anchor", written])
     assert "new cases" not in ended.output
     assert project.baseline(CASE, anchor=True).read_bytes() == before

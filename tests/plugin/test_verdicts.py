@@ -198,8 +198,12 @@ def plain(scored: ScoredProject) -> tuple[Ended, Path]:
 
 
 def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path]) -> None:
-    """The letters i + . ? F in the order of cases, counted apart; one regression fails the run."""
-    ended, _ = plain
+    """The letters i + . ? F in the order of cases, counted apart; one regression fails the run.
+
+    Properties of every test case in the JUnit file agree with the JSON; the whole run has its
+    verdict.
+    """
+    ended, junit = plain
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == FOUND
     ended.lines.fnmatch_lines(
@@ -222,10 +226,6 @@ def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path])
     assert "= FAILURES =" not in ended.output
     assert "short test summary" not in ended.output
 
-
-def test_junit_carries_verdicts_and_numbers(plain: tuple[Ended, Path]) -> None:
-    """Properties of every test case agree with the JSON; the whole run has its verdict."""
-    ended, junit = plain
     run, cases = junit_properties(junit)
     assert run["cepbench_verdict"] == ended.report["verdict"] == "failed"
     assert run["cepbench_headline"] == ended.report["headline"]
