@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -56,28 +53,3 @@ def describe(folder: Path, query: str = "") -> list[Any]:
     model = bind_text(f"{folder}?max_new_tokens=8{query and '&'}{query}", "describer").load()
     assert isinstance(model, Describer)
     return list(model.describe(pictures(), "describe the image", [0, 1, 2]))
-
-
-_BINDING = """
-import json, sys
-from pytest_cepbench.models.binding import BindContext, bind, detect
-from pytest_cepbench.models.spec import parse_spec
-for text, role in json.loads(sys.argv[1]):
-    detect(parse_spec(text))
-    assert bind(parse_spec(text), role, BindContext(lambda path: path.name)).fingerprint
-heavy = (
-    "torch", "torchvision", "transformers", "diffusers", "open_clip", "timm", "cleanfid", "scipy",
-    "sentence_transformers", "safetensors", "huggingface_hub",
-)
-print(*(name for name in heavy if name in sys.modules))
-"""
-
-
-def imported_by_binding(texts: Sequence[str], role: RoleName) -> list[str]:
-    """The model libraries that a fresh process imports to detect and bind specs in a role."""
-    arguments = json.dumps([(text, role) for text in texts])
-    done = subprocess.run(
-        [sys.executable, "-c", _BINDING, arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 import types
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from runpy import run_path
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -256,18 +256,12 @@ def test_a_wrong_parameter_is_refused_by_name_at_binding(
     assert repr(text.format(folders=folders)) in str(raised.value)
 
 
-def _documented() -> dict[str, type[Any]]:
-    """The classes of parameters that the tables of the reference are written from."""
-    file = Path(__file__).parents[2] / "docs" / "generate.py"
-    spec = spec_from_file_location("generate", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return {name: module._class(place) for name, place in module._ADAPTERS.items()}
+GENERATE = run_path(str(Path(__file__).parents[2] / "docs" / "generate.py"))
 
-
-DOCUMENTED = _documented()
+DOCUMENTED: dict[str, type[Any]] = {
+    name: GENERATE["_class"](place) for name, place in GENERATE["_ADAPTERS"].items()
+}
+"""The classes of parameters that the tables of the reference are written from."""
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import atexit
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Concatenate, ParamSpec
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
 from pytest_cepbench.errors import MissingDependencyError
-from pytest_cepbench.models.torch_runtime import need
+from pytest_cepbench.models.torch_runtime import need, quiet
 
 # fmt: off
 WORDS = [
@@ -103,6 +104,24 @@ def built_once(
     return decorate
 
 
+class Built(dict[str, Path]):
+    """The folder of a tiny checkpoint by the name of its builder: built when it is first asked for,
+    with these options; not to be changed.
+    """
+
+    def __init__(self, builders: Mapping[str, Callable[..., Path]], **options: Any) -> None:
+        super().__init__()
+        self._builders, self._options = builders, options
+        self._root = Path(mkdtemp(dir=_BUILT))
+
+    def __missing__(self, name: str) -> Path:
+        import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
+
+        with quiet():
+            self[name] = self._builders[name](self._root / name, **self._options)
+        return self[name]
+
+
 def skip_before(what: str, library: str, version: str) -> None:
     """Skip the test where a library is older than what it builds."""
     try:
@@ -177,11 +196,20 @@ def word_tokenizer(
     )
 
 
-def edit_tensors(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the tensors of a safetensors file in place; what else its header says stays."""
+def edit_json(file: Path, **values: Any) -> None:
+    """Change entries of a JSON file; None takes one out."""
+    stored = (json.loads(file.read_text("utf-8")) if file.exists() else {}) | values
+    file.write_text(json.dumps({k: v for k, v in stored.items() if v is not None}), "utf-8")
+
+
+def edit_tensors(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the tensors of a safetensors file, or of the one in a model's folder, in place; what
+    else its header says stays.
+    """
     from safetensors import safe_open
     from safetensors.torch import load_file, save_file
 
+    file = path / "model.safetensors" if path.is_dir() else path
     with safe_open(file, "pt") as stored:
         metadata = stored.metadata()
     tensors = load_file(file)
@@ -200,3 +228,10 @@ def pictures(
         ImageDraw.Draw(image).ellipse((4 + 6 * index, 6, 30 + 6 * index, 34), fill=fill)
         made.append(image)
     return made
+
+
+def noise_images(seed: int, sizes: Sequence[tuple[int, int]]) -> list[Image.Image]:
+    """RGB noise of these sizes (width, height)."""
+    random = np.random.default_rng(seed)
+    shapes = [(height, width, 3) for width, height in sizes]
+    return [Image.fromarray(random.integers(0, 256, shape, dtype=np.uint8)) for shape in shapes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,9 +11,6 @@ from PIL import Image
 from pytest_cepbench.models.protocols import Reply, RoleName
 from tests.models.api.fake_server import FakeServer, serving
 from tests.models.binding import bind_text
-
-Load = Callable[..., Any]
-"""(role, query="", model="tiny") -> the loaded model."""
 
 
 @pytest.fixture
@@ -29,14 +26,9 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def load(server: FakeServer) -> Load:
+def load(server: FakeServer, role: RoleName, query: str = "", model: str = "tiny") -> Any:
     """Load a model that the server has."""
-
-    def loaded(role: RoleName, query: str = "", model: str = "tiny") -> Any:
-        return bind_text(server.spec(query, model), role).load()
-
-    return loaded
+    return bind_text(server.spec(query, model), role).load()
 
 
 def describe(model: Any, count: int = 1) -> list[Reply]:

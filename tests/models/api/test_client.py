@@ -22,7 +22,7 @@ from pytest_cepbench.artifacts.answer import read_answer, with_reasoning
 from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.api.responses import requested_wait
 from pytest_cepbench.models.protocols import Usage
-from tests.models.api.conftest import Load, describe
+from tests.models.api.conftest import describe, load
 from tests.models.api.fake_server import (
     Answer,
     FakeServer,
@@ -40,10 +40,10 @@ def _shade(seen: Seen) -> int:
     return int(np.asarray(seen.images[0])[0, 0, 0])
 
 
-def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load: Load) -> None:
+def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer) -> None:
     """In any order, each answer is that of its image; tokens, cost and server are reported."""
     server.answer = lambda seen: replace(chat_answer(f"shade {_shade(seen)}"), after=0.1)
-    model = load("describer", "concurrency=4&price_in=3&price_out=15")
+    model = load(server, "describer", "concurrency=4&price_in=3&price_out=15")
 
     replies = describe(model, 9)
 
@@ -78,9 +78,9 @@ AGAIN = {
 
 
 @pytest.mark.slow
-def test_what_may_pass_is_asked_again(server: FakeServer, load: Load) -> None:
+def test_what_may_pass_is_asked_again(server: FakeServer) -> None:
     """Overload, cut lines and bodies that are not what was asked for cost a retry, not a sample."""
-    model = load("describer", "concurrency=1")
+    model = load(server, "describer", "concurrency=1")
     in_turn = [
         answer for first in AGAIN.values() for answer in (first, chat_answer("a blue square"))
     ]
@@ -93,33 +93,33 @@ def test_what_may_pass_is_asked_again(server: FakeServer, load: Load) -> None:
     assert {name: reply.usage.retries for name, reply in result.items()} == dict.fromkeys(AGAIN, 1)
 
 
-def test_a_slow_answer_is_given_up_and_asked_for_again(server: FakeServer, load: Load) -> None:
+def test_a_slow_answer_is_given_up_and_asked_for_again(server: FakeServer) -> None:
     """timeout= is the whole time of a request, however slowly the bytes come."""
     server.in_turn(
         document({}, after=0.6), replace(chat_answer(), drip=0.02), chat_answer("in time")
     )
 
-    (reply,) = describe(load("describer", "timeout=0.2"))
+    (reply,) = describe(load(server, "describer", "timeout=0.2"))
 
     assert reply.value == "in time"
     assert reply.usage.retries >= 2  # on a busy machine a third may be late too
 
 
-def test_a_sample_without_an_answer_is_a_passing_failure(server: FakeServer, load: Load) -> None:
+def test_a_sample_without_an_answer_is_a_passing_failure(server: FakeServer) -> None:
     """It is counted, with the last fault in words, and not stored: the next run asks again. A wrong
     request is not repeated; where every request is wrong, the user sees it.
     """
     server.answer = lambda seen: fault(500, "GPU on fire") if _shade(seen) == 1 else chat_answer()
-    well, ill, also_well = describe(load("describer", "retries=2"), 3)
+    well, ill, also_well = describe(load(server, "describer", "retries=2"), 3)
     assert (well.value, also_well.value) == ("a red circle", "a red circle")
     assert ill.value == Failure("unanswered", "after 3 requests: 500: GPU on fire")
     assert ill.passing
     assert (ill.usage.requests, ill.usage.retries) == (3, 2)
     server.in_turn(chat_answer(), document({"error": {"message": "overloaded", "code": 502}}))
-    _, ill = describe(load("describer", "retries=0&concurrency=1"), 2)
+    _, ill = describe(load(server, "describer", "retries=0&concurrency=1"), 2)
     assert ill.value == Failure("unanswered", "after 1 requests: overloaded")
 
-    model = load("describer", "concurrency=1")
+    model = load(server, "describer", "concurrency=1")
     server.answer = lambda _: fault(400, "no such layout")
     with pytest.raises(ModelError, match="400: no such layout"):
         describe(model)
@@ -129,11 +129,11 @@ def test_a_sample_without_an_answer_is_a_passing_failure(server: FakeServer, loa
     assert ill.value == Failure("exception", "400: no such layout")
 
 
-def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer, load: Load) -> None:
+def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer) -> None:
     """A batch without any answer is an error of one line; each further case says so after one
     request, until the server answers again. One that wants an hour is not waited for.
     """
-    model = load("describer", "retries=3")
+    model = load(server, "describer", "retries=3")
     server.answer = lambda _: fault(503, "gone")
     for expected in (4, 5, 6):
         with pytest.raises(
@@ -148,7 +148,7 @@ def test_a_server_that_has_gone_is_waited_for_once(server: FakeServer, load: Loa
 
     server.in_turn(fault(429, "tomorrow", retry_after="3600"))
     with pytest.raises(ModelError, match="after 1 requests: 429: tomorrow"):
-        describe(load("describer", "patience=5"))
+        describe(load(server, "describer", "patience=5"))
 
 
 REFUSALS = {
@@ -165,9 +165,9 @@ REFUSALS = {
 }
 
 
-def test_a_refused_content_is_a_failure_of_its_own_kind(server: FakeServer, load: Load) -> None:
+def test_a_refused_content_is_a_failure_of_its_own_kind(server: FakeServer) -> None:
     """It would be refused again, so it is not asked again and is stored."""
-    model = load("describer", "concurrency=1")
+    model = load(server, "describer", "concurrency=1")
     server.in_turn(*REFUSALS.values(), chat_answer())
 
     replies = describe(model, len(REFUSALS))
@@ -192,12 +192,12 @@ BESIDE = {
 }
 
 
-def test_reasoning_beside_a_text_is_kept_and_told_apart(server: FakeServer, load: Load) -> None:
+def test_reasoning_beside_a_text_is_kept_and_told_apart(server: FakeServer) -> None:
     """Both texts in one, out of which the answer is read; with reasoning=keep the content alone.
     Reasoning alone, as where max_tokens ends it, is no answer, and is not asked again, since the
     server did what it was told.
     """
-    strips, keeps = load("describer"), load("describer", "reasoning=keep")
+    strips, keeps = load(server, "describer"), load(server, "describer", "reasoning=keep")
     for name, answer in BESIDE.items():
         server.in_turn(answer)
         (reply,), (content,) = describe(strips), describe(keeps)
@@ -234,14 +234,12 @@ TOO_LARGE = {
 }
 
 
-def test_a_request_that_is_too_large_is_an_error_of_the_case(
-    server: FakeServer, load: Load
-) -> None:
+def test_a_request_that_is_too_large_is_an_error_of_the_case(server: FakeServer) -> None:
     """No failure of the model, also where other requests are answered; the parameter is named."""
     for refusal in TOO_LARGE.values():
         server.in_turn(chat_answer(), refusal)
         with pytest.raises(ModelError, match=r"as large as this one .*max_pixels="):
-            describe(load("describer"), 2)
+            describe(load(server, "describer"), 2)
 
 
 ERROR = {"message": "provider overloaded: no finish_reason"}
@@ -260,12 +258,10 @@ GIVEN_UP = {
 }
 
 
-def test_an_answer_that_the_server_gave_up_is_asked_for_again(
-    server: FakeServer, load: Load
-) -> None:
+def test_an_answer_that_the_server_gave_up_is_asked_for_again(server: FakeServer) -> None:
     """It is no result: without another one the case is an error, which says why."""
     for name, half in GIVEN_UP.items():
-        model = load("describer", "retries=1")
+        model = load(server, "describer", "retries=1")
         server.in_turn(half, chat_answer("whole"))
         (reply,) = describe(model)
         assert (reply.value, reply.usage.retries) == ("whole", 1), name
@@ -279,11 +275,11 @@ WHOLE = ("stop", "end_turn", "STOP", "eos_token", "tool_calls", None)
 CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length")
 
 
-def test_an_answer_counts_under_every_name_of_its_end(server: FakeServer, load: Load) -> None:
+def test_an_answer_counts_under_every_name_of_its_end(server: FakeServer) -> None:
     """Also of servers that never say how an answer ended; an empty one is the model's too. One that
     was cut says so in the provenance, which is stored, so that later runs count it too.
     """
-    model, nothing = load("describer", "concurrency=1"), list[Any]((None, "", []))
+    model, nothing = load(server, "describer", "concurrency=1"), list[Any]((None, "", []))
     for reason in (*WHOLE, *CUT):
         empty = (chat_answer(content, ended=reason, tokens=1) for content in nothing)
         server.in_turn(chat_answer("a dog", ended=reason), *empty)
@@ -306,22 +302,20 @@ UNSUPPORTED = {
 }  # fmt: skip
 
 
-def test_what_a_provider_does_not_honour_is_left_out_and_recorded(
-    server: FakeServer, load: Load
-) -> None:
+def test_what_a_provider_does_not_honour_is_left_out_and_recorded(server: FakeServer) -> None:
     """Greedy was asked for and is not to be had: every result says so, and reports warn of it. A
     limit that is honoured by its newer name needs no message.
     """
     for refusal in UNSUPPORTED.values():
         server.seen.clear()
         server.in_turn(refusal, chat_answer())
-        replies = describe(load("describer", "concurrency=1"), 3)
+        replies = describe(load(server, "describer", "concurrency=1"), 3)
         assert [reply.provenance["not honoured"] for reply in replies] == ["temperature=0"] * 3
         assert ["temperature" in seen.body for seen in server.seen] == [True, False, False, False]
 
     wrong = "Unsupported parameter: 'max_tokens' is not supported with this model."
     server.in_turn(fault(400, wrong, "unsupported_parameter", "max_tokens"), chat_answer())
-    replies = describe(load("describer", "max_tokens=7&concurrency=1"), 3)
+    replies = describe(load(server, "describer", "max_tokens=7&concurrency=1"), 3)
     assert [seen.body.get("max_completion_tokens") for seen in server.seen[-3:]] == [7, 7, 7]
     assert not any("max_tokens" in seen.body for seen in server.seen[-3:])
     assert not any(reply.remarks or "not honoured" in reply.provenance for reply in replies)
@@ -338,15 +332,15 @@ def test_retry_after_is_read_in_all_its_forms() -> None:
     assert later == pytest.approx(30, abs=2)
 
 
-def test_too_many_requests_hold_all_back(server: FakeServer, load: Load) -> None:
+def test_too_many_requests_hold_all_back(server: FakeServer) -> None:
     """No request is sent before the time that the server named; one that has passed, by a clock
     that is slow, is as none.
     """
     server.in_turn(fault(429, "busy", retry_after=formatdate(900, usegmt=True)), chat_answer())
-    describe(load("describer", "max_retry_wait=0.2"))
+    describe(load(server, "describer", "max_retry_wait=0.2"))
     assert server.seen[1].at - server.seen[0].at >= 0.1
     server.seen.clear()
-    model = load("describer", "concurrency=8")
+    model = load(server, "describer", "concurrency=8")
     held: list[float] = []
 
     def answer(seen: Seen) -> Answer:
@@ -367,9 +361,9 @@ def test_too_many_requests_hold_all_back(server: FakeServer, load: Load) -> None
     assert sum(reply.usage.retries for reply in replies) == 1
 
 
-def test_an_interrupt_ends_the_waiting_at_once(server: FakeServer, load: Load) -> None:
+def test_an_interrupt_ends_the_waiting_at_once(server: FakeServer) -> None:
     """Ctrl-C does not wait for a slow server, nor for the seconds that it asked for."""
-    model = load("describer")
+    model = load(server, "describer")
     server.answer = lambda _: document({}, after=5.0)
     main = threading.get_ident()
     threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
@@ -382,11 +376,11 @@ def test_an_interrupt_ends_the_waiting_at_once(server: FakeServer, load: Load) -
 
 
 def test_a_model_can_be_asked_inside_an_event_loop_and_is_closed_when_it_is_dropped(
-    load: Load,
+    server: FakeServer,
 ) -> None:
     """Tests of one's own may be coroutines; no thread stays behind a model without a reference."""
     before = threading.enumerate()  # with those of models that other tests keep
-    model = load("describer")
+    model = load(server, "describer")
 
     async def ask(asked: Any) -> str:
         return str(describe(asked)[0].value)

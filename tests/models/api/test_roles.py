@@ -30,7 +30,7 @@ from pytest_cepbench.models.api.responses import (
     read_models,
 )
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply, Usage, VqaQuestion
-from tests.models.api.conftest import Load
+from tests.models.api.conftest import load
 from tests.models.api.fake_server import (
     Answer,
     FakeServer,
@@ -46,9 +46,11 @@ RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
 BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
 
 
-def test_a_drawing_is_an_image_with_its_cost(server: FakeServer, load: Load) -> None:
-    """Of the size that was asked for."""
-    model = load("generator", "height=48&width=64&price_image=2")
+def test_a_drawing_is_an_image_with_its_cost(server: FakeServer) -> None:
+    """Of the size that was asked for. An image of another size, and a seed that was not used, are
+    recorded.
+    """
+    model = load(server, "generator", "height=48&width=64&price_image=2")
     server.answer = lambda _: drawn(Image.new("RGB", (64, 48), "blue"))
 
     (reply,) = model.generate(["a red circle"], [2**32 - 1])
@@ -57,29 +59,40 @@ def test_a_drawing_is_an_image_with_its_cost(server: FakeServer, load: Load) -> 
     assert reply.usage == Usage(1, images=1, cost=2.0)
     assert reply.remarks == ()
 
+    server.answer = lambda seen: (
+        fault(400, "Unknown parameter: 'seed'.", "unknown_parameter", "seed")
+        if "seed" in seen.body
+        else drawn()
+    )
 
-def test_what_is_no_image_is_a_failure(server: FakeServer, load: Load) -> None:
+    replies = load(server, "generator", "width=16&height=16&concurrency=1").generate(
+        ["a", "b"], [7, 8]
+    )
+
+    result = [reply.provenance["not honoured"] for reply in replies]
+    assert result == ["seed, size 8x8 instead of 16x16"] * 2
+
+
+def test_what_is_no_image_is_a_failure(server: FakeServer) -> None:
     """It is what the model drew: counted as a bad image and stored, not asked for again, as an
     answer without an image is: a list of nothing, or of something else.
     """
     text = b64encode(b"I cannot draw").decode()
     server.in_turn(*(drawn(data=data) for data in ("%%%", text, "iVBORw0KGgo=", "é")))
-    replies = load("generator", "concurrency=1").generate(["a"] * 4, [0] * 4)
+    replies = load(server, "generator", "concurrency=1").generate(["a"] * 4, [0] * 4)
     assert [(reply.value.kind, reply.passing) for reply in replies] == [("bad-image", False)] * 4
 
     odd = [{"data": []}, {"data": [None]}, {"data": [{"b64_json": 3}]}, {"data": "x"}, []]
     server.in_turn(*map(document, odd), chat_answer(), drawn())
-    (reply,) = load("generator").generate(["a"], [0])
+    (reply,) = load(server, "generator").generate(["a"], [0])
     assert (reply.usage.retries, reply.value.shape) == (6, (8, 8, 3))
 
 
-def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(
-    server: FakeServer, load: Load
-) -> None:
+def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(server: FakeServer) -> None:
     """A server could name any address of the local network; that is refused before any request."""
     data = drawn().body.decode().split('"b64_json": "')[1].split('"')[0]
     server.in_turn(document({"data": [{"url": f"data:image/png;base64,{data}"}]}))
-    model = load("generator")
+    model = load(server, "generator")
     (reply,) = model.generate(["a"], [0])
     assert reply.value.shape == (8, 8, 3)
     assert reply.usage == Usage(1, images=1)  # without a price it costs nothing
@@ -88,20 +101,6 @@ def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(
     with pytest.raises(ModelError, match=r"gives the address of an image .* are not fetched"):
         model.generate(["a"], [0])
     assert not [seen for seen in server.seen if "secret" in seen.path]
-
-
-def test_what_is_drawn_otherwise_than_asked_is_recorded(server: FakeServer, load: Load) -> None:
-    """An image of another size, and a seed that was not used."""
-    server.answer = lambda seen: (
-        fault(400, "Unknown parameter: 'seed'.", "unknown_parameter", "seed")
-        if "seed" in seen.body
-        else drawn()
-    )
-
-    replies = load("generator", "width=16&height=16&concurrency=1").generate(["a", "b"], [7, 8])
-
-    result = [reply.provenance["not honoured"] for reply in replies]
-    assert result == ["seed, size 8x8 instead of 16x16"] * 2
 
 
 FOUR = VqaQuestion("How many cats are in the image?", ("four", "Four", "4"))
@@ -115,13 +114,15 @@ def _with_tokens(tokens: Any) -> Answer:
     return document({"model": "tiny", "choices": [choice]})
 
 
-def _ask(load: Load, *questions: VqaQuestion, query: str = "", piece: object = RED) -> Reply:
-    (reply,) = load("vqa", query).answer([piece], [list(questions)])
+def _ask(
+    server: FakeServer, *questions: VqaQuestion, query: str = "", piece: object = RED
+) -> Reply:
+    (reply,) = load(server, "vqa", query).answer([piece], [list(questions)])
     assert isinstance(reply, Reply)
     return reply
 
 
-def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, load: Load) -> None:
+def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer) -> None:
     """With and without a space, in either case; a token of space before it is passed over, the
     first of several tokens counts where the reply is the answer, and what is no logarithm of a
     probability counts nothing.
@@ -129,26 +130,26 @@ def test_the_answer_is_the_mass_of_the_tokens_that_begin_it(server: FakeServer, 
     others = {"Four": 0.5, " four": 0.2, "4": 0.1, "Five": 0.15}
     server.answer = lambda _: likely("Four", ("\n", {"\n": 1.0}), ("Four", others))
 
-    reply = _ask(load, FOUR)
+    reply = _ask(server, FOUR)
 
     assert reply.value == [pytest.approx(0.8)]
     digits = ("1", {"1": 0.9, "ten": 0.05, "2": 0.05}), ("0", {"0": 1.0})  # as Qwen's tokens are
     for wanted, mass in (("10", 0.95), ("12", 0.05)):
         server.in_turn(likely("10", *digits))
         asked = VqaQuestion("How many?", ("ten", wanted))
-        assert _ask(load, asked).value == [pytest.approx(mass)]
+        assert _ask(server, asked).value == [pytest.approx(mass)]
     for value in (None, "high", 3.0):
         token = {"token": "Yes", "logprob": value}
         server.in_turn(_with_tokens([token | {"top_logprobs": [token, 4]}]))
-        assert _ask(load, YES).value == [0.0]
+        assert _ask(server, YES).value == [0.0]
 
 
-def test_without_probabilities_the_first_word_decides(server: FakeServer, load: Load) -> None:
+def test_without_probabilities_the_first_word_decides(server: FakeServer) -> None:
     """Right or wrong, and nothing is asked of tokens. A sign is compared as it is; no words would
     be the beginning of every reply.
     """
     sign = VqaQuestion("Which sign?", ("!", " ", "star"))
-    model = load("vqa", "logprobs=false")
+    model = load(server, "vqa", "logprobs=false")
     for question, right, wrong in (
         (YES, ("Yes", " yes.", "Yes, it is"), ("No", "yesterday")),
         (sign, ("!", "star"), ("a cat", "?", "a star")),
@@ -160,10 +161,10 @@ def test_without_probabilities_the_first_word_decides(server: FakeServer, load: 
     assert "logprobs" not in server.seen[0].body
 
 
-def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: Load) -> None:
+def test_all_questions_about_one_piece_are_one_reply(server: FakeServer) -> None:
     """In their order, with the usage of all; one that may pass is asked again with the others."""
     server.answer = lambda seen: chat_answer("yes" if "red" in seen.text else "four")
-    model = load("vqa", "logprobs=false")
+    model = load(server, "vqa", "logprobs=false")
     first, second = model.answer([RED, "a cat"], [[YES, FOUR], [FOUR]])
     assert (first.value, second.value) == ([1.0, 1.0], [1.0])
     assert (first.usage.requests, second.usage.requests) == (2, 1)
@@ -182,7 +183,7 @@ NO_PROBABILITIES = (
 )
 
 
-def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load: Load) -> None:
+def test_a_server_without_probabilities_says_what_to_do(server: FakeServer) -> None:
     """Whether it refuses the parameter, ignores it or writes anything where they should be: its
     answers in words are another measurement, which the spec has to ask for.
     """
@@ -191,17 +192,19 @@ def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load
         with pytest.raises(
             ModelError, match=r"gives no probabilities of tokens \(.*logprobs=false"
         ):
-            _ask(load, YES)
+            _ask(server, YES)
         assert len(server.seen) == number
 
 
-def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
-    """Neither in words nor by the tokens of it, of which a server lists all."""
+def test_reasoning_and_tokens_of_something_else_are_no_answer(server: FakeServer) -> None:
+    """Neither in words nor by the tokens of it, of which a server lists all. Where the answer is
+    not found among the tokens, its first word has to be the first of them.
+    """
     words = "<think>Yes? No</think>Yes"
     server.answer = lambda _: chat_answer(words)
-    assert _ask(load, YES, query="logprobs=false").value == [1.0]
+    assert _ask(server, YES, query="logprobs=false").value == [1.0]
     server.answer = lambda _: chat_answer("<think>Yes?")
-    failure = _ask(load, YES, query="logprobs=false").value
+    failure = _ask(server, YES, query="logprobs=false").value
     assert isinstance(failure, Failure)
     assert failure.kind == "only-reasoning"
 
@@ -209,21 +212,15 @@ def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
     tokens = [("<think>", {}), ("No", {"No": 1.0}), ("</think>", {}), ("\n", {}), ("Yes", sure)]
     for text in ("Yes", "<think>No</think>\nYes"):  # given apart, and left in the text
         server.in_turn(likely(text, *tokens))
-        assert _ask(load, YES).value == [pytest.approx(0.75)]
+        assert _ask(server, YES).value == [pytest.approx(0.75)]
 
-
-def test_tokens_that_are_not_those_of_the_answer_are_no_answer(
-    server: FakeServer, load: Load
-) -> None:
-    """Where the answer is not found among them, its first word has to be the first token."""
-    sure = {"Yes": 0.75, "No": 0.25}
     marked = {"\u0120Yes": 0.75, "\u0120No": 0.25}
     server.in_turn(likely("Yes, it is", ("\u0120Yes", marked), (",", {}), ("\u0120it\u0120is", {})))
-    assert _ask(load, YES).value == [pytest.approx(0.75)]
+    assert _ask(server, YES).value == [pytest.approx(0.75)]
     server.in_turn(likely("Yes: it's", ("Yes", sure), (":", {}), ("it\u00e2\u0122s", {})))
-    assert _ask(load, YES).value == [pytest.approx(0.75)]
+    assert _ask(server, YES).value == [pytest.approx(0.75)]
     server.in_turn(likely("Yes: it's", ("No", {"No": 1.0}), ("Yes", sure), ("\u00e2", {})))
-    failure = _ask(load, YES).value
+    failure = _ask(server, YES).value
     assert isinstance(failure, Failure)
     assert failure.kind == "bad-answer"
 
@@ -231,10 +228,10 @@ def test_tokens_that_are_not_those_of_the_answer_are_no_answer(
 # -- judges ----------------------------------------------------------------------------------------
 
 
-def test_a_verdict_that_was_cut_is_none(server: FakeServer, load: Load) -> None:
+def test_a_verdict_that_was_cut_is_none(server: FakeServer) -> None:
     """What was to follow can turn it; but for a letter that was asked for."""
     for prompt in ("criteria", "letters"):
-        judge = load("judge", f"prompt={prompt}")
+        judge = load(server, "judge", f"prompt={prompt}")
         for text in ("A", "I weigh both.\nTie (A", "Both are good.\nA", "A is better"):
             server.in_turn(chat_answer(text, ended="length"))
             (reply,) = judge.judge([BATTLE], [0])
@@ -261,21 +258,19 @@ NO_FORM = (
 )
 
 
-def test_a_server_without_structured_output_is_asked_by_the_prompt(
-    server: FakeServer, load: Load
-) -> None:
+def test_a_server_without_structured_output_is_asked_by_the_prompt(server: FakeServer) -> None:
     """Once refused it is not sent again; nothing is remarked, since the prompt says the form. The
     seven scores are read, each with its justification, of a server that has it as of others.
     """
     server.answer = lambda _: chat_answer(json.dumps(SCORES))
-    (reply,) = load("judge").score_answers([ANSWERED], [0])
+    (reply,) = load(server, "judge").score_answers([ANSWERED], [0])
     assert _values(reply) == [7.0] * 7
     assert reply.value.by_criterion["quality"].justification == "for quality"
     assert ["response_format" in seen.body for seen in server.seen] == [True]
     for refusal in NO_FORM:
         server.seen.clear()
         server.in_turn(refusal, chat_answer(f"Here you are: {json.dumps(SCORES)}"))
-        judge = load("judge")
+        judge = load(server, "judge")
         replies = [judge.score_answers([ANSWERED], [0])[0] for _ in range(2)]
         assert [_values(reply) for reply in replies] == [[7.0] * 7] * 2
         assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]

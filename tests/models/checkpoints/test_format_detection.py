@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, stored_precision
+from pytest_cepbench.models.checkpoints.checkpoint import stored_precision
 from pytest_cepbench.models.checkpoints.checkpoint_files import readable_files
-from pytest_cepbench.models.checkpoints.inspection import inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
-from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.files import (
     LLAVA,
@@ -30,12 +28,6 @@ from tests.tiny import detectors as tiny_detectors
 from tests.tiny import encoders as tiny_encoders
 from tests.tiny import unified as tiny_unified
 
-
-def detection_of(folder: Path) -> Checkpoint:
-    """What a folder is taken for."""
-    return inspect_checkpoint(parse_spec(str(folder)))
-
-
 MODEL = "architectures"
 
 
@@ -45,80 +37,67 @@ def config_of(architecture: str, model_type: str = "", **rest: Any) -> dict[str,
     return named | ({"model_type": model_type} if model_type else {}) | rest
 
 
+ROLES: dict[str, list[dict[str, Any]]] = {
+    "describer": [
+        config_of("BlipForConditionalGeneration", "blip", vision_config={}),
+        config_of("VisionEncoderDecoderModel", "vision-encoder-decoder"),
+        config_of("Pix2StructForConditionalGeneration", "pix2struct"),
+        config_of("", "blip", vision_config={}),
+        config_of("", "vision-encoder-decoder"),
+        config_of("WhisperForConditionalGeneration", num_mel_bins=80, decoder_layers=4),
+        config_of("MoonshineForConditionalGeneration", "moonshine"),
+    ],
+    "describer writer": [
+        LLAVA,
+        config_of("ChameleonForConditionalGeneration", "chameleon", vq_config={}),
+        config_of("", "blip-2", vision_config={}),
+        config_of("", "qwen2_vl", vision_config={}, image_token_id=1),
+        config_of("Gemma3nForConditionalGeneration", vision_config={}, audio_config={})
+        | {"image_token_id": 1},
+    ],
+    "describer generator writer interleaver": [
+        config_of(f"{name}ForConditionalGeneration", name.lower(), vq_config={})
+        for name in ("Janus", "Emu3")
+    ],
+    "encoder": [
+        config_of("CLIPModel", "clip", vision_config={}, text_config={}),
+        config_of("BlipModel", "blip", vision_config={}, text_config={}),
+        VIT,
+        config_of("", "siglip", vision_config={}, text_config={}),
+        config_of("", "vit_mae", num_channels=3, patch_size=8),
+        config_of("Dinov2ForImageClassification", "dinov2"),
+        config_of("NovelViTModel", "novel", num_channels=3, patch_size=4),
+        config_of("ClapModel", "clap", audio_config={}),
+        config_of("ASTForAudioClassification", num_mel_bins=128, patch_size=16),
+        config_of("HubertModel", "hubert", num_feat_extract_layers=7),
+        config_of("WavLMForCTC", "wavlm", num_feat_extract_layers=7),
+        config_of("NovelForCTC", "novel_ctc"),
+        {"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}},
+    ],
+    "generator": [
+        config_of("BarkModel", "bark"),
+        config_of("VitsModel", vocab_size=38, sampling_rate=16000, upsample_rates=[8, 8, 2, 2]),
+        config_of("MusicgenForConditionalGeneration", text_encoder={}, audio_encoder={})
+        | {"decoder": {}},
+    ],
+    "detector": [
+        config_of("", "yolos", num_channels=3, patch_size=8),
+        config_of("", "mask2former"),
+        config_of("Owlv2ForObjectDetection", "owlv2", vision_config={}, text_config={}),
+        config_of("Mask2FormerForUniversalSegmentation", "mask2former"),
+        config_of("DetrForObjectDetection", "detr", num_channels=3),
+    ],
+}
+
+
 @pytest.mark.parametrize(
     ("config", "roles"),
-    [
-        (LLAVA, "describer writer"),
-        (config_of("BlipForConditionalGeneration", "blip", vision_config={}), "describer"),
-        (config_of("VisionEncoderDecoderModel", "vision-encoder-decoder"), "describer"),
-        (config_of("Pix2StructForConditionalGeneration", "pix2struct"), "describer"),
-        (
-            config_of("ChameleonForConditionalGeneration", "chameleon", vq_config={}),
-            "describer writer",
-        ),
-        *(
-            (
-                config_of(f"{name}ForConditionalGeneration", name.lower(), vq_config={}),
-                "describer generator writer interleaver",
-            )
-            for name in ("Janus", "Emu3")
-        ),
-        (config_of("CLIPModel", "clip", vision_config={}, text_config={}), "encoder"),
-        (config_of("BlipModel", "blip", vision_config={}, text_config={}), "encoder"),
-        (VIT, "encoder"),
-        (config_of("", "blip-2", vision_config={}), "describer writer"),
-        (config_of("", "qwen2_vl", vision_config={}, image_token_id=1), "describer writer"),
-        (config_of("", "blip", vision_config={}), "describer"),
-        (config_of("", "vision-encoder-decoder"), "describer"),
-        (config_of("", "siglip", vision_config={}, text_config={}), "encoder"),
-        (config_of("", "vit_mae", num_channels=3, patch_size=8), "encoder"),
-        (config_of("", "yolos", num_channels=3, patch_size=8), "detector"),
-        (config_of("", "mask2former"), "detector"),
-        (config_of("Dinov2ForImageClassification", "dinov2"), "encoder"),
-        (config_of("NovelViTModel", "novel", num_channels=3, patch_size=4), "encoder"),
-        (config_of("ClapModel", "clap", audio_config={}), "encoder"),
-        (config_of("ASTForAudioClassification", num_mel_bins=128, patch_size=16), "encoder"),
-        (config_of("HubertModel", "hubert", num_feat_extract_layers=7), "encoder"),
-        (config_of("WavLMForCTC", "wavlm", num_feat_extract_layers=7), "encoder"),
-        (config_of("NovelForCTC", "novel_ctc"), "encoder"),
-        (
-            config_of("WhisperForConditionalGeneration", num_mel_bins=80, decoder_layers=4),
-            "describer",
-        ),
-        (config_of("MoonshineForConditionalGeneration", "moonshine"), "describer"),
-        (
-            config_of(
-                "Gemma3nForConditionalGeneration",
-                vision_config={},
-                audio_config={},
-                image_token_id=1,
-            ),
-            "describer writer",
-        ),
-        (config_of("BarkModel", "bark"), "generator"),
-        (
-            config_of("VitsModel", vocab_size=38, sampling_rate=16000, upsample_rates=[8, 8, 2, 2]),
-            "generator",
-        ),
-        (
-            config_of(
-                "MusicgenForConditionalGeneration", text_encoder={}, audio_encoder={}, decoder={}
-            ),
-            "generator",
-        ),
-        ({"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}, "encoder"),
-        (
-            config_of("Owlv2ForObjectDetection", "owlv2", vision_config={}, text_config={}),
-            "detector",
-        ),
-        (config_of("Mask2FormerForUniversalSegmentation", "mask2former"), "detector"),
-        (config_of("DetrForObjectDetection", "detr", num_channels=3), "detector"),
-    ],
+    [(config, roles) for roles, configs in ROLES.items() for config in configs],
     ids=lambda value: value if isinstance(value, str) else str(value.get(MODEL, ["timm"])[0]),
 )
 def test_config_json_tells_the_role(tmp_path: Path, config: dict[str, Any], roles: str) -> None:
     """An architecture, even one that no list names, is recognised by the shape of its config."""
-    detection = detection_of(write_checkpoint(tmp_path / "m", config))
+    detection = inspect(write_checkpoint(tmp_path / "m", config))
     assert detection.roles == tuple(roles.split())
     assert detection.unified is roles.startswith("describer generator")
 
@@ -151,11 +130,11 @@ def test_a_model_type_tells_the_role_where_nothing_else_does(
 ) -> None:
     """`config.save_pretrained` writes no architectures."""
     folder = build(tmp_path / "m")
-    roles = detection_of(folder).roles
+    roles = inspect(folder).roles
     config = json.loads((folder / "config.json").read_text())
     del config[MODEL]
     (folder / "config.json").write_text(json.dumps(config))
-    assert detection_of(folder).roles == roles != ()
+    assert inspect(folder).roles == roles != ()
     bind_text(str(folder), roles[0]).load()
 
 
@@ -201,29 +180,27 @@ def test_models_of_other_kinds_get_no_role_and_a_reason(
     tmp_path: Path, config: dict[str, Any], because: str
 ) -> None:
     """A model that no role fits must not be taken for one, and the reason must be in words."""
-    detection = detection_of(write_checkpoint(tmp_path / "m", config))
+    detection = inspect(write_checkpoint(tmp_path / "m", config))
     assert detection.roles == ()
     assert because in detection.because
+
+
+PIPELINES: dict[str, str] = {
+    "StableDiffusion Flux": "generator editor",
+    "PixArtSigma SomethingNew Cosmos2TextToImage": "generator",
+    "StableDiffusionImg2Img StableDiffusionInstructPix2Pix QwenImageEditPlus": "editor",
+    "Kandinsky5I2I": "editor",
+    "QwenImageEditInpaint StableDiffusionDiffEdit AudioLDM Kandinsky5T2V": "",
+    "MarigoldDepth FluxControlNet": "",
+}
 
 
 @pytest.mark.parametrize(
     ("name", "roles"),
     [
-        ("StableDiffusionPipeline", ("generator", "editor")),
-        ("FluxPipeline", ("generator", "editor")),
-        ("PixArtSigmaPipeline", ("generator",)),
-        ("SomethingNewPipeline", ("generator",)),
-        ("StableDiffusionImg2ImgPipeline", ("editor",)),
-        ("StableDiffusionInstructPix2PixPipeline", ("editor",)),
-        ("QwenImageEditPlusPipeline", ("editor",)),
-        ("QwenImageEditInpaintPipeline", ()),
-        ("StableDiffusionDiffEditPipeline", ()),
-        ("AudioLDMPipeline", ()),
-        ("Kandinsky5T2VPipeline", ()),
-        ("Kandinsky5I2IPipeline", ("editor",)),
-        ("Cosmos2TextToImagePipeline", ("generator",)),
-        ("MarigoldDepthPipeline", ()),
-        ("FluxControlNetPipeline", ()),
+        (f"{name}Pipeline", tuple(roles.split()))
+        for names, roles in PIPELINES.items()
+        for name in names.split()
     ],
 )
 def test_model_index_tells_text_to_image_from_the_rest(
@@ -231,24 +208,16 @@ def test_model_index_tells_text_to_image_from_the_rest(
 ) -> None:
     """One that reads a text draws, one that reads an image too edits; others want more."""
     folder = write_pipeline(tmp_path / "p", STABLE_DIFFUSION | {"_class_name": name})
-    detection = detection_of(folder)
+    detection = inspect(folder)
     assert (detection.kind, detection.what, detection.roles) == ("diffusers", name, roles)
 
 
 def test_a_pipeline_without_text_encoder_is_no_generator(tmp_path: Path) -> None:
     """An unconditional pipeline cannot draw a text, whatever its name."""
     index = {k: v for k, v in STABLE_DIFFUSION.items() if k not in ("text_encoder", "tokenizer")}
-    detection = detection_of(write_pipeline(tmp_path / "p", index))
+    detection = inspect(write_pipeline(tmp_path / "p", index))
     assert (detection.roles, detection.unified) == ((), False)
     assert "no text encoder" in detection.because
-
-
-def test_open_clip_config_wins_over_transformers(tmp_path: Path) -> None:
-    """Repositories that carry both formats are read as open_clip, which they are named after."""
-    folder = write_checkpoint(tmp_path / "m", VIT)
-    write_checkpoint(folder, {"model_cfg": {}}, None, index="open_clip_config.json")
-    detection = detection_of(folder)
-    assert (detection.kind, detection.roles) == ("open_clip", ("encoder",))
 
 
 @pytest.mark.parametrize(
@@ -289,13 +258,24 @@ def write_modules(folder: Path, modules: Any = MODULES) -> Path:
     return folder
 
 
-def test_a_text_model_with_modules_is_a_text_encoder(tmp_path: Path) -> None:
-    """Its config.json alone says that no role fits; modules.json says how its tokens are pooled."""
+def test_which_index_decides(tmp_path: Path) -> None:
+    """A text model's config.json alone says that no role fits; modules.json says how its tokens are
+    pooled. A model that sees and also carries modules.json is read as one, images included, and one
+    that carries both formats as open_clip, which it is named after.
+    """
     folder = write_checkpoint(tmp_path / "m", {**MPNET, "dtype": "float16"})
     assert inspect(folder).roles == ()
     checkpoint = inspect(write_modules(folder))
     assert (checkpoint.kind, checkpoint.roles) == ("sentence_transformers", ("encoder",))
     assert stored_precision(checkpoint)["dtype"] == "float16"
+
+    for config, role in ((CLIP, "encoder"), (LLAVA, "describer")):
+        checkpoint = inspect(write_modules(write_checkpoint(tmp_path / "m", config)))
+        assert (checkpoint.kind, checkpoint.roles[:1]) == ("transformers", (role,))
+
+    write_checkpoint(folder, {"model_cfg": {}}, None, index="open_clip_config.json")
+    checkpoint = inspect(folder)
+    assert (checkpoint.kind, checkpoint.roles) == ("open_clip", ("encoder",))
 
 
 def test_a_model_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
@@ -313,15 +293,6 @@ def test_a_model_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
     write_checkpoint(folder / "0_Transformer", {}, None, index="adapter_config.json")
     with pytest.raises(CheckpointError, match="0_Transformer: a PEFT adapter"):
         inspect(folder)
-
-
-@pytest.mark.parametrize(("config", "role"), [(CLIP, "encoder"), (LLAVA, "describer")])
-def test_a_model_that_sees_keeps_its_role(
-    tmp_path: Path, config: dict[str, Any], role: str
-) -> None:
-    """A dual encoder that also carries modules.json is read as one, images included."""
-    checkpoint = inspect(write_modules(write_checkpoint(tmp_path / "m", config)))
-    assert (checkpoint.kind, checkpoint.roles[:1]) == ("transformers", (role,))
 
 
 @pytest.mark.parametrize(

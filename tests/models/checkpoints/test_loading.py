@@ -1,8 +1,13 @@
-"""Loaded weights and tokenizers, and what goes wrong in loading: refused, warned of, or ignored."""
+"""Loaded weights and tokenizers, and what goes wrong in loading: refused, warned of, or ignored.
+
+At the end quantized checkpoints: loaded by their libraries, and explained where that cannot be.
+"""
 
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +21,7 @@ from PIL import Image
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, MissingDependencyError
+from pytest_cepbench.models.binding import weights_bytes
 from pytest_cepbench.models.checkpoints import loading
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.loaded_checks import (
@@ -30,10 +36,11 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
 )
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import RoleName, VqaQuestion
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text, plain
 from tests.models.files import LLAVA, LOADED, write_checkpoint
 from tests.tiny import describers, detectors, encoders, generators, unified
-from tests.tiny.common import JUDGE_WORDS, edit_tensors, pictures
+from tests.tiny.common import JUDGE_WORDS, edit_json, edit_tensors, pictures
 
 torch = pytest.importorskip("torch", reason="loaded weights need the [models] extra")
 
@@ -249,7 +256,10 @@ ASKED: dict[RoleName, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.models
+SHORT = {"describer": "max_new_tokens=6", "generator": "num_inference_steps=1"}
+"""The parameters of a spec by which a model of a role does little."""
+
+
 @pytest.mark.parametrize(
     ("build", "role"),
     [
@@ -267,15 +277,43 @@ def test_answers_are_read_by_their_names(
 ) -> None:
     """A config.json may ask for tuples, and a generation_config.json for the scores as well."""
     folder, ask = build(tmp_path / "m"), ASKED[role]
-    short = "num_inference_steps=1" if (folder / "model_index.json").exists() else ""
-    spec = f"{folder}?{'max_new_tokens=6' if role == 'describer' else short}"
+    unified = role == "generator" and not (folder / "model_index.json").exists()
+    spec = f"{folder}?{'' if unified else SHORT.get(role, '')}"
     expected = ask(bind_text(spec, role).load())
     for config in folder.rglob("config.json"):
         config.write_text(json.dumps(_as_tuples(json.loads(config.read_text()))))
-    generation = folder / "generation_config.json"
-    stored = json.loads(generation.read_text()) if generation.exists() else {}
-    generation.write_text(json.dumps(stored | {"return_dict_in_generate": True}))
+    edit_json(folder / "generation_config.json", return_dict_in_generate=True)
     np.testing.assert_array_equal(ask(bind_text(spec, role).load()), expected)
+
+
+@pytest.mark.parametrize("name", ["describer", "generator", "sentences"])
+def test_pickled_weights_are_read_only_where_that_is_allowed(name: str, tmp_path: Path) -> None:
+    """They answer as the safetensors that they were made of; tensors are allowed, not programs."""
+    from safetensors.torch import load_file
+
+    role, build, _ = LOADED[name]
+    folder, ask = build(tmp_path / name), ASKED[role]
+    if name == "sentences":
+        ask = lambda model: model.encode_texts(["two red circles"])  # noqa: E731
+    spec = f"{folder}?{SHORT.get(role, '')}"
+    expected = ask(bind_text(spec, role).load())
+    (file,) = (folder / ("unet" if role == "generator" else "")).glob("*.safetensors")
+    pickled = file.with_name(f"{'diffusion_' * (role == 'generator')}pytorch_model.bin")
+    torch.save(load_file(file), pickled)
+    file.unlink()
+    with pytest.raises(CheckpointError, match="allow_pickle=true"):
+        bind_text(spec, role)
+    allowed = f"{spec}&allow_pickle=true"
+    np.testing.assert_array_equal(ask(bind_text(allowed, role).load()), expected)
+
+    class Program:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "ran",)
+
+    pickled.write_bytes(pickle.dumps({"w": Program()}))
+    with pytest.raises(CheckpointError, match="could not be loaded"):
+        bind_text(allowed, role).load()
+    assert not (tmp_path / "ran").exists()
 
 
 IMAGES = [Image.new("RGB", (32, 32), color) for color in ("red", "blue")]
@@ -322,3 +360,96 @@ def test_a_divided_model_answers_alike_and_is_loaded_again_where_others_are_move
     refused = r"would lie on disk\. .*--cep-devices-per-worker|device disk is invalid"
     with pytest.raises((DeviceMemoryError, CheckpointError), match=refused):
         bind_text(f"{llava}?{DIVIDED}", "describer").load()
+
+
+# -- quantized checkpoints, by their libraries -----------------------------------------------------
+
+
+METHODS = ("bitsandbytes 8 bit", "bitsandbytes 4 bit", "torchao")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny LLaVA whose layers are wide enough for blocks of 64 numbers."""
+    return describers.build_llava(tmp_path_factory.mktemp("whole") / "llava", width=64)
+
+
+def save_quantized(folder: Path, whole: Path, method: str) -> Path:
+    """A copy of a checkpoint whose weights a library has quantized and saved."""
+    import transformers
+
+    from pytest_cepbench.models.torch_runtime import quiet
+
+    if method == "torchao":
+        quantization = pytest.importorskip("torchao.quantization")
+        config = transformers.TorchAoConfig(quantization.Int8WeightOnlyConfig())
+    else:
+        pytest.importorskip("bitsandbytes")
+        config = transformers.BitsAndBytesConfig(
+            load_in_8bit="8 bit" in method, load_in_4bit="4 bit" in method
+        )
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = transformers.AutoModelForImageTextToText.from_pretrained(
+            whole, quantization_config=config, device_map={"": "cpu"}
+        )
+        shutil.copytree(whole, folder)
+        (folder / "model.safetensors").unlink()
+        model.save_pretrained(folder)
+    return folder
+
+
+def describe_quantized(folder: Path) -> tuple[Any, list[Any]]:
+    """A loaded describer and what it says of three pictures."""
+    loaded: Any = bind_text(f"{folder}?max_new_tokens=6", "describer").load()
+    return loaded, list(loaded.describe(pictures(), "describe_quantized the image", [0, 1, 2]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_quantized_weights_stay_packed(method: str, whole: Path, tmp_path: Path) -> None:
+    """They are loaded as they are stored, their files may be overwritten, and they describe."""
+    folder = save_quantized(tmp_path / "quantized", whole, method)
+    estimate = weights_bytes(parse_spec(str(folder)), "cpu")
+    assert estimate is not None
+    assert estimate < (whole / "model.safetensors").stat().st_size / 2
+
+    loaded, texts = describe_quantized(folder)
+    (folder / "model.safetensors").write_bytes(bytes((folder / "model.safetensors").stat().st_size))
+    assert list(loaded.describe(pictures(), "describe_quantized the image", [0, 1, 2])) == texts
+    assert any(texts)
+    weight = loaded.loaded.model.model.language_model.layers[0].self_attn.q_proj.weight
+    packed = getattr(weight, "qdata", weight)
+    assert packed.dtype in (torch.int8, torch.uint8)
+
+
+@pytest.mark.slow
+def test_broken_scales_are_found(whole: Path, tmp_path: Path) -> None:
+    """NaN among the scales of quantized weights is NaN among the weights."""
+
+    def spoil(tensors: dict[str, Any]) -> None:
+        tensors[min(n for n in tensors if "q_proj" in n and "scale" in n)].fill_(float("nan"))
+
+    folder = save_quantized(tmp_path / "quantized", whole, "torchao")
+    edit_tensors(folder / "model.safetensors", spoil)
+    with pytest.raises(CheckpointError, match=r"NaN or infinite values in .*q_proj"):
+        describe_quantized(folder)
+
+
+@pytest.mark.slow
+def test_an_adapter_works_beside_a_quantized_base(whole: Path, tmp_path: Path) -> None:
+    """As it was trained (QLoRA): the weights of the base stay packed and unchanged."""
+    pytest.importorskip("peft", reason="adapters need the [models] extra")
+    from tests.tiny.adapters import build_lora
+
+    base = save_quantized(tmp_path / "quantized", whole, "bitsandbytes 8 bit")
+    adapter = build_lora(tmp_path / "adapter", whole)
+    edit_json(adapter / "adapter_config.json", base_model_name_or_path=str(base))
+
+    bound = bind_text(str(adapter), "describer")
+    assert any("which is quantized" in remark for remark in bound.remarks)
+    loaded, texts = describe_quantized(adapter)
+    assert texts != describe_quantized(base)[1]
+    layer = loaded.loaded.model.model.language_model.layers[0].self_attn.q_proj
+    assert layer.base_layer.weight.dtype.itemsize == 1
+    assert not layer.merged

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -33,24 +33,25 @@ from tests.tiny.loras import build_lora as build_pipeline_lora  # noqa: E402
 pytestmark = pytest.mark.models
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny LLaVA, saved whole."""
-    return build_llava(tmp_path_factory.mktemp("whole") / "llava", seed=5)
+class Whole(NamedTuple):
+    """A tiny LLaVA, saved whole.
+
+    state: its state dict, by the names that a training has. texts: its descriptions.
+    """
+
+    folder: Path
+    state: dict[str, Any]
+    texts: list[Any]
 
 
 @pytest.fixture(scope="module")
-def state(whole: Path) -> dict[str, Any]:
-    """Its state dict, by the names that a training has."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """One of it; not to be changed."""
     from transformers import AutoModelForImageTextToText
 
-    return dict(AutoModelForImageTextToText.from_pretrained(whole).state_dict())
-
-
-@pytest.fixture(scope="module")
-def expected(whole: Path) -> list[Any]:
-    """Its descriptions."""
-    return describe(whole)
+    folder = build_llava(tmp_path_factory.mktemp("whole") / "llava", seed=5)
+    state = AutoModelForImageTextToText.from_pretrained(folder).state_dict()
+    return Whole(folder, dict(state), describe(folder))
 
 
 def save_shards(folder: Path, content: dict[str, Any]) -> Path:
@@ -63,16 +64,14 @@ def save_shards(folder: Path, content: dict[str, Any]) -> Path:
     return folder
 
 
-def test_shards_of_a_run_describe_as_the_whole_model(
-    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
-) -> None:
+def test_shards_of_a_run_describe_as_the_whole_model(whole: Whole, tmp_path: Path) -> None:
     """As Trainer saves them with FSDP, configuration and processor in the run's root: that, its
     checkpoint and the shards themselves are the same model.
     """
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    run = Path(shutil.copytree(whole.folder, tmp_path / "run"))
     (run / "model.safetensors").unlink()
     checkpoint = run / "checkpoint-500"
-    save_shards(checkpoint / "pytorch_model_fsdp_0", {"model": state})
+    save_shards(checkpoint / "pytorch_model_fsdp_0", {"model": whole.state})
     save_shards(checkpoint / "optimizer_0", {"optimizer": {"step": torch.ones(3)}})
 
     folders = [run, checkpoint, checkpoint / "pytorch_model_fsdp_0"]
@@ -81,103 +80,96 @@ def test_shards_of_a_run_describe_as_the_whole_model(
     assert len({role.fingerprint for role in bound}) == 1
     read = f"weights read from {checkpoint / 'pytorch_model_fsdp_0'}"
     assert f"{read}, configuration from {folders[0]}" in bound[0].remarks
-    assert describe(folders[0]) == expected
+    assert describe(folders[0]) == whole.texts
     (run / "added_tokens.json").symlink_to("fetched-by-nobody")
     with pytest.raises(CheckpointError, match=r"added_tokens\.json: links to files that are not"):
         bind_text(str(run), "describer")
 
 
-def test_every_layout_of_a_state_is_read(
-    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
-) -> None:
+def test_every_layout_of_a_state_is_read(whole: Whole, tmp_path: Path) -> None:
     """Prefixes of wrappers are taken off, and what is no model is left out."""
     layouts: dict[str, dict[str, Any]] = {
-        "flat": state,
-        "module": {f"module.{name}": tensor for name, tensor in state.items()},
-        "compiled": {"model": {f"_orig_mod.{name}": tensor for name, tensor in state.items()}},
+        "flat": whole.state,
+        "module": {f"module.{name}": tensor for name, tensor in whole.state.items()},
+        "compiled": {
+            "model": {f"_orig_mod.{name}": tensor for name, tensor in whole.state.items()}
+        },
         "with the rest of a training": {
-            "model": state,
-            "optimizer": {"state": {name: torch.zeros(2) for name in state}, "lr": 0.1},
+            "model": whole.state,
+            "optimizer": {"state": {name: torch.zeros(2) for name in whole.state}, "lr": 0.1},
             "train_state": {"step": 500},
         },
-        "torch's examples": {"app": {"model": state, "optim": {"step": torch.zeros(2)}}},
-        "flat with an optimizer": state | {"optimizer.state.lm_head": torch.zeros(2)},
+        "torch's examples": {"app": {"model": whole.state, "optim": {"step": torch.zeros(2)}}},
+        "flat with an optimizer": whole.state | {"optimizer.state.lm_head": torch.zeros(2)},
     }
     for layout, content in layouts.items():
         folder = save_shards(tmp_path / layout, content)
-        assert describe(folder, f"base={whole}") == expected, layout
+        assert describe(folder, f"base={whole.folder}") == whole.texts, layout
 
 
-def test_bare_safetensors_take_their_configuration_from_above(
-    whole: Path, expected: list[Any], tmp_path: Path
-) -> None:
+def test_bare_safetensors_take_their_configuration_from_above(whole: Whole, tmp_path: Path) -> None:
     """Accelerate's save_state writes the weights alone."""
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    run = Path(shutil.copytree(whole.folder, tmp_path / "run"))
     inner = run / "epoch_3"
     inner.mkdir()
     shutil.move(run / "model.safetensors", inner)
     (inner / "random_states_0.pkl").write_bytes(b"not read")
-    assert describe(inner) == expected
+    assert describe(inner) == whole.texts
     shutil.move(inner, tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match=r"weights without a configuration.*base=FOLDER"):
         describe(tmp_path / "elsewhere")
-    assert describe(tmp_path / "elsewhere", f"base={whole}") == expected
+    assert describe(tmp_path / "elsewhere", f"base={whole.folder}") == whole.texts
 
 
-def test_shards_of_two_states_are_refused(whole: Path, tmp_path: Path) -> None:
-    """Which of them a tensor would come from is a matter of their names."""
-    for name in ("model-00001-of-00009.safetensors", "model.safetensors"):
-        shutil.copy(whole / "model.safetensors", tmp_path / name)
-    with pytest.raises(CheckpointError, match="shards of two states lie beside one another"):
-        describe(tmp_path, f"base={whole}")
-
-
-def test_a_state_of_another_model_is_refused(
-    whole: Path, state: dict[str, Any], tmp_path: Path
-) -> None:
-    """Missing, left-over and misshapen tensors are named, as those of a whole model are."""
-    some = dict(state)
+def test_a_state_of_another_model_is_refused(whole: Whole, tmp_path: Path) -> None:
+    """Missing, left-over and misshapen tensors are named, as those of a whole model are. Of shards
+    of two states it is a matter of their names which of them a tensor would come from.
+    """
+    some = dict(whole.state)
     head = some.pop("lm_head.weight")
     lacking = save_shards(tmp_path / "lacking", {"model": some})
     with pytest.raises(CheckpointError, match=r"lm_head\.weight"):
-        describe(lacking, f"base={whole}")
-    more = save_shards(tmp_path / "more", {"model": state | {"adapter.x": torch.ones(2)}})
+        describe(lacking, f"base={whole.folder}")
+    more = save_shards(tmp_path / "more", {"model": whole.state | {"adapter.x": torch.ones(2)}})
     with pytest.raises(CheckpointError, match=r"adapter\.x"):
-        describe(more, f"base={whole}")
+        describe(more, f"base={whole.folder}")
     wide = save_shards(tmp_path / "wide", {"model": some | {"lm_head.weight": head[:, :8].clone()}})
     with pytest.raises(CheckpointError, match=r"not of one model: lm_head\.weight"):
-        describe(wide, f"base={whole}")
+        describe(wide, f"base={whole.folder}")
+
+    (tmp_path / "two").mkdir()
+    for name in ("model-00001-of-00009.safetensors", "model.safetensors"):
+        shutil.copy(whole.folder / "model.safetensors", tmp_path / "two" / name)
+    with pytest.raises(CheckpointError, match="shards of two states lie beside one another"):
+        describe(tmp_path / "two", f"base={whole.folder}")
 
 
-def test_shards_that_are_not_whole_are_refused(
-    whole: Path, state: dict[str, Any], tmp_path: Path
-) -> None:
-    """A killed save leaves shards cut off or away; torch would read what memory held before."""
-    folder = save_shards(tmp_path / "state", {"model": state})
+def test_shards_that_are_not_whole_are_refused(whole: Whole, tmp_path: Path) -> None:
+    """A killed save leaves shards cut off or away; torch would read what memory held before. It
+    also unpickles whatever lies there as metadata; here a foreign object is an error, and not
+    called.
+    """
+    folder = save_shards(tmp_path / "state", {"model": whole.state})
     shard = folder / "__0_0.distcp"
     data = shard.read_bytes()
     shard.write_bytes(data[: len(data) // 2])
     with pytest.raises(CheckpointError, match="cut off before the end of model"):
-        describe(folder, f"base={whole}")
+        describe(folder, f"base={whole.folder}")
     shard.rename(folder / "__1_0.distcp")
     with pytest.raises(CheckpointError, match=r"the shard __0_0\.distcp is missing, which holds"):
-        describe(folder, f"base={whole}")
+        describe(folder, f"base={whole.folder}")
     (folder / "__1_0.distcp").unlink()
     with pytest.raises(CheckpointError, match="without the shards"):
-        bind_text(f"{folder}?base={whole}", "describer")
-
-
-def test_metadata_cannot_run_code(whole: Path, state: dict[str, Any], tmp_path: Path) -> None:
-    """Torch unpickles whatever lies there; here a foreign object is an error, and not called."""
+        bind_text(f"{folder}?base={whole.folder}", "describer")
+    shard.write_bytes(data)
 
     class Program:
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (tmp_path / "ran",)
 
-    folder = save_shards(tmp_path / "state", {"model": state})
     (folder / ".metadata").write_bytes(pickle.dumps(Program()))
     with pytest.raises(CheckpointError, match=r"not unpickled.*accelerate merge-weights"):
-        describe(folder, f"base={whole}")
+        describe(folder, f"base={whole.folder}")
     assert not (tmp_path / "ran").exists()
 
 
@@ -200,14 +192,12 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_shards_of_two_processes_are_put_together(
-    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
-) -> None:
+def test_shards_of_two_processes_are_put_together(whole: Whole, tmp_path: Path) -> None:
     """Each process writes its half of every tensor."""
     from safetensors.torch import save_file
 
     source = tmp_path / "state.safetensors"
-    save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, source)
+    save_file({name: tensor.contiguous().clone() for name, tensor in whole.state.items()}, source)
     folder = tmp_path / "shards"
     command = [str(folder), str(source), str(tmp_path / "rendezvous")]
     ranks = [
@@ -216,19 +206,17 @@ def test_shards_of_two_processes_are_put_together(
     assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
 
     assert len(list(folder.glob("*.distcp"))) == 2
-    assert describe(folder, f"base={whole}") == expected
+    assert describe(folder, f"base={whole.folder}") == whole.texts
 
 
-def test_shards_of_transformers_own_leave_nothing_over(
-    whole: Path, state: dict[str, Any], expected: list[Any], tmp_path: Path
-) -> None:
+def test_shards_of_transformers_own_leave_nothing_over(whole: Whole, tmp_path: Path) -> None:
     """save_pretrained of several processes writes safetensors that lie in the model's folder."""
     skip_before("a writer of such shards", "torch", "2.9")
     from torch.distributed.checkpoint import save
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
     def write(folder: Path, content: dict[str, Any]) -> Path:
-        shutil.copytree(whole, folder)
+        shutil.copytree(whole.folder, folder)
         (folder / "model.safetensors").unlink()
         writer = HuggingFaceStorageWriter(
             path=str(folder), save_distributed=True, enable_consolidation=False
@@ -238,9 +226,9 @@ def test_shards_of_transformers_own_leave_nothing_over(
             save(content, storage_writer=writer, **undistributed(save))
         return folder
 
-    assert describe(write(tmp_path / "sharded", state)) == expected
+    assert describe(write(tmp_path / "sharded", whole.state)) == whole.texts
     with pytest.raises(CheckpointError, match=r"would leave them out: adapter\.x"):
-        describe(write(tmp_path / "more", state | {"adapter.x": torch.ones(2)}))
+        describe(write(tmp_path / "more", whole.state | {"adapter.x": torch.ones(2)}))
 
 
 @pytest.mark.parametrize(
@@ -252,12 +240,12 @@ def test_shards_of_transformers_own_leave_nothing_over(
     ],
 )
 def test_metadata_that_does_not_fit_its_shards_is_refused(
-    words: str, whole: Path, state: dict[str, Any], tmp_path: Path
+    whole: Whole, words: str, tmp_path: Path
 ) -> None:
     """A file elsewhere is covered by no fingerprint; torch leaves the rest of a tensor as the
     memory was, and makes room for what is claimed.
     """
-    folder = save_shards(tmp_path / "state", {"model": state})
+    folder = save_shards(tmp_path / "state", {"model": whole.state})
     metadata = pickle.loads((folder / ".metadata").read_bytes())
     if "other" in words:
         for place in metadata.storage_data.values():
@@ -270,7 +258,7 @@ def test_metadata_that_does_not_fit_its_shards_is_refused(
             stored.chunks = [dataclasses.replace(stored.chunks[0], sizes=stored.size)]
     (folder / ".metadata").write_bytes(pickle.dumps(metadata))
     with pytest.raises(CheckpointError, match=words):
-        describe(folder, f"base={whole}")
+        describe(folder, f"base={whole.folder}")
 
 
 # -- names of wrappers -----------------------------------------------------------------------------
@@ -325,11 +313,11 @@ def test_a_wrapped_model_answers_as_the_one_inside(room: str, wrapper: str, tmp_
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_shards_and_their_index_are_read(whole: Path, expected: list[Any], tmp_path: Path) -> None:
+def test_shards_and_their_index_are_read(whole: Whole, tmp_path: Path) -> None:
     """Two files, the names of whose tensors are in a third one."""
     from transformers import AutoModelForImageTextToText
 
-    folder = Path(shutil.copytree(whole, tmp_path / "whole"))
+    folder = Path(shutil.copytree(whole.folder, tmp_path / "whole"))
     model = AutoModelForImageTextToText.from_pretrained(folder)
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder, max_shard_size="50KB")
@@ -339,7 +327,7 @@ def test_shards_and_their_index_are_read(whole: Path, expected: list[Any], tmp_p
     stored["weight_map"] = {f"module.{name}": file for name, file in stored["weight_map"].items()}
     index.write_text(json.dumps(stored))
     assert len(list(folder.glob("*.safetensors"))) > 1
-    assert describe(folder) == expected
+    assert describe(folder) == whole.texts
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ Trained parts that change nothing are found, and gating them is an error.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from pytest_cepbench.models.protocols import Encoder  # noqa: E402
 from tests.models.binding import bind_text, describe  # noqa: E402
 from tests.optional import needs  # noqa: E402
 from tests.tiny.adapters import build_adapter, build_lora, merge  # noqa: E402
-from tests.tiny.common import edit_tensors, pictures  # noqa: E402
+from tests.tiny.common import edit_json, edit_tensors, pictures  # noqa: E402
 
 needs("peft", reason="adapters need the [models] extra")
 
@@ -188,12 +187,6 @@ def test_tensors_that_do_not_fit_are_named(
         describe(copied)
 
 
-def change_config(folder: Path, **values: Any) -> None:
-    """Change an adapter's configuration."""
-    path = folder / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | values), "utf-8")
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -211,7 +204,7 @@ def test_a_configuration_of_another_adapter_is_explained(
     copied: Path, values: dict[str, Any], words: str
 ) -> None:
     """The configuration says what is applied; one that is not the file's must not half apply."""
-    change_config(copied, **values)
+    edit_json(copied / "adapter_config.json", **values)
     with pytest.raises(CheckpointError, match=words):
         describe(copied)
 
@@ -262,29 +255,25 @@ def test_an_adapter_of_a_dual_encoder(tmp_path: Path) -> None:
         assert not np.array_equal(own, plain)
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_tokenizer_beside_the_adapter_is_used(base: Path, copied: Path, alone: bool) -> None:
-    """Trainers save the one that they trained with there, and its chat template counts.
-
-    alone: without the tokenizer.
+def test_a_tokenizer_beside_the_adapter_is_used(base: Path, copied: Path) -> None:
+    """Trainers save the one that they trained with there, and its chat template counts, also where
+    it lies there alone.
     """
     from transformers import AutoProcessor
 
     processor = AutoProcessor.from_pretrained(base)
     processor.tokenizer.chat_template = processor.chat_template.replace("assistant", "system")
     before = bind_text(f"{copied}?{SETTINGS}", "describer")
-    if alone:
-        template = processor.tokenizer.chat_template
-        (copied / "chat_template.jinja").write_text(template, encoding="utf-8")
-    else:
+    alone = copied / "chat_template.jinja"
+    alone.write_text(processor.tokenizer.chat_template, encoding="utf-8")
+    for _ in range(2):
+        bound = bind_text(f"{copied}?{SETTINGS}", "describer")
+        assert bound.fingerprint != before.fingerprint
+        assert any(f"tokenizer read from {copied}" in remark for remark in bound.remarks)
+        loaded: Any = bound.load()
+        assert "system : " in loaded.loaded.chat_template.split("add_generation_prompt")[1]
+        alone.unlink()
         processor.tokenizer.save_pretrained(copied)
-
-    bound = bind_text(f"{copied}?{SETTINGS}", "describer")
-
-    assert bound.fingerprint != before.fingerprint
-    assert any(f"tokenizer read from {copied}" in remark for remark in bound.remarks)
-    loaded: Any = bound.load()
-    assert "system : " in loaded.loaded.chat_template.split("add_generation_prompt")[1]
 
 
 def test_an_unmerged_adapter_does_not_depend_on_its_file(copied: Path) -> None:

@@ -35,17 +35,12 @@ def write_unet(folder: Path, value: bytes = b"\0\0\0@", **settings: Any) -> Path
     return folder
 
 
-def write_base(folder: Path) -> Path:
-    """A pipeline whose UNet has a configuration of the kind that diffusers writes."""
-    write_pipeline(folder)
-    write_unet(folder / "unet", b"\0\0\x80?")
-    return folder
-
-
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A whole pipeline."""
-    return write_base(tmp_path / "base")
+    """A whole pipeline, whose UNet has a configuration of the kind that diffusers writes."""
+    folder = write_pipeline(tmp_path / "base")
+    write_unet(folder / "unet", b"\0\0\x80?")
+    return folder
 
 
 @pytest.fixture
@@ -199,8 +194,11 @@ FORMS: dict[str, dict[str, tuple[int, ...]]] = {
 }
 
 
-def test_a_lora_without_tensors_or_cut_off_is_refused(base: Path, tmp_path: Path) -> None:
-    """It would change nothing, and the base would pass for the LoRA."""
+def test_a_lora_that_is_not_whole_is_refused(base: Path, tmp_path: Path) -> None:
+    """Without tensors or cut off it would change nothing, and the base would pass for the LoRA.
+    What diffusers leaves out of one is refused too, since the rest alone would be gated, as a LoRA
+    that nobody trained; what it reads is taken.
+    """
     path = write_tensors(tmp_path / "lora.safetensors", {})
     with pytest.raises(CheckpointError, match="no tensors"):
         inspect(f"{base}?lora={path}")
@@ -209,22 +207,22 @@ def test_a_lora_without_tensors_or_cut_off_is_refused(base: Path, tmp_path: Path
     with pytest.raises(CheckpointError, match="copied only in part"):
         inspect(f"{base}?lora={path}")
 
-
-@pytest.mark.parametrize(
-    "other",
-    ["dora_scale", "hada_w1_a", "lokr_w1", "lora_mid.weight", "oft_blocks", "diff", "diff_b"],
-)
-def test_what_diffusers_leaves_out_of_a_lora_is_refused(
-    base: Path, tmp_path: Path, other: str
-) -> None:
-    """The rest alone would be gated, as a LoRA that nobody trained; what it reads is taken."""
-    path = write_tensors(tmp_path / "lora.safetensors", {})
     for form in FORMS.values():
         write_tensors(path, form)
         inspect(f"{base}?lora={path}")
-    write_tensors(path, {**FORMS["kohya"], f"{KOHYA}.{other}": (8, 1)})
-    with pytest.raises(CheckpointError, match=f"{other} is no part of a LoRA"):
-        inspect(f"{base}?lora={path}")
+    kinds = (
+        "dora_scale",
+        "hada_w1_a",
+        "lokr_w1",
+        "lora_mid.weight",
+        "oft_blocks",
+        "diff",
+        "diff_b",
+    )
+    for other in kinds:
+        write_tensors(path, {**FORMS["kohya"], f"{KOHYA}.{other}": (8, 1)})
+        with pytest.raises(CheckpointError, match=f"{other} is no part of a LoRA"):
+            inspect(f"{base}?lora={path}")
 
 
 def test_which_of_several_files_is_the_users_choice(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.checkpoints.test_pipeline_parts import FORMS
@@ -40,9 +39,10 @@ def write_run(folder: Path, *steps: int) -> Path:
     return folder
 
 
-def test_the_only_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
+def test_which_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
     """The run's folder and its one checkpoint are the same model, and the header says which; of
-    several one has to be named.
+    several one has to be named, or a link or a text file with a name says which is meant. Scripts
+    write config.json into the root before they train: that alone is no checkpoint.
     """
     run = write_run(tmp_path / "run", 500)
     found = inspect(run)
@@ -57,10 +57,6 @@ def test_the_only_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
     ):
         inspect(run)
 
-
-def test_latest_is_followed(tmp_path: Path) -> None:
-    """A link, or a text file with a name, says which of several is meant."""
-    run = write_run(tmp_path / "run", 500, 1000)
     (run / "latest").symlink_to("checkpoint-500")
     assert inspect(run).path == run / "checkpoint-500"
     (run / "latest").unlink()
@@ -71,6 +67,12 @@ def test_latest_is_followed(tmp_path: Path) -> None:
     (loop / "latest").symlink_to(".")  # holds no checkpoint, and is not followed forever
     with pytest.raises(CheckpointError, match="no checkpoint"):
         inspect(loop)
+
+    (run / "latest").write_text("checkpoint-500", encoding="utf-8")
+    write_checkpoint(run, LLAVA, None)
+    assert inspect(run).path == run / "checkpoint-500"
+    (run / "model.safetensors").write_bytes(safetensors_bytes())
+    assert inspect(run).path == run
 
 
 @pytest.mark.parametrize("text", ["", "..", "../elsewhere", "gone", "a\0b", "x" * 5000])
@@ -88,15 +90,6 @@ def test_the_model_below_a_checkpoint_is_found(tmp_path: Path) -> None:
     write_processor(write_checkpoint(step / "model", LLAVA))
     (step / "optimizer").mkdir()
     assert inspect(step).path == step / "model"
-
-
-def test_the_configuration_of_a_runs_root_is_no_checkpoint(tmp_path: Path) -> None:
-    """Scripts write config.json into the root before they train."""
-    run = write_run(tmp_path / "run", 500)
-    write_checkpoint(run, LLAVA, None)
-    assert inspect(run).path == run / "checkpoint-500"
-    (run / "model.safetensors").write_bytes(safetensors_bytes())
-    assert inspect(run).path == run
 
 
 def test_a_processor_in_the_runs_root_is_found(tmp_path: Path) -> None:
@@ -205,10 +198,13 @@ def base(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path / "base", LLAVA)
 
 
-def test_the_base_is_found_where_the_adapter_says(
+def test_adapter_and_base_are_found_and_named(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By an absolute path, from the working folder, or from the adapter's own."""
+    """By an absolute path, from the working folder, or from the adapter's own; one in a run's root
+    too, by itself and among `adapters`. A base by another name may be another model, which only its
+    user can know.
+    """
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate([str(base), "base", "../../base", "./base"]):
         adapter = write_adapter(tmp_path / "runs" / str(number), name)
@@ -217,6 +213,20 @@ def test_the_base_is_found_where_the_adapter_says(
         assert found.roles == ("describer", "writer")
         assert found.place == adapter
         assert found.remarks == (f"adapter {number} (LORA) merged into {base}",)
+
+    adapter = write_adapter(tmp_path / "adapter", "org/llava-7b")
+    found = inspect(adapter, f"?base={base}")
+    assert found.remarks[0] == (
+        f"the adapter was trained on 'org/llava-7b', and is applied to {base}"
+    )
+    write_adapter(adapter, "/cluster/models/base")
+    assert len(inspect(adapter, f"?base={base}").remarks) == 1
+
+    write_adapter(tmp_path / "run" / "checkpoint-7", str(base))
+    found = inspect(tmp_path / "run")
+    assert found.path == base
+    assert [part.path.name for part in found.adapters] == ["checkpoint-7"]
+    assert inspect(base, f"?adapters={tmp_path / 'run'}").adapters == found.adapters
 
 
 def test_an_absent_base_is_one_line(tmp_path: Path) -> None:
@@ -231,28 +241,10 @@ def test_an_absent_base_is_one_line(tmp_path: Path) -> None:
         inspect(adapter, f"?base={write_checkpoint(tmp_path / 'base', LLAVA).with_name('bas')}")
 
 
-def test_another_base_is_said(base: Path, tmp_path: Path) -> None:
-    """A base by another name may be another model, which only its user can know."""
-    adapter = write_adapter(tmp_path / "adapter", "org/llava-7b")
-    found: Checkpoint = inspect(adapter, f"?base={base}")
-    assert found.remarks[0] == (
-        f"the adapter was trained on 'org/llava-7b', and is applied to {base}"
-    )
-    write_adapter(adapter, "/cluster/models/base")
-    assert len(inspect(adapter, f"?base={base}").remarks) == 1
-
-
-def test_an_adapter_of_a_run_is_found(base: Path, tmp_path: Path) -> None:
-    """The root of a run with one adapter, by itself and among `adapters`."""
-    write_adapter(tmp_path / "run" / "checkpoint-7", str(base))
-    found = inspect(tmp_path / "run")
-    assert found.path == base
-    assert [part.path.name for part in found.adapters] == ["checkpoint-7"]
-    assert inspect(base, f"?adapters={tmp_path / 'run'}").adapters == found.adapters
-
-
-def test_adapters_that_are_not_whole_are_refused(base: Path, tmp_path: Path) -> None:
-    """Half-written, pickled, without its configuration, or with weights that PEFT never reads."""
+def test_adapters_that_are_not_whole_or_not_alone_are_refused(base: Path, tmp_path: Path) -> None:
+    """Half-written, pickled, without its configuration, or with weights that PEFT never reads; a
+    whole model beside an adapter, and an adapter as the base of another.
+    """
     adapter = write_adapter(tmp_path / "adapter", str(base))
     weights = adapter / "adapter_model.safetensors"
     data = weights.read_bytes()
@@ -266,19 +258,13 @@ def test_adapters_that_are_not_whole_are_refused(base: Path, tmp_path: Path) -> 
     (adapter / "non_lora_trainables.bin").write_bytes(b"pickle")
     with pytest.raises(CheckpointError, match=r"non_lora_trainables\.bin beside the adapter"):
         inspect(adapter)
+    (adapter / "non_lora_trainables.bin").unlink()
+    # Cut off in writing, or another thing.
+    for text in ("{", "[]", '{"peft_type": 3}', '{"peft_type": "A\\nB"}', "{}"):
+        (adapter / "adapter_config.json").write_text(text, encoding="utf-8")
+        with pytest.raises(CheckpointError, match=r"adapter_config\.json"):
+            inspect(adapter)
 
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"peft_type": 3}', '{"peft_type": "A\\nB"}', "{}"])
-def test_a_configuration_that_is_none_is_named(base: Path, tmp_path: Path, text: str) -> None:
-    """A configuration cut off in writing must be an error that names the file."""
-    adapter = write_adapter(tmp_path / "adapter", str(base))
-    (adapter / "adapter_config.json").write_text(text, encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"adapter_config\.json"):
-        inspect(adapter)
-
-
-def test_folders_that_are_both_are_refused(base: Path, tmp_path: Path) -> None:
-    """A whole model beside an adapter, and an adapter as the base of another."""
     adapter = write_adapter(tmp_path / "adapter", str(base))
     second = write_adapter(tmp_path / "second", str(adapter))
     with pytest.raises(CheckpointError, match=r"its base .* is an adapter too"):
@@ -290,16 +276,15 @@ def test_folders_that_are_both_are_refused(base: Path, tmp_path: Path) -> None:
         inspect(base)
 
 
-def test_adapters_are_for_transformers(tmp_path: Path) -> None:
-    """Those of a pipeline are named in another way."""
+def test_an_adapter_is_not_merged_into_a_pipeline_or_a_quantized_base(tmp_path: Path) -> None:
+    """Those of a pipeline are named in another way; the few bits of a quantized base would round
+    what the adapter adds away.
+    """
     base = write_checkpoint(tmp_path / "sd", STABLE_DIFFUSION, None, index="model_index.json")
     adapter = write_adapter(tmp_path / "adapter", str(base))
     with pytest.raises(CheckpointError, match="applied to a model of transformers"):
         inspect(adapter)
 
-
-def test_a_quantized_base_is_not_merged_into(tmp_path: Path) -> None:
-    """Its few bits would round what the adapter adds away."""
     config = {**LLAVA, "quantization_config": {"quant_method": "bitsandbytes"}}
     adapter = write_adapter(tmp_path / "a", str(write_checkpoint(tmp_path / "base", config)))
     found = inspect(adapter)
@@ -331,18 +316,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("query", ["", "?revision=v2", f"?revision={COMMIT}"])
-def test_a_cached_id_resolves_to_its_commit(cache: Path, query: str) -> None:
-    """Branch, tag and commit must lead to the snapshot, and the commit must be recorded."""
-    checkpoint = inspect("org/model", query)
-    assert checkpoint.revision == COMMIT
-    assert checkpoint.path == cache / "models--org--model" / "snapshots" / COMMIT
-    assert checkpoint.roles == ("describer", "writer")
-
-
-def test_an_adapter_and_its_base_are_found_in_the_cache(cache: Path, tmp_path: Path) -> None:
-    """A base by its hub id, at the revision that the adapter names or another branch's."""
+def test_ids_are_found_in_the_cache(cache: Path, tmp_path: Path) -> None:
+    """Branch, tag and commit lead to the snapshot, and the commit is recorded; a base by its hub
+    id, at the revision that the adapter names or another branch's.
+    """
     base = cache / "models--org--model" / "snapshots" / COMMIT
+    for query in ("", "?revision=v2", f"?revision={COMMIT}"):
+        checkpoint = inspect("org/model", query)
+        assert (checkpoint.path, checkpoint.revision) == (base, COMMIT)
+        assert checkpoint.roles == ("describer", "writer")
     config = {"peft_type": "LORA", "base_model_name_or_path": "org/model", "revision": "v2"}
     adapter = write_checkpoint(
         tmp_path / "adapter", config, "adapter_model.safetensors", index="adapter_config.json"
@@ -372,9 +354,8 @@ def test_lora_weights_come_from_the_cache(cache: Path, tmp_path: Path, place: st
     base = write_pipeline(tmp_path / "base")
     (part,) = inspect_checkpoint(parse_spec(f"{base}?lora={place}")).parts
     assert part.path.parent == snapshot
-    assert part.path.name == ("fast" if "fast" in place else "pytorch_lora_weights") + (
-        ".safetensors"
-    )
+    stem = "fast" if "fast" in place else "pytorch_lora_weights"
+    assert part.path.name == f"{stem}.safetensors"
     with pytest.raises(CheckpointError, match=r"no slow\.safetensors"):
         inspect_checkpoint(parse_spec(f"{base}?lora=org/model/slow.safetensors"))
 

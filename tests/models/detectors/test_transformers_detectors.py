@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,17 +30,11 @@ from pytest_cepbench.models.detectors.transformers_detectors import (
 from pytest_cepbench.models.protocols import Detector, Movable
 from tests.models.binding import bind_text, load_once
 from tests.models.files import write_checkpoint
-from tests.models.text_model.conftest import rewrite
 from tests.tiny import detectors as tiny
-from tests.tiny.common import skip_before
+from tests.tiny.common import Built, edit_tensors, noise_images, skip_before
 from tests.tiny.encoders import clip_tokenizer
 
 pytestmark = pytest.mark.models
-
-Folders = dict[str, Path]
-"""Name -> the folder of a tiny checkpoint."""
-
-Images = list[Image.Image]
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "owlv2": partial(tiny.build_owl, version=2),
@@ -50,6 +43,8 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "yolos": tiny.build_yolos,
 }
 
+
+FOLDERS = Built(BUILDERS)
 
 bind_detector = partial(bind_text, role="detector")
 """Binds as the plugin does, every file hashed."""
@@ -85,22 +80,8 @@ def assert_same(first: Detections, second: Detections) -> None:
             assert (detection.mask.to_array() != twin.mask.to_array()).mean() <= 0.002
 
 
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """One tiny checkpoint of each kind."""
-    root = tmp_path_factory.mktemp("detectors")
-    return {name: build(root / name) for name, build in BUILDERS.items()}
-
-
-@pytest.fixture(scope="session")
-def images() -> Images:
-    """Noise images (width, height): square, tall, wide, and another of the tall one's size."""
-    random = np.random.default_rng(7)
-    sizes = [(64, 64), (48, 80), (96, 40), (48, 80)]
-    return [
-        Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
-        for width, height in sizes
-    ]
+IMAGES = noise_images(7, [(64, 64), (48, 80), (96, 40), (48, 80)])
+"""Square, tall, wide, and another of the tall one's size."""
 
 
 ALL = list(tiny.CLASSES)
@@ -114,50 +95,57 @@ QUERIES = [
 ]
 
 
-def owl_by_hand(folder: Path, image: Image.Image, queries: list[str], threshold: float) -> Any:
-    """The model and post-processing of the library on one image: scores, labels, boxes."""
+OWLS = [(kind, threshold) for kind in ("owlv2", "owlvit") for threshold in (0.0, 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold"),
+    [("yolos", 0.0), *(pytest.param(*owl, marks=pytest.mark.slow) for owl in OWLS)],
+)
+def test_boxes_are_those_of_the_model_run_by_hand(kind: str, threshold: float) -> None:
+    """Scores, best queries and boxes in the image's own pixels, most confident first, on square and
+    other images; asked for one class of several, only that one's.
+    """
     import torch
-    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+    import transformers
 
-    processor = AutoProcessor.from_pretrained(folder, backend="pil")
-    inputs = processor(text=[queries], images=[image], return_tensors="pt")
-    with torch.inference_mode():
-        output = AutoModelForZeroShotObjectDetection.from_pretrained(folder).eval()(**inputs)
-    (boxes,) = processor.image_processor.post_process_object_detection(
-        output, threshold=threshold, target_sizes=torch.tensor([[image.height, image.width]])
-    )
-    order = boxes["scores"].argsort(descending=True, stable=True)
-    return tuple(boxes[name][order] for name in ("scores", "labels", "boxes"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
-@pytest.mark.parametrize("threshold", [0.0, 0.4])
-def test_boxes_are_those_of_the_model_run_by_hand(
-    folders: Folders, images: Images, kind: str, threshold: float
-) -> None:
-    """Scores, best queries and boxes on square and other images; the library maps right."""
-    model = load(f"{folders[kind]}?threshold={threshold}")
-    for image, queries, detections in zip(
-        images, QUERIES, detect(model, images, QUERIES), strict=True
-    ):
-        scores, labels, boxes = owl_by_hand(folders[kind], image, queries, threshold)
-        assert threshold > 0 or len(scores) == 16
+    folder, fixed = FOLDERS[kind], kind == "yolos"
+    reader = transformers.AutoImageProcessor if fixed else transformers.AutoProcessor
+    processor = reader.from_pretrained(folder, backend="pil")
+    task = "ObjectDetection" if fixed else "ZeroShotObjectDetection"
+    network = getattr(transformers, f"AutoModelFor{task}").from_pretrained(folder).eval()
+    model = load(f"{folder}{EVERYTHING if fixed else f'?threshold={threshold}'}")
+    asked = [ALL] * 4 if fixed else QUERIES
+    together = detect(model, IMAGES, asked)
+    for image, queries, detections in zip(IMAGES, asked, together, strict=True):
+        texts = {} if fixed else {"text": [queries]}
+        with torch.inference_mode():
+            output = network(**processor(images=[image], return_tensors="pt", **texts))
+        (boxes,) = getattr(processor, "image_processor", processor).post_process_object_detection(
+            output, threshold=threshold, target_sizes=torch.tensor([[image.height, image.width]])
+        )
+        order = boxes["scores"].argsort(descending=True, stable=True)
+        scores, labels, places = (boxes[name][order] for name in ("scores", "labels", "boxes"))
+        assert threshold > 0 or len(scores) == (10 if fixed else 16)
         found = detections.found
         assert [detection.query for detection in found] == [queries[label] for label in labels]
         assert [d.score for d in found] == pytest.approx(scores.tolist(), abs=1e-5)
-        assert np.abs(np.array([d.box for d in found]) - boxes.numpy()).max() < 1e-3
+        apart = np.abs(np.array([d.box for d in found]) - places.numpy()).max()
+        assert apart < (1e-4 if fixed else 1e-3)
+        if fixed:
+            (alone,) = detect(model, [image], [ALL])
+            (only,) = detect(model, [image], [[found[0].query]])
+            assert only.found == tuple(d for d in alone.found if d.query == found[0].query)
+            assert all(detection.mask is None for detection in found)
 
 
-def test_an_image_that_is_not_square_is_padded_not_squeezed(
-    folders: Folders, images: Images
-) -> None:
+def test_an_image_that_is_not_square_is_padded_not_squeezed() -> None:
     """The same image padded by hand to a square has its boxes in the same places: the mapping that
     stretches the padded square to the image's shape (transformers#27205) moves them.
     """
     skip_before("padding in black", "transformers", "5.0")
-    model = load(f"{folders['owlv2']}?threshold=0")
-    for image, queries in zip(images[1:3], QUERIES[1:3], strict=True):
+    model = load(f"{FOLDERS['owlv2']}?threshold=0")
+    for image, queries in zip(IMAGES[1:3], QUERIES[1:3], strict=True):
         side = max(image.size)
         square = Image.new("RGB", (side, side))
         square.paste(image)
@@ -168,28 +156,26 @@ def test_an_image_that_is_not_square_is_padded_not_squeezed(
 
 
 @pytest.mark.parametrize(("kind", "boxes"), [("owlv2", 16), ("owlvit", 16), ("yolos", 10)])
-def test_an_image_is_found_the_same_alone_and_in_a_batch(
-    folders: Folders, images: Images, kind: str, boxes: int
-) -> None:
+def test_an_image_is_found_the_same_alone_and_in_a_batch(kind: str, boxes: int) -> None:
     """Neither the neighbours' sizes nor their numbers of queries matter: every patch of OWL has its
     best query among those asked, no blank wins a box, and YOLOS sees padding as part of the image.
     """
     asked = [ALL] * 4 if kind == "yolos" else QUERIES
-    model = load(f"{folders[kind]}{EVERYTHING if kind == 'yolos' else '?threshold=0'}")
-    together = detect(model, images, asked)
-    for image, queries, detections in zip(images, asked, together, strict=True):
+    model = load(f"{FOLDERS[kind]}{EVERYTHING if kind == 'yolos' else '?threshold=0'}")
+    together = detect(model, IMAGES, asked)
+    for image, queries, detections in zip(IMAGES, asked, together, strict=True):
         (alone,) = detect(model, [image], [queries])
         assert len(detections.found) == boxes
         assert_same(detections, alone)
 
 
-def test_long_queries_are_cut_and_it_is_said(folders: Folders, images: Images) -> None:
+def test_long_queries_are_cut_and_it_is_said() -> None:
     """OWL reads 16 tokens: what is behind them changes nothing, and a warning says so."""
-    model = load(f"{folders['owlv2']}?threshold=0")
+    model = load(f"{FOLDERS['owlv2']}?threshold=0")
     start = " ".join(["red circle and blue square"] * 3)
     with pytest.warns(UserWarning, match=r"reads 16 tokens: 1 longer text\(s\)"):
-        (cut,) = detect(model, images[:1], [[f"{start} a green cross"]])
-    (other,) = detect(model, images[:1], [[f"{start} no yellow triangle"]])
+        (cut,) = detect(model, IMAGES[:1], [[f"{start} a green cross"]])
+    (other,) = detect(model, IMAGES[:1], [[f"{start} no yellow triangle"]])
     assert [(d.box, d.score) for d in cut.found] == [(d.box, d.score) for d in other.found]
 
 
@@ -214,39 +200,13 @@ def test_every_setting_that_changes_the_boxes_is_part_of_the_identity(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["owlv2", "mask2former", "yolos"])
-def test_a_detector_can_wait_in_host_memory(folders: Folders, kind: str) -> None:
+def test_a_detector_can_wait_in_host_memory(kind: str) -> None:
     """Where another model needs the device, all of its weights leave it."""
-    model: Any = bind_detector(str(folders[kind])).load()
+    model: Any = bind_detector(str(FOLDERS[kind])).load()
     network = model.model
     assert isinstance(model, Movable)
     model.move("meta")
     assert all(weight.is_meta for weight in network.parameters())
-
-
-def test_boxes_are_those_of_the_library(folders: Folders, images: Images) -> None:
-    """In the image's own pixels, most confident first; asked for one class, only that one's."""
-    import torch
-    from transformers import AutoImageProcessor, YolosForObjectDetection
-
-    folder, image = folders["yolos"], images[1]
-    processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
-    with torch.inference_mode():
-        output = YolosForObjectDetection.from_pretrained(folder).eval()(
-            **processor(image, return_tensors="pt")
-        )
-    (expected,) = processor.post_process_object_detection(
-        output, threshold=0.0, target_sizes=[(image.height, image.width)]
-    )
-    order = expected["scores"].argsort(descending=True, stable=True)
-    model = load(f"{folder}{EVERYTHING}")
-    (detections,) = detect(model, [image], [ALL])
-    found = detections.found
-    assert [detection.query for detection in found] == [ALL[i] for i in expected["labels"][order]]
-    boxes = np.array([detection.box for detection in found])
-    assert np.abs(boxes - expected["boxes"][order].numpy()).max() < 1e-4
-    (only,) = detect(model, [image], [[found[0].query]])
-    assert only.found == tuple(each for each in found if each.query == found[0].query)
-    assert all(detection.mask is None for detection in found)
 
 
 @pytest.mark.parametrize(
@@ -257,15 +217,11 @@ def test_boxes_are_those_of_the_library(folders: Folders, images: Images) -> Non
         ("mask2former", "mask_embedder.2.0.weight"),
     ],
 )
-def test_numbers_that_are_none_fail_the_image(
-    folders: Folders, images: Images, tmp_path: Path, kind: str, part: str
-) -> None:
+def test_numbers_that_are_none_fail_the_image(tmp_path: Path, kind: str, part: str) -> None:
     """NaN is above no threshold, so it would pass for an image with nothing in it."""
-    folder = Path(shutil.copytree(folders[kind], tmp_path / "m"))
-    rewrite(
-        folder, lambda own: {n: v * 0 + 3e38 if n.endswith(part) else v for n, v in own.items()}
-    )
-    answers = load(str(folder)).detect(images[:2], [ALL] * 2)
+    folder = Path(shutil.copytree(FOLDERS[kind], tmp_path / "m"))
+    edit_tensors(folder, lambda own: [v.fill_(3e38) for n, v in own.items() if n.endswith(part)])
+    answers = load(str(folder)).detect(IMAGES[:2], [ALL] * 2)
     assert [answer.kind for answer in answers if isinstance(answer, Failure)] == ["bad-boxes"] * 2
 
 
@@ -308,10 +264,10 @@ def mask_of(detection: Detection) -> Any:
     return detection.mask.to_array()
 
 
-def test_objects_are_those_of_the_rules(folders: Folders, images: Images) -> None:
+def test_objects_are_those_of_the_rules() -> None:
     """Class probability times mean mask probability inside, the tight box, the mask of all."""
-    (detections,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
-    expected = by_hand(folders["mask2former"], images[0])
+    (detections,) = detect(load(f"{FOLDERS['mask2former']}{EVERYTHING}"), IMAGES[:1], [ALL])
+    expected = by_hand(FOLDERS["mask2former"], IMAGES[0])
     assert len(detections.found) == len(expected) > len(ALL)
     for detection, (name, score, mask) in zip(detections.found, expected, strict=True):
         assert detection.query == name
@@ -320,7 +276,7 @@ def test_objects_are_those_of_the_rules(folders: Folders, images: Images) -> Non
         assert np.abs(np.array(detection.box) - tight(mask_of(detection))).max() == 0
 
 
-def test_padding_is_cut_off_before_masks_are_resized(images: Images, tmp_path: Path) -> None:
+def test_padding_is_cut_off_before_masks_are_resized(tmp_path: Path) -> None:
     """Padded by its processor or by hand, the network sees the same; the masks of the image are the
     image's part of those of the larger one, not all of it squeezed in.
     """
@@ -331,8 +287,8 @@ def test_padding_is_cut_off_before_masks_are_resized(images: Images, tmp_path: P
     )
     large = tiny.build_mask2former(tmp_path / "large", size={"height": 96, "width": 128}, **plain)
     canvas = Image.new("RGB", (128, 96))
-    canvas.paste(images[0])
-    (padded,) = detect(load(f"{padding}{EVERYTHING}"), images[:1], [ALL])
+    canvas.paste(IMAGES[0])
+    (padded,) = detect(load(f"{padding}{EVERYTHING}"), IMAGES[:1], [ALL])
     (by_hand,) = detect(load(f"{large}{EVERYTHING}"), [canvas], [ALL])
     cut = [mask_of(detection)[:64, :64] for detection in by_hand.found]
     assert padded.found
@@ -341,7 +297,7 @@ def test_padding_is_cut_off_before_masks_are_resized(images: Images, tmp_path: P
         assert mask_of(detection).shape == (64, 64)
 
 
-def test_masks_are_the_same_alone_and_in_a_batch(images: Images, tmp_path: Path) -> None:
+def test_masks_are_the_same_alone_and_in_a_batch(tmp_path: Path) -> None:
     """Sizes differ within the batch, and the processor keeps proportions: no image may be padded to
     its neighbour's shape, since padding reaches the network's features. Masks have the size of
     their image, and boxes stay inside it.
@@ -350,7 +306,7 @@ def test_masks_are_the_same_alone_and_in_a_batch(images: Images, tmp_path: Path)
     model = load(f"{folder}{EVERYTHING}")
     queries = [["circle"], ["circle", "tv"], ALL, ["square"]]
     for image, asked, detections in zip(
-        images, queries, detect(model, images, queries), strict=True
+        IMAGES, queries, detect(model, IMAGES, queries), strict=True
     ):
         assert detections.found
         for detection in detections.found:
@@ -360,20 +316,18 @@ def test_masks_are_the_same_alone_and_in_a_batch(images: Images, tmp_path: Path)
         assert_same(detections, alone)
 
 
-def test_threshold_and_number_of_a_class_leave_out_what_they_say(
-    folders: Folders, images: Images
-) -> None:
+def test_threshold_and_number_of_a_class_leave_out_what_they_say() -> None:
     """Of OWL's boxes and of masks, which have the size of their image; most confident first."""
     for kind, queries, all_of_them, fewer in (
         ("owlv2", QUERIES[1], "", ""),
         ("mask2former", ALL, "&max_per_class=none", "&max_per_class=1"),
     ):
-        text = f"{folders[kind]}?threshold="
-        (everything,) = detect(load(f"{text}0{all_of_them}"), images[1:2], [queries])
+        text = f"{FOLDERS[kind]}?threshold="
+        (everything,) = detect(load(f"{text}0{all_of_them}"), IMAGES[1:2], [queries])
         scores = [detection.score for detection in everything.found]
         assert scores == sorted(scores, reverse=True)
         most = len(queries) + 1  # so that one is asked for twice
-        (above,) = detect(load(f"{text}{scores[most]!r}{fewer}"), images[1:2], [queries])
+        (above,) = detect(load(f"{text}{scores[most]!r}{fewer}"), IMAGES[1:2], [queries])
         expected = everything.found[:most]
         if fewer:
             asked = [detection.query for detection in expected]
@@ -440,21 +394,13 @@ def test_kept_is_what_scores_above_the_threshold_and_was_asked_for(
         assert [detection for detection in limited if detection.query == query] == of_class[:2]
 
 
-@pytest.mark.parametrize("where", ["score", "box", "turned"])
-def test_candidates_that_are_no_numbers_fail_the_image(where: str) -> None:
+def test_candidates_that_are_no_numbers_fail_the_image() -> None:
     """One NaN among many boxes: the others cannot be trusted, "nothing found" would be a lie."""
-    good = candidates([((0, 0, 4, 4), 0.9, 0), ((1, 1, 3, 3), 0.05, 1)])
-    boxes: npt.NDArray[Any] = good.boxes.copy()
-    scores: npt.NDArray[Any] = good.scores.copy()
-    if where == "score":
-        scores[1] = np.nan
-    elif where == "box":
-        boxes[1, 2] = np.inf
-    else:
-        boxes[1] = (3, 1, 1, 3)
-    failure = keep(CandidateBoxes(boxes, scores, good.labels), NAMES, threshold=0.3)
-    assert isinstance(failure, Failure)
-    assert failure.kind == "bad-boxes"
+    rows: list[Any] = [((0, 0, 4, 4), 0.9, 0)]
+    for box, score in (((1, 1, 3, 3), np.nan), ((1, 1, np.inf, 3), 0.05), ((3, 1, 1, 3), 0.05)):
+        failure = keep(candidates([*rows, (box, score, 1)]), NAMES, threshold=0.3)
+        assert isinstance(failure, Failure)
+        assert failure.kind == "bad-boxes"
 
 
 CHECKPOINT = Checkpoint(

@@ -9,19 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from pytest_cepbench.models.protocols import Encoder
 from tests.models.binding import bind_text, load_once
 from tests.tiny import encoders as tiny
+from tests.tiny.common import Built, noise_images
 from tests.tiny.weights_files import UNICOM, build_inception, make_unicom, randomize, save_unicom
-
-Folders = dict[str, Path]
-"""Name -> the folder of a tiny checkpoint."""
-
-Images = list[Image.Image]
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "clip": tiny.build_clip,
@@ -37,9 +31,14 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 }
 
 
+FOLDERS = Built(BUILDERS)
+
 IMAGE_ENCODERS = [*BUILDERS, "unicom", "cleanfid"]
 """All encoders of images, with those of a scheme of their own."""
 
+
+IMAGES = noise_images(5, [(52, 40), (33, 64), (32, 32)])
+"""Three of different sizes and shapes."""
 
 bind_encoder = partial(bind_text, role="encoder")
 """Binds as the plugin does, every file hashed."""
@@ -58,13 +57,6 @@ def shared(text: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """One tiny checkpoint of each kind."""
-    root = tmp_path_factory.mktemp("encoders")
-    return {name: build(root / name) for name, build in BUILDERS.items()}
-
-
-@pytest.fixture(scope="session")
 def reference() -> Any:
     """The torch.nn model of Unicom's tiny file, rounded to the float16 of the file."""
     return randomize(make_unicom(**UNICOM)).half().float()
@@ -78,29 +70,21 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def specs(
-    folders: Folders, reference: Any, weights: Path, tmp_path_factory: pytest.TempPathFactory
+    reference: Any, weights: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     """The spec of each of them, of a sentence-transformers folder, and of an open_clip folder with
     a tokenizer of its own.
     """
     root = tmp_path_factory.mktemp("files")
     unicom = save_unicom(root / "u.safetensors", reference.state_dict())
-    own = Path(shutil.copytree(folders["open_clip"], root / "own"))
+    own = Path(shutil.copytree(FOLDERS["open_clip"], root / "own"))
     tiny.clip_tokenizer().save_pretrained(own)
     config = json.loads((own / "open_clip_config.json").read_text())
     config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = str(own)
     (own / "open_clip_config.json").write_text(json.dumps(config))
-    return {name: str(folder) for name, folder in folders.items()} | {
+    return {name: str(FOLDERS[name]) for name in BUILDERS} | {
         "open_clip-own": str(own),
         "unicom": f"unicom:{unicom}",
         "cleanfid": f"cleanfid:?weights={weights}",
         "mpnet": str(tiny.build_sentence_transformer(root / "mpnet")),
     }
-
-
-@pytest.fixture(scope="session")
-def images() -> Images:
-    """Three noise images of different sizes and shapes."""
-    random = np.random.default_rng(5)
-    sizes = [(40, 52), (64, 33), (32, 32)]
-    return [Image.fromarray(random.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]

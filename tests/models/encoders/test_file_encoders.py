@@ -18,7 +18,7 @@ from pytest_cepbench.models.binding import weights_present
 from pytest_cepbench.models.encoders import file_encoders
 from pytest_cepbench.models.encoders.file_encoders import inception_weights, make_network
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.encoders.conftest import Images, bind_encoder, load
+from tests.models.encoders.conftest import IMAGES, bind_encoder, load
 from tests.optional import needs
 from tests.tiny.weights_files import (
     INCEPTION_NAME,
@@ -42,7 +42,7 @@ def crop(image: Image.Image, side: int) -> Image.Image:
     return resized.crop((left, top, left + side, top + side))
 
 
-def pixels(images: Images) -> Any:
+def pixels(images: list[Image.Image]) -> Any:
     """The batch that the published preprocessing makes: CLIP's mean and deviation."""
     import torch
 
@@ -51,10 +51,10 @@ def pixels(images: Images) -> Any:
     return torch.from_numpy((arrays - mean) / std).permute(0, 3, 1, 2).float()
 
 
-def test_features_are_those_of_the_reference(
-    reference: Any, specs: dict[str, str], images: Images
-) -> None:
-    """Layout, order of operations, ReLU6 and the published epsilon, on images to be cropped."""
+def test_features_are_those_of_the_reference(reference: Any, specs: dict[str, str]) -> None:
+    """Layout, order of operations, ReLU6 and the published epsilon, on images to be cropped.
+    Precision changes the answer, and is part of every stored result's key.
+    """
     import torch
 
     reached = []
@@ -62,29 +62,24 @@ def test_features_are_those_of_the_reference(
         lambda _module, _inputs, output: reached.append(float(output.max()))
     )
     with torch.inference_mode():
-        expected = reference(pixels(images)).numpy()
+        expected = reference(pixels(IMAGES)).numpy()
     hook.remove()
     assert max(reached) > 6, "the limit of ReLU6 must matter here"
-    vectors = load(specs["unicom"]).encode_images(images)
+    vectors = load(specs["unicom"]).encode_images(IMAGES)
     assert vectors.shape == (3, UNICOM["features"])
     assert vectors.dtype == np.float32
     assert np.abs(vectors - expected).max() < 1e-4 * np.abs(expected).max()
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).min() > 0.1
 
-
-def test_precision_changes_the_answer_and_the_identity(
-    specs: dict[str, str], images: Images
-) -> None:
-    """It is part of every stored result's key."""
     bound = [bind_encoder(f"{specs['unicom']}{query}") for query in ("", "?dtype=float16")]
     assert [own.params for own in bound] == [{"dtype": "float32"}, {"dtype": "float16"}]
-    full, half = (load(own.spec).encode_images(images) for own in bound)
+    full, half = (load(own.spec).encode_images(IMAGES) for own in bound)
     assert 0 < np.abs(full - half).max() < 0.1 * np.abs(full).max()
     assert half.dtype == np.float32
 
 
 def test_a_pickled_file_is_read_only_where_allowed(
-    reference: Any, specs: dict[str, str], images: Images, tmp_path: Path
+    reference: Any, specs: dict[str, str], tmp_path: Path
 ) -> None:
     """The released .pt is refused with the remedy; allowed, it gives what safetensors give, and no
     code is run (weights_only).
@@ -94,8 +89,8 @@ def test_a_pickled_file_is_read_only_where_allowed(
     pickled = save_unicom(tmp_path / "FP16-tiny.pt", reference.state_dict())
     with pytest.raises(CheckpointError, match=r"unpickling can run code.*allow_pickle=true"):
         bind_encoder(f"unicom:{pickled}")
-    allowed = load(f"unicom:{pickled}?allow_pickle=true").encode_images(images)
-    assert np.array_equal(allowed, load(specs["unicom"]).encode_images(images))
+    allowed = load(f"unicom:{pickled}?allow_pickle=true").encode_images(IMAGES)
+    assert np.array_equal(allowed, load(specs["unicom"]).encode_images(IMAGES))
 
     class Evil:
         def __reduce__(self) -> Any:
@@ -186,9 +181,7 @@ def test_the_released_sizes_need_no_parameter(
         make_network(shapes | {"patch_embed.proj.weight": (96, 3, patch, patch)})
 
 
-def test_features_are_those_of_clean_fids_own_pipeline(
-    weights: Path, images: Images, tmp_path: Path
-) -> None:
+def test_features_are_those_of_clean_fids_own_pipeline(weights: Path, tmp_path: Path) -> None:
     """The same images from files through clean-fid's loader, resizing and model, in their order."""
     import torch
     from cleanfid.fid import get_files_features
@@ -196,7 +189,7 @@ def test_features_are_those_of_clean_fids_own_pipeline(
 
     from pytest_cepbench.models.torch_runtime import quiet
 
-    images = [*images, Image.linear_gradient("L"), images[0].convert("L")]
+    images = [*IMAGES, Image.linear_gradient("L"), IMAGES[0].convert("L")]
     files = [tmp_path / f"{index}.png" for index in range(len(images))]
     for file, image in zip(files, images, strict=True):
         image.save(file)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import Generator
+from pytest_cepbench.models.protocols import Generator, ImageLike, Reply
 from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
+from tests.tiny.common import Built
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "stable-diffusion": tiny.build_stable_diffusion,
@@ -23,6 +26,9 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "pix2pix": tiny.build_pix2pix,
     "kontext": tiny.build_kontext,
 }
+
+
+FOLDERS = Built(BUILDERS)
 
 
 def bind_generator(text: str) -> BoundRole:
@@ -44,25 +50,23 @@ def draw(text: str) -> npt.NDArray[np.float32]:
     return image
 
 
-class Built(dict[str, Path]):
-    """A tiny pipeline of each kind, built when it is first asked for."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self._root = root
-
-    def __missing__(self, name: str) -> Path:
-        self[name] = BUILDERS[name](self._root / name)
-        return self[name]
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One tiny pipeline of each kind; not to be changed."""
-    return Built(tmp_path_factory.mktemp("pipelines"))
-
-
 @pytest.fixture
-def copy(folders: dict[str, Path], tmp_path: Path) -> Path:
+def copy(tmp_path: Path) -> Path:
     """A Stable Diffusion of the test's own, to damage."""
-    return Path(shutil.copytree(folders["stable-diffusion"], tmp_path / "stable-diffusion"))
+    return Path(shutil.copytree(FOLDERS["stable-diffusion"], tmp_path / "stable-diffusion"))
+
+
+TEXTS = ["two red circles and a blue square", "one green triangle", "three small yellow shapes"]
+SEEDS = [11, 12, 13]
+
+
+def levels(drawn: ImageLike | Failure | Reply) -> npt.NDArray[np.int_]:
+    """An image that was drawn as grey levels of 0 to 255."""
+    assert isinstance(drawn, np.ndarray), drawn
+    rounded: npt.NDArray[np.int_] = np.rint(drawn * 255).astype(int)
+    return rounded
+
+
+def apart(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
+    """The largest difference of a pixel."""
+    return float(np.abs(first - second).max())

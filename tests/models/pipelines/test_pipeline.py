@@ -23,7 +23,16 @@ from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import CountsTokens, Editor, Generator, Movable
 from pytest_cepbench.models.torch_runtime import has, quiet
 from tests.models.binding import bind_text
-from tests.models.pipelines.conftest import bind_generator, draw, load
+from tests.models.pipelines.conftest import (
+    FOLDERS,
+    SEEDS,
+    TEXTS,
+    apart,
+    bind_generator,
+    draw,
+    levels,
+    load,
+)
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 from tests.tiny.common import edit_tensors, pictures, skip_before
@@ -54,8 +63,11 @@ class Pipeline(DiffusionPipeline):  # type: ignore[misc] # diffusers is not type
         return self.output
 
 
-def test_one_image_for_each_text_is_required() -> None:
-    """Fewer could not be told apart: each would be taken for another text's."""
+def test_each_text_has_its_own_generator_and_image() -> None:
+    """The generator of its seed, on the CPU; the parameters reach the call as they are. Fewer
+    images than texts could not be told apart: each would be taken for another text's. One that is
+    flagged or not a number is a failure, and those beside it are kept as they are.
+    """
     for output, words in (
         (AudioPipelineOutput(audios=GREY), "returned no images for 2"),
         (ImagePipelineOutput(images=[GREY]), r"1 image\(s\) for 2 text\(s\)"),
@@ -64,25 +76,17 @@ def test_one_image_for_each_text_is_required() -> None:
         with pytest.raises(ModelError, match=words):
             generator.generate(["a", "b"], [1, 2])
 
-
-def test_a_failure_belongs_to_its_own_image() -> None:
-    """Flagged or not a number: the images beside it are kept as they are."""
     broken = GREY.copy()
     broken[0, 0] = np.nan
-    output = StableDiffusionPipelineOutput([GREY, broken, GREY], [False, False, True])
-    pipeline = Pipeline(output)
-    drawn = DiffusersGenerator(CHECKPOINT, pipeline, PipelineParams()).generate(
-        ["a", "b", "c"], [1, 2, 3]
-    )
+    made = StableDiffusionPipelineOutput([GREY, broken, GREY], [False, False, True])
+    generator = DiffusersGenerator(CHECKPOINT, Pipeline(made), PipelineParams())
+    drawn = generator.generate(["a", "b", "c"], [1, 2, 3])
     assert drawn[0] is GREY
     nan = Failure("nan-image", "3 of 12 pixel values are NaN or infinite")
     assert check_image(drawn[1]) == nan
     assert isinstance(drawn[2], Failure)
     assert drawn[2].kind == "blank-image"
 
-
-def test_each_text_has_its_own_generator_and_the_negative_prompt() -> None:
-    """The generator of its seed, on the CPU; the parameters reach the call as they are."""
     pipeline = Pipeline(ImagePipelineOutput(images=[GREY, GREY]))
     parameters = PipelineParams(negative_prompt="blur", height=64)
     DiffusersGenerator(CHECKPOINT, pipeline, parameters).generate(["a", "b"], [11, 12])
@@ -129,9 +133,9 @@ def image_of(model: Generator, text: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["stable-diffusion", "sdxl"])
-def test_what_comes_after_the_limit_changes_nothing(folders: dict[str, Path], name: str) -> None:
+def test_what_comes_after_the_limit_changes_nothing(name: str) -> None:
     """A text of more tokens than are read is drawn like its beginning; one of as many is whole."""
-    model = load(f"{folders[name]}?{tiny.DRAW[name]}")
+    model = load(f"{FOLDERS[name]}?{tiny.DRAW[name]}")
     assert isinstance(model, CountsTokens)
     words = "red circle " * 200
     (length,), most = model.text_lengths([words])
@@ -147,9 +151,9 @@ def test_what_comes_after_the_limit_changes_nothing(folders: dict[str, Path], na
     )
 
 
-def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> None:
+def test_parameters_enter_the_identity_as_given() -> None:
     """What changes an image is in `params`; where it runs is provenance; defaults add nothing."""
-    folder = folders["stable-diffusion"]
+    folder = FOLDERS["stable-diffusion"]
     bare = bind_generator(str(folder))
     assert bare.params == {"dtype": "float32"}
     assert bare.seeded
@@ -187,10 +191,10 @@ def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> Non
     ],
 )
 def test_what_a_pipeline_does_not_take_is_refused_by_name_at_load(
-    folders: dict[str, Path], name: str, parameter: str, expected: str
+    name: str, parameter: str, expected: str
 ) -> None:
     """A parameter of another pipeline must not be dropped in silence."""
-    bound = bind_generator(f"{folders[name]}?{parameter}")
+    bound = bind_generator(f"{FOLDERS[name]}?{parameter}")
     with pytest.raises(SpecError, match=expected):
         bound.load()
 
@@ -199,14 +203,14 @@ DRAW = tiny.DRAW["flux"]
 
 
 @pytest.fixture
-def quantized(folders: dict[str, Path], tmp_path: Path) -> Path:
+def quantized(tmp_path: Path) -> Path:
     """A FLUX whose transformer's weights are whole numbers of eight bits, saved by torchao."""
     pytest.importorskip("torchao", reason="it quantizes")
     import torch
     from diffusers import FluxTransformer2DModel, TorchAoConfig
     from torchao.quantization import Int8WeightOnlyConfig
 
-    folder = Path(shutil.copytree(folders["flux"], tmp_path / "quantized"))
+    folder = Path(shutil.copytree(FOLDERS["flux"], tmp_path / "quantized"))
     with quiet():
         transformer = FluxTransformer2DModel.from_pretrained(
             folder / "transformer",
@@ -221,15 +225,15 @@ def quantized(folders: dict[str, Path], tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torchao's own, of its way to be loaded
 def test_a_quantized_component_draws_nearly_what_the_whole_one_draws(
-    folders: dict[str, Path], quantized: Path, tmp_path: Path
+    quantized: Path, tmp_path: Path
 ) -> None:
     """In the pipeline or in the place of its own; a LoRA works beside it, and is not merged."""
-    expected = draw(f"{folders['flux']}?{DRAW}")
+    expected = draw(f"{FOLDERS['flux']}?{DRAW}")
     image = draw(f"{quantized}?{DRAW}")
-    assert 0 < np.abs(image - expected).max() < 0.05
-    spec = f"{folders['flux']}?transformer={quantized / 'transformer'}&{DRAW}"
+    assert 0 < apart(image, expected) < 0.05
+    spec = f"{FOLDERS['flux']}?transformer={quantized / 'transformer'}&{DRAW}"
     assert np.array_equal(draw(spec), image)
-    lora = loras.build_lora(folders["flux"], tmp_path / "lora")
+    lora = loras.build_lora(FOLDERS["flux"], tmp_path / "lora")
     with pytest.raises(CheckpointError, match=r"quantized.*add fuse=false"):
         bind_generator(f"{quantized}?lora={lora}").load()
     assert np.abs(draw(f"{quantized}?lora={lora}&fuse=false&{DRAW}") - image).max() > 1e-3
@@ -257,11 +261,7 @@ QUERIES = {
     "kontext": "num_inference_steps=2&max_sequence_length=16&max_area=2304",
 }
 NAMES = [name for name in QUERIES if KNOWS_KONTEXT or name != "kontext"]
-TEXTS = ["two red circles and a blue square", "one green triangle", "three small yellow shapes"]
 IMAGES = pictures(((48, 48), (64, 32), (48, 48)))
-SEEDS = [11, 12, 13]
-
-Levels = npt.NDArray[np.int_]
 
 
 @pytest.fixture(autouse=True)
@@ -287,28 +287,21 @@ def load_editor(folder: Path, query: str = "", settings: str | None = None) -> E
 
 def edit(
     model: Editor, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
-) -> list[Levels]:
+) -> list[npt.NDArray[np.int_]]:
     """The results as grey levels of 0 to 255."""
-    results = list(model.edit(images, texts, seeds))
-    assert not any(isinstance(result, Failure) for result in results)
-    return [np.rint(np.asarray(result) * 255).astype(int) for result in results]
-
-
-def apart(first: Levels, second: Levels) -> int:
-    """The largest difference of a pixel."""
-    return int(np.abs(first - second).max())
+    return [levels(result) for result in model.edit(images, texts, seeds)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_result_depends_on_its_own_inputs(folders: dict[str, Path], name: str) -> None:
+def test_a_result_depends_on_its_own_inputs(name: str) -> None:
     """Alone, in a batch and in another order the same within a level; caller's state stays.
 
     It has the shape of its image, in whole steps of the pipeline's patches, or the spec's size.
     """
     import torch
 
-    model = load_editor(folders[name])
+    model = load_editor(FOLDERS[name])
     before = torch.get_rng_state()
 
     together = edit(model, IMAGES, TEXTS, SEEDS)
@@ -331,7 +324,7 @@ def test_a_result_depends_on_its_own_inputs(folders: dict[str, Path], name: str)
         assert wide.shape == (32, 64, 3)
         (odd,) = edit(model, [Image.new("RGB", (35, 50), "red")], TEXTS[:1], [1])
         assert odd.shape == (48, 32, 3)
-        (said,) = edit(load_editor(folders[name], "height=32&width=48"), IMAGES[:1], TEXTS[:1], [1])
+        (said,) = edit(load_editor(FOLDERS[name], "height=32&width=48"), IMAGES[:1], TEXTS[:1], [1])
         assert said.shape == (32, 48, 3)
 
 

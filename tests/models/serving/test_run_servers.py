@@ -1,7 +1,10 @@
-"""Servers from their start to their end, with stand-ins for vLLM and SGLang; transformers' own."""
+"""Servers that a run starts, with stand-ins for vLLM and SGLang, and transformers' own: from their
+start to their end, what specs stand for, and mistakes that are found before a server is started.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,32 +12,64 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import IdentityError, ModelError, SpecError, WriteError
+from pytest_cepbench.errors import (
+    CheckpointError,
+    IdentityError,
+    MissingDependencyError,
+    ModelError,
+    RoleError,
+    SpecError,
+    WriteError,
+)
 from pytest_cepbench.models.api.roles import ApiModel
-from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.binding import BoundRole, bind, check_installed, detect
 from pytest_cepbench.models.devices import DEVICE_VARIABLES
-from pytest_cepbench.models.protocols import AnsweredQuestion, Describer, Reply
-from pytest_cepbench.models.serving.engines import ENGINES
+from pytest_cepbench.models.protocols import AnsweredQuestion, Describer, Reply, RoleName
+from pytest_cepbench.models.serving.engines import ENGINES, find_program
 from pytest_cepbench.models.serving.run_servers import RunServers, listens
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, context_with, plain
-from tests.models.files import safetensors_bytes
-from tests.models.serving.conftest import Bind
-from tests.models.serving.stand_ins import StandIn, is_alive
+from tests.models.files import VIT, safetensors_bytes, write_checkpoint
+from tests.models.serving.stand_ins import StandIn, is_alive, make_stand_in
 from tests.optional import needs
 from tests.tiny.common import pictures
 
 needs("httpx2")
 
 RED = Image.new("RGB", (4, 4), (200, 10, 10))
+
+
+@dataclass(frozen=True)
+class RunStandIn(StandIn):
+    """A stand-in in a run that is this process alone.
+
+    servers: of the run.
+    """
+
+    servers: RunServers
+
+    def bind(self, text: str, role: RoleName = "describer", **options: Any) -> BoundRole:
+        """Bind what a user would type, in that run."""
+        return bind(parse_spec(text), role, context_with(self.servers), **options)
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Iterator[RunStandIn]:
+    """A checkpoint, and an interpreter whose engines are stand-ins."""
+    made = make_stand_in(tmp_path)
+    servers = RunServers(tmp_path / "run", tmp_path / "logs")
+    yield RunStandIn(made.python, made.checkpoint, servers)
+    servers.close()
 
 
 def describe(bound: BoundRole) -> Any:
@@ -63,12 +98,12 @@ FLAGS = {
 
 @pytest.mark.parametrize("engine", FLAGS)
 def test_an_engine_is_started_with_the_flags_of_the_spec(
-    stand_in: StandIn, bind_served: Bind, monkeypatch: pytest.MonkeyPatch, engine: str
+    stand_in: RunStandIn, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     """It serves on this machine alone; vLLM with a key that no process list shows."""
     monkeypatch.setenv("PYTHONPATH", "/of/this/interpreter")
     own = "&engine_args=--generation-config vllm" if engine == "vllm" else ""
-    reply = describe(bind_served(stand_in.spec(QUERY + own, engine)))
+    reply = describe(stand_in.bind(stand_in.spec(QUERY + own, engine)))
 
     flags = stand_in.flags()
     (start,) = stand_in.starts
@@ -107,11 +142,7 @@ SECRETS = {
 
 
 def test_an_engine_gets_no_key_and_shows_none(
-    stand_in: StandIn,
-    bind_served: Bind,
-    servers: RunServers,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    stand_in: RunStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the environment of the run but for what is named like a key, or is a URL with one.
 
@@ -124,7 +155,7 @@ def test_an_engine_gets_no_key_and_shows_none(
     fail = f"ValueError: no kernel for this device {read}"
     stand_in.behave(fail=fail, show=[*SECRETS, "VLLM_CACHE_ROOT"])
     with pytest.raises(ModelError, match=r"\|( unset){6} /caches$") as raised:
-        bind_served(stand_in.spec()).load()
+        stand_in.bind(stand_in.spec()).load()
 
     (log,) = (tmp_path / "logs").glob("*.log")
     assert not [value for value in SECRETS.values() if value in log.read_text()]
@@ -134,38 +165,34 @@ def test_an_engine_gets_no_key_and_shows_none(
     assert "loading | ValueError: no kernel for this device [key] of http://host/x key=" in message
     assert stand_in.starts[0]["env"]["VLLM_API_KEY"] not in message
     assert "\n" not in message
-    other = bind(parse_spec(stand_in.spec()), "judge", context_with(servers))
+    other = bind(parse_spec(stand_in.spec()), "judge", context_with(stand_in.servers))
     with pytest.raises(ModelError, match="did not start"):
         other.load()
     assert len(stand_in.starts) == 1
 
 
-def test_a_server_that_gives_no_answer_in_time_is_ended(
-    stand_in: StandIn, bind_served: Bind
-) -> None:
+def test_a_server_that_gives_no_answer_in_time_is_ended(stand_in: RunStandIn) -> None:
     """With the parameter that gives it more time. Files that changed before the start start
     nothing: the spec was bound to other weights.
     """
-    bound = bind_served(stand_in.spec())
+    bound = stand_in.bind(stand_in.spec())
     (stand_in.checkpoint / "model.safetensors").write_bytes(safetensors_bytes(b"abcd"))
     with pytest.raises(IdentityError, match="written again: model"):
         bound.load()
     assert not stand_in.starts
     stand_in.behave(slow=60)
     with pytest.raises(ModelError, match=r"no answer within 0.5 s \(start_timeout= in its spec\)"):
-        bind_served(stand_in.spec("start_timeout=0.5")).load()
+        stand_in.bind(stand_in.spec("start_timeout=0.5")).load()
     stand_in.wait_for_end()
 
 
 @pytest.mark.parametrize("query", ["max_retry_wait=60&patience=600", "retries=0&concurrency=1"])
-def test_a_server_that_dies_ends_the_work_at_once(
-    stand_in: StandIn, bind_served: Bind, query: str
-) -> None:
+def test_a_server_that_dies_ends_the_work_at_once(stand_in: RunStandIn, query: str) -> None:
     """No retry can help, and no input counts as a failure of the checkpoint, without any retry
     neither.
     """
     stand_in.behave(die_after=7 if "retries" in query else 2)
-    model = bind_served(stand_in.spec(query)).load()
+    model = stand_in.bind(stand_in.spec(query)).load()
     assert isinstance(model, ApiModel)
     for _ in range(2):
         with pytest.raises(ModelError) as raised:
@@ -176,10 +203,10 @@ def test_a_server_that_dies_ends_the_work_at_once(
 
 
 def test_a_server_whose_supervisor_was_killed_dies_with_it(
-    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+    stand_in: RunStandIn, tmp_path: Path
 ) -> None:
     """Nothing is left that nobody would end."""
-    model = bind_served(stand_in.spec()).load()
+    model = stand_in.bind(stand_in.spec()).load()
     (lock,) = (tmp_path / "run").glob("*/alive.lock")
     os.kill(int(lock.read_text()), signal.SIGKILL)
     stand_in.wait_for_end()
@@ -190,12 +217,10 @@ def test_a_server_whose_supervisor_was_killed_dies_with_it(
 
 
 @pytest.mark.slow
-def test_files_that_change_while_the_server_starts_are_an_error(
-    stand_in: StandIn, bind_served: Bind
-) -> None:
+def test_files_that_change_while_the_server_starts_are_an_error(stand_in: RunStandIn) -> None:
     """It may have read the new weights, and the fingerprint is of the old ones."""
     stand_in.behave(slow=1.5)
-    bound = bind_served(stand_in.spec())
+    bound = stand_in.bind(stand_in.spec())
     weights = stand_in.checkpoint / "model.safetensors"
     timer = threading.Timer(0.7, weights.write_bytes, [safetensors_bytes(b"abcd")])
     timer.start()
@@ -220,7 +245,7 @@ def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None
 
 
 def test_a_server_of_several_roles_ends_with_all_that_it_started(
-    stand_in: StandIn, bind_served: Bind, servers: RunServers, tmp_path: Path
+    stand_in: RunStandIn, tmp_path: Path
 ) -> None:
     """What differs in the requests alone needs no second server. A process in a session of its own
     ends too; the log stays, with those of nine earlier servers, for its owner alone.
@@ -229,13 +254,13 @@ def test_a_server_of_several_roles_ends_with_all_that_it_started(
     for day in range(10, 25):
         (tmp_path / "logs" / f"202001{day}-000000-vllm-old-0000.log").write_text("")
     stand_in.behave(child=True)
-    judge = bind_served(stand_in.spec("prompt=letters"), "judge").load()
+    judge = stand_in.bind(stand_in.spec("prompt=letters"), "judge").load()
     assert isinstance(judge, ApiModel)
     judge.score_answers([AnsweredQuestion(["a", RED], ["red"])], [0])
-    assert describe(bind_served(stand_in.spec("max_tokens=9"))).value == "200 10 10"
+    assert describe(stand_in.bind(stand_in.spec("max_tokens=9"))).value == "200 10 10"
     assert len(stand_in.starts) == 1
     assert is_alive(stand_in.starts[0]["pid"])
-    servers.close()
+    stand_in.servers.close()
     stand_in.wait_for_end()
     logs = sorted((tmp_path / "logs").glob("*.log"))
     assert (len(logs), "-vllm-step-1-" in logs[-1].name) == (10, True)
@@ -266,7 +291,7 @@ time.sleep(60)
 class User:
     """Another process of the run."""
 
-    def __init__(self, tmp_path: Path, stand_in: StandIn, *, controls: bool = False) -> None:
+    def __init__(self, tmp_path: Path, stand_in: RunStandIn, *, controls: bool = False) -> None:
         places = [tmp_path / "run", tmp_path / "logs"]
         command = [sys.executable, "-c", USER, *places, stand_in.spec(), "yes" if controls else ""]
         self.process = subprocess.Popen(
@@ -302,7 +327,7 @@ class User:
 
 @pytest.mark.slow
 def test_processes_share_a_server_as_long_as_their_controller_lives(
-    stand_in: StandIn, tmp_path: Path
+    stand_in: RunStandIn, tmp_path: Path
 ) -> None:
     """The worker that started it may be killed. Where the controller is, nobody reads what others
     make, and the server ends.
@@ -323,7 +348,7 @@ def test_processes_share_a_server_as_long_as_their_controller_lives(
 
 
 @pytest.mark.slow
-def test_a_start_goes_on_where_its_process_was_killed(stand_in: StandIn, tmp_path: Path) -> None:
+def test_a_start_goes_on_where_its_process_was_killed(stand_in: RunStandIn, tmp_path: Path) -> None:
     """Another process of the run waits for the same server."""
     stand_in.behave(slow=2)
     first, second = User(tmp_path, stand_in), User(tmp_path, stand_in)
@@ -340,7 +365,7 @@ def test_a_start_goes_on_where_its_process_was_killed(stand_in: StandIn, tmp_pat
 
 
 def test_a_server_has_the_devices_that_it_needs(
-    stand_in: StandIn, bind_served: Bind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: RunStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the variable that is set: accelerators of other makers have one of their own. A worker
     leases one device, and has one thread; a server of two is given those of the whole run.
@@ -350,7 +375,7 @@ def test_a_server_has_the_devices_that_it_needs(
     other = DEVICE_VARIABLES[-1]
     monkeypatch.setenv(other, "5")
     with pytest.raises(SpecError, match=rf"needs 2 devices, and {other} is 5"):
-        bind_served(stand_in.spec("tensor_parallel_size=2")).load()
+        stand_in.bind(stand_in.spec("tensor_parallel_size=2")).load()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with closing(
         RunServers(tmp_path / "leased", tmp_path / "logs", unleased={other: "4,5"})
@@ -364,7 +389,7 @@ def test_a_server_has_the_devices_that_it_needs(
             assert "OMP_NUM_THREADS" not in environment
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(stand_in: RunStandIn, tmp_path: Path) -> None:
     """A full disk, or a file in the way."""
     (tmp_path / "run").write_text("")
     servers = RunServers(tmp_path / "run", tmp_path / "logs")
@@ -375,7 +400,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(stand_in: StandIn, tmp_path
 @pytest.mark.models
 @pytest.mark.slow
 def test_transformers_serve_says_what_the_checkpoint_says_here(
-    tmp_path: Path, bind_served: Bind
+    tmp_path: Path, stand_in: RunStandIn
 ) -> None:
     """Greedy captions are equal word for word, under one fingerprint. It maps the weights into
     memory, where it has no accelerator: another file is another model, and stops the case.
@@ -390,7 +415,7 @@ def test_transformers_serve_says_what_the_checkpoint_says_here(
         checkpoint = build_llava(tmp_path / "llava")
     query = "engine=transformers&engine_args=--device cpu&dtype=float32&max_tokens=12"
     here = bind_text(f"{checkpoint}?max_new_tokens=12", "describer")
-    served = bind_served(f"serve:{checkpoint}?{query}")
+    served = stand_in.bind(f"serve:{checkpoint}?{query}")
     images = pictures(((64, 64), (48, 80), (96, 40)))
     model, own = served.load(), here.load()
     assert isinstance(model, ApiModel)
@@ -408,3 +433,121 @@ def test_transformers_serve_says_what_the_checkpoint_says_here(
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(IdentityError, match="written again: model"):
         model.describe(images[:1], "describe", [0])
+
+
+# -- binding ---------------------------------------------------------------------------------------
+
+
+def test_the_role_is_that_of_the_checkpoint(stand_in: RunStandIn, tmp_path: Path) -> None:
+    """`--model` detects it as for a folder; roles that no chat plays are left out, and are refused
+    with the way to insist. `--describer` is bound all the same.
+    """
+    detected = detect(parse_spec(stand_in.spec()))
+    what = "LlavaForConditionalGeneration on vLLM"
+    assert (detected.what, detected.roles) == (what, ("describer", "writer"))
+
+    folder = write_checkpoint(tmp_path / "vit", VIT)
+    encoder = stand_in.spec().replace(str(stand_in.checkpoint), str(folder))
+    detected = detect(parse_spec(encoder))
+    assert detected.roles == ()
+    assert "only describe, write, judge or answer" in detected.because
+    with pytest.raises(RoleError, match=r"can be the describer\. .* --describer, or --model"):
+        stand_in.bind(encoder)
+    assert stand_in.bind(encoder, force=True).what == "ViTModel on vLLM"
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("start_timeout=5&devices=1&concurrency=2&timeout=9&retries=1", True),
+        ("tensor_parallel_size=2&gpu_memory_utilization=0.5&max_num_seqs=3", True),
+        ("dtype=bfloat16", False),
+        ("quantization=fp8", False),
+        ("engine_args=--generation-config vllm", False),
+        ("temperature=0.5", False),
+    ],
+)
+def test_what_can_change_an_answer_is_in_its_key_and_nothing_else(
+    stand_in: RunStandIn, query: str, same: bool
+) -> None:
+    """Where and how fast a server works is no reason to ask it again; its precision is."""
+    plain = bind_text(stand_in.spec(), "describer").identity
+
+    assert (bind_text(stand_in.spec(query), "describer").identity == plain) is same
+
+
+def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: RunStandIn) -> None:
+    """Wherever it is served, and by whatever. Mistral's consolidated weights, which this package
+    never loads but vLLM may, are a part of it, and remote code where it is run; that of another
+    repository is refused, as for a folder.
+    """
+    here = bind_text(str(stand_in.checkpoint), "describer")
+    served = bind_text(stand_in.spec(), "describer")
+    assert served.fingerprint == here.fingerprint
+    assert served.adapter != here.adapter
+    assert (served.device, served.remarks) == ("server", ())
+    assert not stand_in.starts
+
+    query = "trust_remote_code=true"
+    seen = {bind_text(stand_in.spec(query), "describer").fingerprint}
+    for name, content in (
+        ("consolidated.safetensors", safetensors_bytes()),
+        ("modeling.py", b"x = 1"),
+        ("modeling.py", b"x = 2"),
+    ):
+        (stand_in.checkpoint / name).write_bytes(content)
+        fingerprint = bind_text(stand_in.spec(query), "describer").fingerprint
+        assert fingerprint not in seen
+        seen.add(fingerprint)
+    assert bind_text(stand_in.spec(), "describer").fingerprint != served.fingerprint
+    (stand_in.checkpoint / "chat_template.jinja").write_text("{{ strftime_now('%Y') }}")
+    (told,) = bind_text(stand_in.spec(), "describer").remarks
+    assert "asks for today" in told
+
+    config = json.loads((stand_in.checkpoint / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "other/repository--modeling.Model"}
+    (stand_in.checkpoint / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="its code lies in"):
+        bind_text(stand_in.spec(query), "describer")
+
+
+def test_a_wrong_interpreter_or_role_is_refused(stand_in: RunStandIn) -> None:
+    """Before anything is started; so is a key, since specs are printed and stored."""
+    with pytest.raises(SpecError, match=r"no such program\. Give the interpreter"):
+        bind_text(f"serve:{stand_in.checkpoint}?python=/no/python", "describer")
+    with pytest.raises(RoleError, match="describer or judge or writer or vqa, not the generator"):
+        bind_text(stand_in.spec(), "generator")
+    for query in ("api_key=sk-secret-0123456789", "engine_args=--x sk-secret-0123456789"):
+        with pytest.raises(SpecError, match="Keys come from the environment") as raised:
+            bind_text(stand_in.spec(query), "describer")
+        assert "secret" not in str(raised.value)
+
+
+def test_an_engine_that_is_not_here_is_one_line_with_the_command(
+    stand_in: RunStandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It belongs into an environment of its own, which is named by its interpreter. A script of the
+    same environment goes first.
+    """
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    for engine in ENGINES:
+        spec = f"serve:{stand_in.checkpoint}?engine={engine}"
+        for ask in (
+            lambda text: bind_text(text, "judge"),
+            lambda t: check_installed(parse_spec(t)),
+        ):
+            with pytest.raises(MissingDependencyError, match=r"pip install .*python=~/") as raised:
+                ask(spec)
+            assert "\n" not in str(raised.value)
+
+    beside, elsewhere = tmp_path / "own" / "vllm", tmp_path / "other" / "vllm"
+    for script in (beside, elsewhere):
+        script.parent.mkdir()
+        script.write_text(f"#!{sys.executable}\n")
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(elsewhere.parent))
+    monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
+    assert find_program("vllm", None) == (str(beside), "serve")
+    beside.unlink()
+    assert find_program("vllm", None) == (str(elsewhere), "serve")

@@ -21,14 +21,12 @@ from pytest_cepbench.models.protocols import Describer, SoundEncoder
 from pytest_cepbench.models.spec import parse_spec
 from tests.artifacts.files import tone
 from tests.models.binding import bind_text, load_once, plain
-from tests.models.text_model.conftest import Build, build_once, change, rewrite
+from tests.models.text_model.conftest import Build
 from tests.tiny import sounds as tiny
+from tests.tiny.common import Built, edit_json, edit_tensors
 from tests.tiny.encoders import build_dinov2
 
 pytestmark = pytest.mark.models
-
-Load = Callable[..., Any]
-"""What the fixture `spec` is."""
 
 BUILDERS: dict[str, Callable[..., Path]] = {
     **tiny.DESCRIBERS,
@@ -40,28 +38,20 @@ BUILDERS: dict[str, Callable[..., Path]] = {
 }
 
 
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """The folder of a tiny checkpoint by its builder's name; built once, not to be changed."""
-    return build_once(tmp_path_factory.mktemp("sounds"), BUILDERS)
+MODELS = Built(BUILDERS)
 
 
-@pytest.fixture
-def copied(tmp_path: Path, tiny_model: Build) -> Build:
-    """A copy of a tiny checkpoint that a test may change."""
-    return lambda name: Path(shutil.copytree(tiny_model(name), tmp_path / name))
-
-
-@pytest.fixture
-def spec(tiny_model: Build) -> Load:
+def spec(name: str, *options: str) -> str:
     """What a user would type for a tiny checkpoint."""
+    if name == "qwen2-audio":  # which seldom ends a text of its own
+        options = ("max_new_tokens=16", *options)
+    return f"{MODELS[name]}?{'&'.join(options)}"
 
-    def text(name: str, *options: str) -> str:
-        if name == "qwen2-audio":  # which seldom ends a text of its own
-            options = ("max_new_tokens=16", *options)
-        return f"{tiny_model(name)}?{'&'.join(options)}"
 
-    return text
+@pytest.fixture
+def copied(tmp_path: Path) -> Build:
+    """A copy of a tiny checkpoint that a test may change."""
+    return lambda name: Path(shutil.copytree(MODELS[name], tmp_path / name))
 
 
 def sounds() -> list[Sound]:
@@ -78,9 +68,10 @@ def describe(model: Describer, heard: list[Sound], prompt: str = "describe the i
 
 
 @pytest.mark.parametrize("name", DESCRIBERS)
-def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(spec: Load, name: str) -> None:
-    """Padding and neighbours must not change a text, and the text must be about the sound. One
-    beyond the window is refused: the library would read its first three seconds in silence.
+def test_a_text_is_what_the_library_makes_of_the_sound(name: str) -> None:
+    """Run by hand, with the library's own classes alone. Padding and neighbours must not change it,
+    and it must be about the sound. One beyond the window is refused: the library would read its
+    first three seconds in silence.
     """
     model = load_once(spec(name), "describer")
     heard = [*sounds()[:3], tone(1760, tiny.SECONDS)]
@@ -90,18 +81,12 @@ def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(spec: Load, name: 
     assert len(set(together)) > 1
     assert all(isinstance(text, str) and "<" not in text for text in together)
 
-
-@pytest.mark.parametrize("name", DESCRIBERS)
-def test_a_text_is_what_the_library_makes_of_the_sound(
-    spec: Load, tiny_model: Build, name: str
-) -> None:
-    """Run by hand, with the library's own classes alone."""
     import torch
     import transformers
 
-    folder, sound = tiny_model(name), tone(440, 1.0)
+    folder, sound = MODELS[name], tone(440, 1.0)
     config = json.loads((folder / "config.json").read_text())
-    model = getattr(transformers, config["architectures"][0]).from_pretrained(folder).eval()
+    network = getattr(transformers, config["architectures"][0]).from_pretrained(folder).eval()
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     wave = [np.asarray(sound.samples)]
@@ -112,18 +97,18 @@ def test_a_text_is_what_the_library_makes_of_the_sound(
                 "<bos> user : <|audio_bos|><|AUDIO|><|audio_eos|> describe the image assistant : "
             )
             inputs = processor(text=[text], audio=wave, return_tensors="pt")
-            tokens = model.generate(**inputs, do_sample=False, max_new_tokens=16)
+            tokens = network.generate(**inputs, do_sample=False, max_new_tokens=16)
             tokens = tokens[:, inputs["input_ids"].shape[1] :]
         else:
             inputs = extractor(wave, sampling_rate=tiny.RATE, return_tensors="pt")
-            tokens = model.generate(**inputs)
+            tokens = network.generate(**inputs)
     expected = tokenizer.decode(tokens[0], skip_special_tokens=True).strip()
-    (text,) = describe(load_once(spec(name), "describer"), [sound])
+    (text,) = describe(model, [sound])
     assert text[: len(expected)] == expected[: len(text)]
     assert min(len(text), len(expected)) > 3
 
 
-def test_a_conversation_has_prompt_and_system_prompt(spec: Load) -> None:
+def test_a_conversation_has_prompt_and_system_prompt() -> None:
     """Another prompt or system prompt must be able to give another text, to a chat model alone."""
     chat = load_once(spec("qwen2-audio"), "describer")
     briefed = load_once(spec("qwen2-audio", "system_prompt=be%20brief"), "describer")
@@ -135,7 +120,7 @@ def test_a_conversation_has_prompt_and_system_prompt(spec: Load) -> None:
     assert describe(whisper, heard, "one") == describe(whisper, heard, "another")
 
 
-def test_drawn_texts_follow_their_seeds(spec: Load) -> None:
+def test_drawn_texts_follow_their_seeds() -> None:
     """The temperature reaches Whisper too, whose own way of drawing takes it apart."""
     options = ("do_sample=true", "temperature=2.0", "max_new_tokens=8")
     model = load_once(spec("whisper", *options), "describer")
@@ -145,14 +130,12 @@ def test_drawn_texts_follow_their_seeds(spec: Load) -> None:
     assert plain(model.describe(heard[:1], "", [1])) == [first]
 
 
-def test_what_a_model_reads_and_makes_is_known_before_it_is_loaded(
-    spec: Load, tiny_model: Build, tmp_path: Path
-) -> None:
+def test_what_a_model_reads_and_makes_is_known_before_it_is_loaded(tmp_path: Path) -> None:
     """Suites ask it of the bound role; a vision model says it in words, too. A parameter without
     use is refused, not passed over.
     """
     for name in DESCRIBERS:
-        bound = bind_text(str(tiny_model(name)), "describer")
+        bound = bind_text(str(MODELS[name]), "describer")
         assert bound.reads == {"text", "sound"}, name
         assert not bound.seeded
     for name in ENCODERS:
@@ -177,8 +160,8 @@ def test_what_a_model_reads_and_makes_is_known_before_it_is_loaded(
                 bind_text(spec(name, query), "generator")
     for role in ("writer", "judge", "vqa", "generator"):
         with pytest.raises(RoleError, match=f"not the {role}"):
-            bind_text(str(tiny_model("whisper")), role)
-    served = f"serve:{tiny_model('whisper')}?engine=transformers"
+            bind_text(str(MODELS["whisper"]), role)
+    served = f"serve:{MODELS['whisper']}?engine=transformers"
     assert detect(parse_spec(served)).roles == ()
     with pytest.raises(RoleError, match="is sent no sounds"):
         bind_text(served, "describer")
@@ -205,9 +188,10 @@ WINDOWS = {"clap": 2.0, "ast": 1.295}
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_a_vector_does_not_depend_on_the_batch(spec: Load, name: str) -> None:
-    """And the vectors are about the sounds. One that is too short has no direction; its neighbours
-    keep theirs.
+def test_a_vector_is_what_the_library_makes_of_the_sound(name: str) -> None:
+    """Run by hand: mean, pooler, and the features in the joint space; whatever the batch. One that
+    is too short has no direction; its neighbours keep theirs. Of one beyond the window the library
+    reads a beginning, or a random part: what is loud at the end would be lost.
     """
     encoder = load_once(spec(name), "encoder")
     assert isinstance(encoder, SoundEncoder)
@@ -223,16 +207,17 @@ def test_a_vector_does_not_depend_on_the_batch(spec: Load, name: str) -> None:
             assert np.isnan(first).all()
             assert np.isfinite(others).all()
 
+    if name in WINDOWS:
+        length, rate = int(WINDOWS[name] * tiny.RATE), tiny.RATE
+        begun, ended = tone(220, length / rate).samples, tone(1760, length / rate).samples
+        (whole,) = encoder.encode_sounds([Sound(np.concatenate([begun, ended]), rate)])
+        parts = encoder.encode_sounds([Sound(begun, rate), Sound(ended, rate)])
+        assert np.abs(whole - parts.mean(axis=0)).max() < 1e-5
 
-@pytest.mark.parametrize("name", ["wav2vec2", "ast", "clap"])
-def test_a_vector_is_what_the_library_makes_of_the_sound(
-    spec: Load, tiny_model: Build, name: str
-) -> None:
-    """Run by hand: mean, pooler, and the features in the joint space."""
     import torch
     import transformers
 
-    folder, sound = tiny_model(name), tone(440, 1.0)
+    folder, sound = MODELS[name], tone(440, 1.0)
     model = transformers.AutoModel.from_pretrained(folder).eval()
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
     inputs = extractor([sound.samples], sampling_rate=tiny.RATE, return_tensors="pt")
@@ -244,22 +229,11 @@ def test_a_vector_is_what_the_library_makes_of_the_sound(
             expected = model(**inputs).pooler_output
         else:
             expected = model(**inputs).last_hidden_state.mean(dim=1)
-    vector = load_once(spec(name), "encoder").encode_sounds([sound])
+    vector = encoder.encode_sounds([sound])
     assert np.abs(vector - expected.numpy()).max() < 1e-5
 
 
-@pytest.mark.parametrize("name", list(WINDOWS))
-def test_a_sound_beyond_the_window_is_read_in_windows(spec: Load, name: str) -> None:
-    """The library reads a beginning, or a random part: what is loud at the end would be lost."""
-    encoder, rate = load_once(spec(name), "encoder"), tiny.RATE
-    length = int(WINDOWS[name] * rate)
-    first, last = tone(220, length / rate).samples, tone(1760, length / rate).samples
-    (whole,) = encoder.encode_sounds([Sound(np.concatenate([first, last]), rate)])
-    parts = encoder.encode_sounds([Sound(first, rate), Sound(last, rate)])
-    assert np.abs(whole - parts.mean(axis=0)).max() < 1e-5
-
-
-def test_clap_reads_a_sound_the_same_way_each_time(tmp_path: Path, spec: Load) -> None:
+def test_clap_reads_a_sound_the_same_way_each_time(tmp_path: Path) -> None:
     """With fusion its feature extractor picks a random sound of a batch to be a long one."""
     fused = tiny.build_clap(tmp_path / "fused", fusion=True)
     assert json.loads((fused / "preprocessor_config.json").read_text())["truncation"]
@@ -272,7 +246,7 @@ def test_clap_reads_a_sound_the_same_way_each_time(tmp_path: Path, spec: Load) -
             assert np.array_equal(encoder.encode_sounds(heard), first)
 
 
-def test_texts_lie_in_the_space_of_the_sounds(spec: Load) -> None:
+def test_texts_lie_in_the_space_of_the_sounds() -> None:
     """CLAP's; the others read none and say what does."""
     clap = load_once(spec("clap"), "encoder")
     texts = clap.encode_texts(["a red circle", "two blue square"])
@@ -291,7 +265,7 @@ def test_what_training_alone_needs_may_be_missing(copied: Build) -> None:
     import torch
 
     folder = copied("wav2vec2")
-    rewrite(folder, lambda own: {k: v for k, v in own.items() if "masked_spec" not in k})
+    edit_tensors(folder, lambda own: [own.pop(k) for k in list(own) if "masked_spec" in k])
     torch.use_deterministic_algorithms(True)
     try:
         assert bind_text(str(folder), "encoder").load()
@@ -311,7 +285,7 @@ def samples(made: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, name: str) -> None:
+def test_a_sound_depends_on_its_text_and_seed_alone(name: str) -> None:
     """Not on its neighbours, nor on the state of the global generator, which stays as it was."""
     import torch
 
@@ -332,12 +306,12 @@ def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, name: str) -> No
         assert np.abs(wave).max() > 1e-4
 
 
-def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load) -> None:
+def test_vits_speaks_as_the_library_does() -> None:
     """Run by hand under the same seed."""
     import torch
     from transformers import AutoTokenizer, VitsModel
 
-    folder = tiny_model("vits")
+    folder = MODELS["vits"]
     model = VitsModel.from_pretrained(folder).eval()
     tokens = AutoTokenizer.from_pretrained(folder)("a red circle", return_tensors="pt")
     torch.manual_seed(4)
@@ -352,7 +326,7 @@ def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load) -> None:
 
 
 @pytest.mark.parametrize("name", ["musicgen", "bark"])
-def test_a_codec_has_as_many_tokens_as_it_is_told(spec: Load, name: str) -> None:
+def test_a_codec_has_as_many_tokens_as_it_is_told(name: str) -> None:
     """The spec's number goes before the checkpoint's, and so does greedy writing."""
     (by_default,) = samples(load_once(spec(name), "generator").generate(["red"], [0]))
     longer = load_once(spec(name, "max_new_tokens=14", "do_sample=false"), "generator")
@@ -361,7 +335,7 @@ def test_a_codec_has_as_many_tokens_as_it_is_told(spec: Load, name: str) -> None
     assert np.array_equal(first, second)
 
 
-def test_bark_reads_a_text_as_its_processor_does(spec: Load, copied: Build) -> None:
+def test_bark_reads_a_text_as_its_processor_does(copied: Build) -> None:
     """Padded and without the marks of sentences; one that is longer would be cut in silence."""
     import torch
     import transformers
@@ -385,6 +359,6 @@ def test_a_rate_that_no_file_states_is_an_error(copied: Build) -> None:
     """Played at another rate, a sound is another one."""
     folder = copied("musicgen")
     codec = json.loads((folder / "config.json").read_text())["audio_encoder"]
-    change(folder / "config.json", audio_encoder=codec | {"sampling_rate": 0})
+    edit_json(folder / "config.json", audio_encoder=codec | {"sampling_rate": 0})
     with pytest.raises(CheckpointError):
         bind_text(str(folder), "generator").load()

@@ -17,7 +17,7 @@ from pytest_cepbench.errors import CheckpointError, ModelError
 from pytest_cepbench.models.protocols import Battle, Judge, Vqa, VqaQuestion
 from pytest_cepbench.models.text_model.likelihood import first_tokens
 from tests.models.binding import bind_text, load_once
-from tests.models.text_model.conftest import Build, Load, make_battles
+from tests.models.text_model.conftest import JUDGES, load_judge, make_battles
 from tests.tiny.common import pictures, skip_before
 from tests.tiny.describers import BUILDERS
 
@@ -35,7 +35,7 @@ def likelihoods(judge: Any, battles: Sequence[Battle]) -> np.ndarray[Any, np.dty
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_batch_gives_what_each_battle_alone_gives(
-    load_judge: Load, name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Padding, neighbours and the shared prompt must not change a verdict or its likelihoods."""
     skip_before("a batch that changes nothing", "transformers", "5.0")
@@ -58,7 +58,7 @@ def test_a_batch_gives_what_each_battle_alone_gives(
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_likelihoods_are_those_of_the_plain_model(load_judge: Load, name: str) -> None:
+def test_likelihoods_are_those_of_the_plain_model(name: str) -> None:
     """Each phrase read behind its whole prompt, without cache, batch or padding, counted here."""
     import torch
 
@@ -88,7 +88,7 @@ def test_likelihoods_are_those_of_the_plain_model(load_judge: Load, name: str) -
     assert reply.value == WINNERS[int(np.argmax(means))]
 
 
-def test_a_battle_is_judged_for_itself(load_judge: Load) -> None:
+def test_a_battle_is_judged_for_itself() -> None:
     """Qwen2-VL keeps the positions of its last images; battles without images must not see them.
     Control tokens in an answer are its words: they end no turn and claim no image. It spends a
     token on every few pixels of an image: fewer pixels are fewer tokens.
@@ -113,7 +113,7 @@ def test_a_battle_is_judged_for_itself(load_judge: Load) -> None:
     assert lengths[0] < lengths[1]
 
 
-def test_a_battle_longer_than_the_model_reads_is_a_failure(load_judge: Load) -> None:
+def test_a_battle_longer_than_the_model_reads_is_a_failure() -> None:
     """Cut, it would be another battle; its neighbours are judged."""
     long = Battle(["a " * 510], ["red"], ["blue"])
     short = make_battles()[3]
@@ -129,7 +129,7 @@ def test_a_battle_longer_than_the_model_reads_is_a_failure(load_judge: Load) -> 
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
-def test_likelihoods_that_are_none_are_no_verdict(load_judge: Load, value: float) -> None:
+def test_likelihoods_that_are_none_are_no_verdict(value: float) -> None:
     """The first of four equal ones would win every battle."""
     judge = load_judge("llava")
 
@@ -154,9 +154,9 @@ def test_a_vocabulary_without_the_answers_is_refused(tmp_path: Path) -> None:
         bind_text(f"{folder}?device=cpu", "vqa").load()
 
 
-def test_a_template_that_moves_images_needs_numbers(tiny_judge: Build, tmp_path: Path) -> None:
+def test_a_template_that_moves_images_needs_numbers(tmp_path: Path) -> None:
     """LLaVA 1.5's template shows all images first: without numbers they belong to no answer."""
-    folder = Path(shutil.copytree(tiny_judge("llava"), tmp_path / "m"))
+    folder = Path(shutil.copytree(JUDGES["llava"], tmp_path / "m"))
     (folder / "chat_template.jinja").write_text(
         "{% for message in messages %}{{ message['role'] }} : "
         "{% for part in message['content'] if part['type'] == 'image' %}<image> {% endfor %}"
@@ -185,9 +185,9 @@ def _values(model: Any, pieces: Sequence[Any], asked: Sequence[VqaQuestion] = QU
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_batch_gives_what_each_question_alone_gives(tiny_judge: Build, name: str) -> None:
+def test_a_batch_gives_what_each_question_alone_gives(name: str) -> None:
     """Padding and neighbours must not change a probability; pictures and texts go together."""
-    model = _load(tiny_judge(name))
+    model = _load(JUDGES[name])
     red, green, _ = pictures()
     pieces = [red, "a small red circle", green]
     together = _values(model, pieces)
@@ -200,14 +200,14 @@ def test_a_batch_gives_what_each_question_alone_gives(tiny_judge: Build, name: s
     assert len(np.unique(together.round(7))) == together.size
 
 
-def test_probabilities_are_those_of_the_plain_model(tiny_judge: Build) -> None:
+def test_probabilities_are_those_of_the_plain_model() -> None:
     """The softmax over the whole vocabulary behind the prompt, summed over first tokens. A question
     longer than the model reads is a failure, since cut it would be another; the other pieces have
     their answers. An answer without a token has no likelihood.
     """
     import torch
 
-    model = _load(tiny_judge("llava"))
+    model = _load(JUDGES["llava"])
     (red, *_) = pictures()
     (question, *_) = QUESTIONS
     inputs = dict(model.inputs([model._conversation(red, question.text)]))

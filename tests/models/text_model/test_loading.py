@@ -3,81 +3,48 @@
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_cepbench.chains.batching import CallCounts
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.protocols import Describer, RoleName, Writer
+from pytest_cepbench.models.protocols import RoleName, Writer
 from pytest_cepbench.models.text_model.loading import conversation
 from pytest_cepbench.models.text_model.text_generation import TextModel
 from pytest_cepbench.models.torch_runtime import has
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import (
+    DESCRIBERS,
     Build,
     bound,
-    change,
-    describe,
     describer,
-    rewrite,
 )
-from tests.tiny.common import pictures, skip_before
+from tests.tiny.common import edit_json, edit_tensors, skip_before
 
 pytestmark = pytest.mark.models
-
-
-def test_pickled_weights_load_when_allowed_and_run_no_code(copied: Build, tmp_path: Path) -> None:
-    """They describe as the safetensors did; tensors are allowed, not programs."""
-    import torch
-    from safetensors.torch import load_file
-
-    def describe_all(query: str) -> list[Any]:
-        model = bound(folder, query).load()
-        assert isinstance(model, Describer)
-        return describe(model, pictures())
-
-    folder = copied("llava")
-    before = describe_all("max_new_tokens=8")
-    weights = folder / "model.safetensors"
-    torch.save(load_file(weights), folder / "pytorch_model.bin")
-    weights.unlink()
-    with pytest.raises(CheckpointError, match="allow_pickle=true"):
-        bound(folder)
-    assert describe_all("max_new_tokens=8&allow_pickle=true") == before
-
-    class Program:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return Path.touch, (tmp_path / "ran",)
-
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"w": Program()}))
-    with pytest.raises(CheckpointError, match="could not be loaded"):
-        bound(folder, "allow_pickle=true").load()
-    assert not (tmp_path / "ran").exists()
 
 
 def reshape(folder: Path) -> None:
     """Write a config that does not belong to the weights."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    change(folder / "config.json", text_config=config["text_config"] | {"intermediate_size": 96})
+    edit_json(folder / "config.json", text_config=config["text_config"] | {"intermediate_size": 96})
 
 
 def exchange_tokenizer(folder: Path) -> None:
     """Token ids beyond the weights would crash a lookup."""
     model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
     model["vocab"]["describe"] = len(model["vocab"]) + 500
-    change(folder / "tokenizer.json", model=model)
+    edit_json(folder / "tokenizer.json", model=model)
 
 
 def bring_code(folder: Path) -> None:
     """What transformers says of it speaks of the hub."""
-    change(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
+    edit_json(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
     (folder / "own.py").write_text("raise SystemError", encoding="utf-8")
 
 
@@ -90,7 +57,7 @@ def drop_processor(folder: Path) -> None:
 
 def forget_patches(folder: Path) -> None:
     """As processors of before transformers 4.46."""
-    change(folder / "processor_config.json", patch_size=None)
+    edit_json(folder / "processor_config.json", patch_size=None)
 
 
 SHAPES = r" is \(64, 32\), expected \(96, 32\)" if has("transformers", "5.0") else ""
@@ -122,9 +89,10 @@ def test_a_tensor_that_is_not_used_is_refused(copied: Build) -> None:
 
     folder = copied("llava")
     name = "language_model.model.layers.0.self_attn.q_proj.lora_A.weight"
-    rewrite(folder, lambda own: own | {"language_model.model.masked_bias": torch.ones(2)})
+    constant = {"language_model.model.masked_bias": torch.ones(2)}
+    edit_tensors(folder, lambda own: own.update(constant))
     bound(folder).load()
-    rewrite(folder, lambda own: own | {name: torch.ones(2)})
+    edit_tensors(folder, lambda own: own.update({name: torch.ones(2)}))
     with pytest.raises(CheckpointError, match=r"lora_A\.weight\. An adapter .* allow_unused=true"):
         bound(folder).load()
     allowed = bound(folder, "allow_unused=true")
@@ -162,7 +130,7 @@ def test_a_chat_template_that_cannot_ask_is_told(copied: Build) -> None:
         describer(folder)
     template.unlink()
     named = [{"name": "tool_use", "template": text}]
-    change(folder / "tokenizer_config.json", chat_template=named)
+    edit_json(folder / "tokenizer_config.json", chat_template=named)
     with pytest.raises(CheckpointError, match=r"\(tool_use\) none is called default"):
         describer(folder)
 
@@ -232,9 +200,9 @@ for folder in sys.argv[1:]:
 
 
 @pytest.mark.slow
-def test_an_absent_torchvision_is_explained(tiny_describer: Build) -> None:
+def test_an_absent_torchvision_is_explained() -> None:
     """Most processors work without torchvision; where one does not, the message must name it."""
-    folders = [str(tiny_describer(name)) for name in ("llava", "qwen2-vl")]
+    folders = [str(DESCRIBERS[name]) for name in ("llava", "qwen2-vl")]
     command = [sys.executable, "-c", WITHOUT_TORCHVISION, *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     without, needing = done.stdout.splitlines()

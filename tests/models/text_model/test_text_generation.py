@@ -17,15 +17,14 @@ from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.text_model.conftest import (
+    DESCRIBERS,
     Build,
-    Load,
     bound,
-    change,
     describe,
     describer,
-    rewrite,
+    tiny,
 )
-from tests.tiny.common import WORDS, pictures, skip_before
+from tests.tiny.common import WORDS, edit_json, edit_tensors, pictures, skip_before
 from tests.tiny.describers import build_gemma3, build_llava, build_phi4
 
 pytestmark = pytest.mark.models
@@ -34,7 +33,7 @@ SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("qwen2-vl", "idefics3"
 
 
 @pytest.mark.parametrize("name", ["llava", "blip", *SLOW])
-def test_a_text_depends_on_image_and_prompt_alone(tiny: Load, name: str) -> None:
+def test_a_text_depends_on_image_and_prompt_alone(name: str) -> None:
     """Padding and neighbours must not change it; the prompt, which a decoder repeats, and special
     tokens are not in it. A captioner is given no prompt: it would write on after it.
     """
@@ -62,7 +61,7 @@ def test_other_families_are_read(build: Callable[[Path], Path], tmp_path: Path) 
     assert 0 < len(text.split()) <= 3
 
 
-def test_a_captioner_begins_with_its_template_and_ends_where_its_positions_do(tiny: Load) -> None:
+def test_a_captioner_begins_with_its_template_and_ends_where_its_positions_do() -> None:
     """What the user puts into the template must be where the caption begins. More new tokens than
     the model has places for must end the text, not crash.
     """
@@ -78,14 +77,14 @@ def test_a_captioner_begins_with_its_template_and_ends_where_its_positions_do(ti
 
 @pytest.mark.parametrize(("name", "limits"), [("llava", (1, 40)), ("vit-gpt2", (2,))])
 def test_a_text_that_ends_at_its_limit_says_so(
-    tiny: Load, copied: Build, name: str, limits: Sequence[int]
+    copied: Build, name: str, limits: Sequence[int]
 ) -> None:
     """And one that ends by itself does not: the reports count the former, by this word. An end that
     is forced at the limit, as of Florence-2 and Donut, is none of the text's own.
     """
     skip_before("a tiny model that ends by itself", "transformers", "5.0")
     forced = copied(name)
-    change(forced / "generation_config.json", forced_eos_token_id=2)
+    edit_json(forced / "generation_config.json", forced_eos_token_id=2)
 
     def texts(model: Describer) -> list[object]:
         return list(model.describe(pictures(), "what ?", [0] * 3))
@@ -115,9 +114,9 @@ def test_markers_of_reasoning_stay(tmp_path: Path) -> None:
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     number, (first, *_) = tokenizer["model"]["vocab"]["[THINK]"], tokenizer["added_tokens"]
     special = {**first, "id": number, "content": "[THINK]"}
-    change(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], special])
+    edit_json(folder / "tokenizer.json", added_tokens=[*tokenizer["added_tokens"], special])
     others = [i for i in range(len(WORDS) + 6) if i != 5]
-    change(folder / "generation_config.json", suppress_tokens=others)
+    edit_json(folder / "generation_config.json", suppress_tokens=others)
     for query, expected in (("", "[THINK] [THINK]"), ("&reasoning=keep", "")):
         model = describer(folder, f"max_new_tokens=2{query}")
         assert describe(model, pictures()) == [expected] * 3
@@ -128,14 +127,14 @@ def test_a_text_of_tokens_without_scores_is_a_failure(copied: Build) -> None:
     and "!!!!" be measured. Beams are counted with their text.
     """
     folder = copied("llava")
-    rewrite(folder, lambda own: {k: v * 1e25 if "mlp" in k else v for k, v in own.items()})
+    edit_tensors(folder, lambda own: [v.mul_(1e25) for k, v in own.items() if "mlp" in k])
     for query in ("max_new_tokens=3", "max_new_tokens=3&num_beams=2"):
         for failure in describe(describer(folder, query), pictures()):
             assert isinstance(failure, Failure)
             assert "not numbers in torch.float32: give a dtype" in failure.detail
 
 
-def test_what_comes_after_the_end_of_a_text_is_no_failure(tiny: Load, copied: Build) -> None:
+def test_what_comes_after_the_end_of_a_text_is_no_failure(copied: Build) -> None:
     """A text that ends before its neighbour is filled up with padding, whose scores count not."""
     skip_before("a tiny model that ends by itself", "transformers", "5.0")
     query = "max_new_tokens=40"
@@ -158,14 +157,14 @@ def test_a_prompt_beyond_what_the_model_was_made_for_is_told(copied: Build) -> N
     stretched = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 9}
     for rope, told in ((None, True), ({"rope_theta": 10000.0, **stretched}, False)):
         own = {"max_position_embeddings": 9, "rope_scaling": rope}
-        change(folder / "config.json", text_config=config | own)
+        edit_json(folder / "config.json", text_config=config | own)
         (reply,) = describer(folder).describe(pictures()[:1], "what ?", [0])
         remarks = reply.remarks if isinstance(reply, Reply) else ()
         assert len(remarks) == told
         assert all("than the 9 that the model was made for" in remark for remark in remarks)
 
 
-def test_sampling_follows_each_images_own_seed(tiny: Load) -> None:
+def test_sampling_follows_each_images_own_seed() -> None:
     """With sampling, a text depends on its image and seed, not on its batch, and the global
     generator is left as it was.
     """
@@ -205,9 +204,9 @@ def write(model: Writer, questions: tuple[Question, ...], prompt: str = "") -> l
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3", "janus", "emu3"])
-def test_an_answer_depends_on_its_own_question(tiny_describer: Build, name: str) -> None:
+def test_an_answer_depends_on_its_own_question(name: str) -> None:
     """No image, one, two, in a batch and alone: the same text, which all parts decide."""
-    model = load(tiny_describer(name))
+    model = load(DESCRIBERS[name])
 
     together = write(model, QUESTIONS)
 
@@ -252,12 +251,12 @@ def test_a_checkpoint_that_cannot_be_asked_is_refused(tmp_path: Path) -> None:
             bind_text(f"{folder}?{query}", "writer")
 
 
-def test_the_system_prompt_of_the_spec_goes_before_the_suites(tiny_describer: Build) -> None:
+def test_the_system_prompt_of_the_spec_goes_before_the_suites() -> None:
     """Both are one message. Special tokens that a question spells are left out, as the model would
     look for the image behind each; the words around them are read.
     """
-    own = load(tiny_describer("llava"), "max_new_tokens=6&system_prompt=be brief")
-    plain = load(tiny_describer("llava"))
+    own = load(DESCRIBERS["llava"], "max_new_tokens=6&system_prompt=be brief")
+    plain = load(DESCRIBERS["llava"])
 
     assert write(own, QUESTIONS) == write(plain, QUESTIONS, "be brief")
     assert write(own, QUESTIONS, "a circle") == write(plain, QUESTIONS, "be brief\n\na circle")
@@ -274,15 +273,15 @@ NEUTRALISED = {
 
 
 @pytest.mark.parametrize("name", ["llava", "blip"])
-def test_what_comes_back_is_a_text_for_each_image(name: str, copied: Build, tiny: Load) -> None:
+def test_what_comes_back_is_a_text_for_each_image(name: str, copied: Build) -> None:
     """Settings of a training's own calls: others of these would fail in every chain."""
     folder = copied(name)
     settings = folder / "generation_config.json"
-    change(settings, **NEUTRALISED)
+    edit_json(settings, **NEUTRALISED)
     assert describe(describer(folder), pictures()) == describe(tiny(name), pictures())
-    change(settings, **dict.fromkeys(NEUTRALISED), num_beams=2)
+    edit_json(settings, **dict.fromkeys(NEUTRALISED), num_beams=2)
     expected = describe(describer(folder), pictures())
-    change(settings, num_return_sequences=2)
+    edit_json(settings, num_return_sequences=2)
     assert describe(describer(folder), pictures()) == expected
 
 
@@ -294,7 +293,7 @@ def test_strings_end_a_text(tmp_path: Path) -> None:
     ended = [text.partition("be")[0] + "be" if "be" in text else text for text in whole]
     assert ended != whole
     for strings in ("be", ["be", "circle"]):
-        change(folder / "generation_config.json", stop_strings=strings)
+        edit_json(folder / "generation_config.json", stop_strings=strings)
         replies = describer(folder).describe(pictures(), "describe the image", [0, 1, 2])
         assert plain(replies) == ended
         assert [isinstance(own, Reply) for own in replies] == ["be" not in text for text in ended]
@@ -308,7 +307,7 @@ def test_writing_by_code_of_the_hub_is_refused(copied: Build) -> None:
         ({"penalty_alpha": None, "dola_layers": "high"}, "asks for dola generation"),
         ({"dola_layers": None, "num_beams": 2, "num_beam_groups": 2}, "group beam search"),
     ):
-        change(folder / "generation_config.json", **settings)
+        edit_json(folder / "generation_config.json", **settings)
         with pytest.raises(CheckpointError, match=words):
             bound(folder).load()
 
@@ -320,7 +319,7 @@ def test_settings_in_force_are_in_the_key(copied: Build) -> None:
     """
     folder = copied("llava")
     stored = {"max_new_tokens": 32, "repetition_penalty": 1.05, "do_sample": True, "top_k": 1}
-    change(folder / "generation_config.json", **stored)
+    edit_json(folder / "generation_config.json", **stored)
     own = bound(folder)
     assert own.params["max_new_tokens"] == 32
     assert own.params["repetition_penalty"] == 1.05

@@ -1,4 +1,7 @@
-"""Unified models: what their specs can say, and describing and drawing with one loaded model."""
+"""Unified models: what their specs can say, and describing and drawing with one loaded model.
+
+At the end answers in two stages, by checkpoints, and by an interleaver of the user's own.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import bind, detect
 from pytest_cepbench.models.protocols import (
+    CUT,
     Describer,
     Generator,
     Interleaver,
     Movable,
+    Question,
+    Reply,
     RoleName,
+    StepLimit,
     Writer,
 )
 from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.models.text_model.interleaver import interleave, step_text
 from pytest_cepbench.models.text_model.unified import TokenSampler, UnifiedModel
 from pytest_cepbench.models.torch_runtime import quiet
-from tests.models.binding import CONTEXT, bind_text, plain
+from tests.models.binding import CONTEXT, bind_text, load_once, plain
 from tests.models.files import LLAVA, write_checkpoint
-from tests.models.text_model.conftest import Build, Load, change, rewrite, spec
-from tests.tiny.common import pictures
+from tests.models.text_model.conftest import DESCRIBERS, Build, spec, unified
+from tests.tiny.common import edit_json, edit_tensors, pictures
 
 pytestmark = pytest.mark.models
 
@@ -54,11 +63,11 @@ def apart(first: Sequence[Pixels], second: Sequence[Pixels]) -> list[int]:
 
 
 @both
-def test_all_roles_are_one_load(tiny_describer: Build, unified: Load, family: str) -> None:
+def test_all_roles_are_one_load(family: str) -> None:
     """The roles of a spec name the same load, and the object that it makes plays them. They are
     told from its configuration; as encoder it is refused with what it can be.
     """
-    folder = tiny_describer(family)
+    folder = DESCRIBERS[family]
     detection = detect(parse_spec(str(folder)))
     assert detection.unified
     assert detection.roles == ("describer", "generator", "writer", "interleaver")
@@ -83,9 +92,7 @@ def test_all_roles_are_one_load(tiny_describer: Build, unified: Load, family: st
 @pytest.mark.parametrize(
     "query", ["", "image_do_sample=false", "guidance_scale=1&image_top_k=8&image_temperature=0.7"]
 )
-def test_a_drawing_depends_on_its_text_and_seed_alone(
-    unified: Load, family: str, query: str
-) -> None:
+def test_a_drawing_depends_on_its_text_and_seed_alone(family: str, query: str) -> None:
     """In a batch, alone and in another order the same to the last level; caller's state stays."""
     import torch
 
@@ -106,7 +113,7 @@ def test_a_drawing_depends_on_its_text_and_seed_alone(
 
 @pytest.mark.slow
 @both
-def test_a_greedy_drawing_is_the_librarys_own(unified: Load, family: str) -> None:
+def test_a_greedy_drawing_is_the_librarys_own(family: str) -> None:
     """The likeliest tokens are those of the call that the library's documentation shows."""
     made = unified(family, "image_do_sample=false&guidance_scale=3")
     reference = {"janus": by_common_call, "emu3": by_documented_call}[family]
@@ -174,7 +181,7 @@ def by_documented_call(model: UnifiedModel, text: str) -> Pixels:
 
 @pytest.mark.slow
 @both
-def test_a_description_does_not_depend_on_its_batch(unified: Load, family: str) -> None:
+def test_a_description_does_not_depend_on_its_batch(family: str) -> None:
     """Images of several sizes are described together as one by one, each differently."""
     made, images = unified(family), [*pictures(), *pictures(((64, 64),))]
 
@@ -187,14 +194,12 @@ def test_a_description_does_not_depend_on_its_batch(unified: Load, family: str) 
     assert len(set(together)) == 3
 
 
-def test_emu3_draws_rows_of_the_size_that_it_is_told(
-    tiny_describer: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_emu3_draws_rows_of_the_size_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The area in the ratio, in whole tokens of 8 pixels. Each row ends with its token and nothing
     else does: a row that ends elsewhere shears the image.
     """
     query = "image_area=2048&image_ratio=2:1"
-    model = bind_text(f"{tiny_describer('emu3')}?{query}", "generator").load()
+    model = bind_text(f"{DESCRIBERS['emu3']}?{query}", "generator").load()
     assert isinstance(model, UnifiedModel)
     network = model.loaded.model
     grids: list[Any] = []
@@ -217,7 +222,7 @@ def test_emu3_draws_rows_of_the_size_that_it_is_told(
 
 
 @both
-def test_a_text_that_is_odd_to_the_model_spoils_no_drawing(unified: Load, family: str) -> None:
+def test_a_text_that_is_odd_to_the_model_spoils_no_drawing(family: str) -> None:
     """Of one that spells its tokens the words around them are drawn, since it would be asked where
     the image is. Scores that are no numbers, as of an overflow on one prompt, are a failure of that
     one, not a picture of nothing.
@@ -259,8 +264,7 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
     """The settings of generation_config.json count; without them those of the published code."""
     folder = copied("emu3")
     authors = bind_text(str(folder), "generator").params
-    path = folder / "generation_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"guidance_scale": 7.0, "top_k": 9}))
+    edit_json(folder / "generation_config.json", guidance_scale=7.0, top_k=9)
 
     own = bind_text(str(folder), "generator").params
 
@@ -269,36 +273,35 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
     assert (own["guidance_scale"], own["top_k"], own["temperature"]) == (7.0, 9, 1.0)
 
 
-def in_decoder(convert: Callable[[Any], Any]) -> Callable[[Path], None]:
+def in_decoder(change: Callable[[dict[str, Any], str], object]) -> Callable[[Path], None]:
     """Change the last tensor of what decodes images, or leave it out."""
 
-    def change(weights: dict[str, Any]) -> dict[str, Any]:
-        last = "vqmodel.decoder.conv_out.weight"
-        made = {k: convert(v) if k.endswith(last) else v for k, v in weights.items()}
-        return {k: v for k, v in made.items() if v is not None}
+    def changed(weights: dict[str, Any]) -> None:
+        (last,) = [name for name in weights if name.endswith("vqmodel.decoder.conv_out.weight")]
+        change(weights, last)
 
-    return lambda folder: rewrite(folder, change)
+    return lambda folder: edit_tensors(folder, changed)
 
 
 def forget_tokens(folder: Path) -> None:
     """Leave image tokens out of Emu3's map of its vocabulary."""
     known = json.loads((folder / "config.json").read_text())["vocabulary_map"]
     left = {k: v for k, v in known.items() if "000003" not in k}
-    change(folder / "config.json", vocabulary_map=left)
+    edit_json(folder / "config.json", vocabulary_map=left)
 
 
 def draw_less(folder: Path) -> None:
     """A configuration that was edited by hand must not end in a reshaping error."""
     vision = json.loads((folder / "config.json").read_text())["vision_config"]
-    change(folder / "config.json", vision_config=vision | {"num_image_tokens": 9})
+    edit_json(folder / "config.json", vision_config=vision | {"num_image_tokens": 9})
 
 
 @pytest.mark.parametrize(
     ("family", "damage", "message"),
     [
-        ("janus", in_decoder(lambda _: None), "vqmodel.decoder.conv_out.weight"),
-        ("emu3", in_decoder(lambda _: None), "vqmodel.decoder.conv_out.weight"),
-        ("janus", in_decoder(lambda v: v * float("nan")), "NaN or infinite values in model.vqm"),
+        ("janus", in_decoder(dict.pop), "vqmodel.decoder.conv_out.weight"),
+        ("emu3", in_decoder(dict.pop), "vqmodel.decoder.conv_out.weight"),
+        ("janus", in_decoder(lambda own, k: own[k].fill_(np.nan)), "NaN or infinite .*model.vqm"),
         ("emu3", forget_tokens, "names 31 image tokens and the codebook has 32"),
         ("janus", draw_less, "9 are drawn and the decoder takes 16"),
     ],
@@ -342,3 +345,148 @@ def test_tokens_come_as_often_as_their_probability(
     expected = weights / weights.sum()
     spread = np.sqrt(expected * (1 - expected) / DRAWINGS)
     assert (np.abs(shares - expected) <= 4 * spread).all()
+
+
+# -- answers in two stages, by checkpoints and by an interleaver of the user's own -----------------
+
+
+FREE = StepLimit()
+RED = Image.new("RGB", (4, 4), "red")
+ONE, OTHER, _ = pictures()
+
+QUESTIONS: tuple[Question, ...] = (
+    ["describe the red circle"],
+    ["what is shown ?", ONE],
+    ["a small square"],
+    [ONE, "and", OTHER, "what is left ?"],
+)
+
+
+def answers_of(
+    model: Interleaver, questions: Sequence[Question], limit: StepLimit, first_seed: int = 7
+) -> list[list[tuple[str, bytes]]]:
+    """Texts and pixels of the answers' steps, with seeds that count up."""
+    seeds = list(range(first_seed, first_seed + len(questions)))
+    answers: Any = plain(model.interleave(questions, [limit] * len(questions), seeds))
+    return [[(step.text, step.image.tobytes()) for step in answer] for answer in answers]
+
+
+class Teller:
+    """Says what it is to say to a question, step by step, and remembers what it was asked."""
+
+    def __init__(self, **texts: list[str | Failure]) -> None:
+        self.texts = texts
+        self.asked: list[Question] = []
+
+    def write(
+        self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure]:
+        """The next text for each question."""
+        self.asked += questions
+        return [self.texts[str(question[0])].pop(0) for question in questions]
+
+
+class Painter:
+    """Draws a red image of any text but those that hold "nothing"."""
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[str, int]] = []
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image | Failure]:
+        """One image for each text."""
+        self.drawn += zip(texts, seeds, strict=True)
+        return [Failure("nan-image", "no") if "nothing" in text else RED for text in texts]
+
+
+def answer(limit: StepLimit, **texts: list[str | Failure]) -> list[list[str] | Failure]:
+    """The texts of each answer of a writer."""
+    count = len(texts)
+    questions = [[name] for name in texts]
+    answers = interleave(Teller(**texts), Painter(), questions, [limit] * count, [1] * count)
+    return [a if isinstance(a, Failure) else [step.text for step in a] for a in plain(answers)]
+
+
+def test_the_model_ends_where_it_decides() -> None:
+    """By an empty text, by its word alone or after a last text; the others of the call go on. A
+    told number is made whatever the model says, and never more than the most. A step that fails
+    fails its answer, with its number where an image failed.
+    """
+    no_step = Failure("empty-text", "the answer has no step")
+    assert answer(
+        FREE,
+        a=["one", "", "three"],
+        b=["one", "two", "END."],
+        c=["one", "two\nEND", "three"],
+        d=["", "two"],
+    ) == [["one"], ["one", "two"], ["one", "two"], no_step]
+
+    assert answer(StepLimit(2), a=["END", "two"], b=["one", ""]) == [["END", "two"], ["one", ""]]
+    assert answer(StepLimit(5, most=1), a=["one", "two"]) == [["one"]]
+    assert answer(StepLimit(most=2), a=["one", "two", "three"]) == [["one", "two"]]
+
+    refused = Failure("refused", "no")
+    assert answer(FREE, a=["one", refused], b=["one", "nothing"], c=["one", ""]) == [
+        refused,
+        Failure("nan-image", "image of step 2: no"),
+        ["one"],
+    ]
+
+
+def test_a_step_is_asked_with_all_that_came_before() -> None:
+    """Question, texts and images in order; the image with the texts of the question. An answer with
+    a cut text says so, whichever of its steps it is.
+    """
+    texts: list[Any] = ["one", Reply("two", provenance=CUT), "END"]
+    writer, painter = Teller(a=texts), Painter()
+
+    (reply,) = interleave(writer, painter, [["a", RED, "b"]], [FREE], [5])
+
+    assert isinstance(reply, Reply)
+    assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
+    first, second, third = writer.asked
+    assert first == ["a", RED, "b", step_text(1, None)]
+    assert second == ["a", RED, "b", "The answer so far:", "one", RED, step_text(2, None)]
+    assert third[4:8] == ["one", RED, "two", RED]
+    assert [text for text, _ in painter.drawn] == [
+        f"{step}\nThis image belongs to the answer to: a b" for step in ("one", "two")
+    ]
+    assert len({seed for _, seed in painter.drawn}) == 2
+
+
+def test_reasoning_is_neither_drawn_nor_read_again() -> None:
+    """It is kept with its step; alone it fails the answer."""
+    thoughts = ["<think>a red one?</think>one", "two\nEND"]
+    writer, painter = Teller(a=list(thoughts), b=["<think>hm"]), Painter()
+
+    steps, failure = interleave(writer, painter, [["a"], ["b"]], [FREE, FREE], [5, 5])
+
+    assert isinstance(steps, list)
+    assert [step.text for step in steps] == [thoughts[0], "two"]
+    assert not [text for text, _ in painter.drawn if "think" in text]
+    assert writer.asked[-1][2] == "one"
+    assert isinstance(failure, Failure)
+    assert failure.kind == "only-reasoning"
+
+    kept = Painter()
+    writer = Teller(a=list(thoughts))
+    interleave(writer, kept, [["a"]], [FREE], [5], keeps_reasoning=True)
+    assert kept.drawn[0][0].startswith("<think>")
+
+
+@pytest.mark.models
+@pytest.mark.slow
+@both
+def test_a_checkpoint_answers_each_question_for_itself(family: str) -> None:
+    """Alone and together the same texts, and images that differ by the rounding of a batch."""
+    model = load_once(spec(DESCRIBERS[family]), "interleaver")
+
+    together = answers_of(model, QUESTIONS, StepLimit(2))
+
+    alone = [answers_of(model, [q], StepLimit(2), 7 + i)[0] for i, q in enumerate(QUESTIONS)]
+    assert [len(steps) for steps in together] == [2] * 4
+    for steps, own in zip(together, alone, strict=True):
+        assert steps[0][0] == own[0][0]
+        for (_, image), (_, own_image) in zip(steps[:1], own[:1], strict=True):
+            apart = max(abs(a - b) for a, b in zip(image, own_image, strict=True))
+            assert apart <= 1
+    assert len({image for steps in together for _, image in steps}) == 8
