@@ -43,7 +43,6 @@ from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline, wri
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
 TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}
 
-
 OVERRIDE = "--describer, or --model with --cep-role=describer"
 WRITES, EMBEDS = "can be the describer or writer, not the", "can be the encoder, not the"
 

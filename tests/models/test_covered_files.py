@@ -38,7 +38,6 @@ from tests.tiny.weights_files import INCEPTION_NAME
 OTHER = safetensors_bytes(b"\0\0\0@")
 """Other weights, of the same size."""
 
-
 NEEDS = (
     "torch", "transformers", "diffusers", "torchvision", "cleanfid", "sentence_transformers",
     "httpx2",

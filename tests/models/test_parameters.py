@@ -55,7 +55,6 @@ PIPELINES = {
     "pix2pix": "StableDiffusionInstructPix2PixPipeline",
 }
 
-
 OF_TEXTS = "allow_pickle=false&variant=fp16&trust_remote_code=true&tokenizer={folders}/llava"
 
 
@@ -88,7 +87,6 @@ SCHEMES = {
     "shapes": "shapes:?",
 }
 """How specs begin that are no folder's."""
-
 
 REFUSED: dict[tuple[str, str], dict[str, str]] = {
     # -- every checkpoint of transformers: where its parts lie, and how it is divided --------------

@@ -53,7 +53,6 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% endfor %}{% if add_generation_prompt %}assistant : {% endif %}"
 )
 
-
 JUDGE_WORDS = (
     *WORDS, "A", "B", "Tie", "(A", "(B", "Tie(A", "Tie(B", "better", "better)", "before", "between",
     "after", "Question:", "Answer", "A:", "B:", "Answer:", "Correctness:", "Image-Text",
@@ -61,7 +60,6 @@ JUDGE_WORDS = (
     "Alignment:", "Completeness:", "Richness:", *map(str, range(11)),
 )  # fmt: skip
 """The words of a judge: with those of verdicts, however they are written, and of scores."""
-
 
 _BUILT = Path(mkdtemp(prefix="tiny-"))
 atexit.register(shutil.rmtree, _BUILT, ignore_errors=True)

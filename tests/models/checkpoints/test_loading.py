@@ -255,7 +255,6 @@ ASKED: dict[RoleName, Callable[[Any], Any]] = {
     "generator": lambda model: np.asarray(model.generate(["a red circle"], [0])[0]),
 }
 
-
 SHORT = {"describer": "max_new_tokens=6", "generator": "num_inference_steps=1"}
 """The parameters of a spec by which a model of a role does little."""
 
@@ -295,7 +294,7 @@ def test_pickled_weights_are_read_only_where_that_is_allowed(name: str, tmp_path
     folder, ask = build(tmp_path / name), ASKED[role]
     if name == "sentences":
         ask = lambda model: model.encode_texts(["two red circles"])  # noqa: E731
-    spec = f"{folder}?{SHORT.get(role, '')}"
+    spec = f"{folder}?{SHORT.get(role, 'batch_size=1')}"
     expected = ask(bind_text(spec, role).load())
     (file,) = (folder / ("unet" if role == "generator" else "")).glob("*.safetensors")
     pickled = file.with_name(f"{'diffusion_' * (role == 'generator')}pytorch_model.bin")

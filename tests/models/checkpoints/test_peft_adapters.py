@@ -127,7 +127,7 @@ def test_the_fingerprint_covers_base_and_adapter(
     assert own == fingerprint(copied) == fingerprint(lora, f"base={base}")
     assert own == fingerprint(base, f"adapters={lora}") == fingerprint(lora, "merge=true")
     other = Path(shutil.copytree(base, tmp_path / "other"))
-    edit_tensors(other / "model.safetensors", lambda t: next(iter(t.values())).add_(1))
+    edit_tensors(other, lambda t: next(iter(t.values())).add_(1))
     edit_tensors(copied / "adapter_model.safetensors", lambda t: t[min(t)].mul_(2))
     seen = [
         own,
@@ -303,13 +303,12 @@ def test_an_adapter_is_idle_until_it_is_trained(base: Path, lora: Path, tmp_path
     assert bind_text(str(lora), "describer").idle().remarks == ()
     still = Path(shutil.copytree(lora, tmp_path / "still"))
     described = still / "adapter_config.json"
-    stored = json.loads(described.read_text("utf-8"))
     pattern = {"lora_alpha": 0, "alpha_pattern": {"q_proj": 0}}
     for change, whole in (
         (pattern, True),
         ({"lora_alpha": 0, "alpha_pattern": {"q_proj": 1}}, False),
     ):
-        described.write_text(json.dumps({**stored, **change}), "utf-8")
+        edit_json(described, **change)
         assert bind_text(str(still), "describer").idle().whole == whole
     idle = bind_text(f"{base}?adapters={begun},{lora}", "describer").idle()
     assert (len(idle.remarks), idle.whole) == (1, False)

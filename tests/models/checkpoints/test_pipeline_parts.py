@@ -24,7 +24,6 @@ from tests.models.files import (
 
 UNET: dict[str, Any] = {"_class_name": "UNet2DConditionModel", "cross_attention_dim": 32}
 
-
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 
 
@@ -163,9 +162,7 @@ def test_the_average_of_the_weights_is_never_left_out_in_silence(
 
 LAYER = "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q"
 
-
 KOHYA = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
-
 
 FORMS: dict[str, dict[str, tuple[int, ...]]] = {
     "diffusers": {f"{LAYER}.lora.down.weight": (4, 8), f"{LAYER}.lora.up.weight": (8, 4)},

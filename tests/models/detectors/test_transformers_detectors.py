@@ -43,7 +43,6 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "yolos": tiny.build_yolos,
 }
 
-
 FOLDERS = Built(BUILDERS)
 
 bind_detector = partial(bind_text, role="detector")
@@ -83,7 +82,6 @@ def assert_same(first: Detections, second: Detections) -> None:
 IMAGES = noise_images(7, [(64, 64), (48, 80), (96, 40), (48, 80)])
 """Square, tall, wide, and another of the tall one's size."""
 
-
 ALL = list(tiny.CLASSES)
 EVERYTHING = "?threshold=0&max_per_class=none"
 
@@ -93,7 +91,6 @@ QUERIES = [
     ["blue", "the cross"],
     ["a yellow shape", "a red circle"],
 ]
-
 
 OWLS = [(kind, threshold) for kind in ("owlv2", "owlvit") for threshold in (0.0, 0.4)]
 
@@ -352,13 +349,11 @@ def test_a_pixel_at_one_half_is_outside() -> None:
 
 NAMES = {0: ("cat",), 1: ("dog",)}
 
-
 EDGES = st.integers(0, 20)
 BOXES = st.builds(
     lambda x, y, width, height: (float(x), float(y), float(x + width), float(y + height)),
     EDGES, EDGES, EDGES, EDGES,
 )  # fmt: skip
-
 
 ROWS = st.lists(st.tuples(BOXES, st.sampled_from((0.1, 0.3, 0.5, 0.9)), st.integers(0, 2)))
 

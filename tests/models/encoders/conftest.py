@@ -30,12 +30,10 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "timm-classifier": partial(tiny.build_timm_vit, classes=5),
 }
 
-
 FOLDERS = Built(BUILDERS)
 
 IMAGE_ENCODERS = [*BUILDERS, "unicom", "cleanfid"]
 """All encoders of images, with those of a scheme of their own."""
-
 
 IMAGES = noise_images(5, [(52, 40), (33, 64), (32, 32)])
 """Three of different sizes and shapes."""

@@ -204,19 +204,16 @@ def test_one_file_of_weights_is_timms(tmp_path: Path) -> None:
         assert bind_encoder(f"{folder}{query}").adapter == "timm-encoder/1"
 
 
-def test_a_timm_encoder_is_read_strictly_whatever_its_model_args_say(
-    folders: Folders, tmp_path: Path, images: Images
-) -> None:
+def test_a_timm_encoder_is_read_strictly_whatever_its_model_args_say(tmp_path: Path) -> None:
     """Both of these have timm make up what the weights lack: with none lacking, it is the same."""
-    expected = shared(str(folders["timm"])).encode_images(images)
-    config = json.loads((folders["timm"] / "config.json").read_text())
+    expected = shared(str(FOLDERS["timm"])).encode_images(IMAGES)
+    config = json.loads((FOLDERS["timm"] / "config.json").read_text())
     for loose in ({"num_classes": 7}, {"pretrained_strict": False}):
-        folder = Path(shutil.copytree(folders["timm"], tmp_path / str(*loose)))
-        arguments = {"model_args": config["model_args"] | loose}
-        (folder / "config.json").write_text(json.dumps(config | arguments))
+        folder = Path(shutil.copytree(FOLDERS["timm"], tmp_path / str(*loose)))
+        edit_json(folder / "config.json", model_args=config["model_args"] | loose)
         encoder: Any = bind_encoder(str(folder)).load()
-        assert np.array_equal(encoder.encode_images(images), expected)
-        edit_tensors(folder / "model.safetensors", lambda tensors: tensors.pop("norm.weight"))
+        assert np.array_equal(encoder.encode_images(IMAGES), expected)
+        edit_tensors(folder, lambda tensors: tensors.pop("norm.weight"))
         with pytest.raises(CheckpointError, match=r"norm\.weight"):
             bind_encoder(str(folder)).load()
 

@@ -27,7 +27,6 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "kontext": tiny.build_kontext,
 }
 
-
 FOLDERS = Built(BUILDERS)
 
 

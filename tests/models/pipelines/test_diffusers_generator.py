@@ -180,9 +180,7 @@ def test_a_damaged_pipeline_is_refused(
 
 SUITE = Path(__file__).parents[3] / "suites" / "folder" / "suite.toml"
 
-
 PRESETS: dict[str, dict[str, Any]] = tomllib.loads(SUITE.read_text(encoding="utf-8"))["presets"]
-
 
 CLASSES: dict[str, Callable[[Path], Path]] = {
     "sana-sprint": tiny.build_sana_sprint,

@@ -45,7 +45,6 @@ CHECKPOINT = Checkpoint(
     "NovelPipeline", ("generator",), path=Path("step-8"), kind="diffusers", config={}
 )
 
-
 GREY = np.full((2, 2, 3), 0.5, np.float32)
 
 

@@ -37,7 +37,6 @@ BUILDERS: dict[str, Callable[..., Path]] = {
     "bark": tiny.build_bark,
 }
 
-
 MODELS = Built(BUILDERS)
 
 
