@@ -355,7 +355,7 @@ def test_modules_are_named_and_covered(folder: Path) -> None:
     detection = detect(parse_spec(str(folder)))
     assert detection.what == "sentence-transformers Transformer+Pooling+Normalize"
     assert (detection.roles, detection.because) == (("encoder",), "embeds texts")
-    with pytest.raises(RoleError, match=r"reads no IMAGES.*modules\.json of sentence-transformers"):
+    with pytest.raises(RoleError, match=r"reads no images.*modules\.json of sentence-transformers"):
         bind_encoder(str(folder.with_name("mpnet-plain")))
     with pytest.raises(RoleError, match=r"embeds texts only.*dual encoder"):
         shared(str(folder)).encode_images(IMAGES)
