@@ -34,12 +34,17 @@ def write_unet(folder: Path, value: bytes = b"\0\0\0@", **settings: Any) -> Path
     return folder
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A whole pipeline, whose UNet has a configuration of the kind that diffusers writes."""
-    folder = write_pipeline(tmp_path / "base")
+def write_base(folder: Path) -> Path:
+    """A pipeline whose UNet has a configuration of the kind that diffusers writes."""
+    write_pipeline(folder)
     write_unet(folder / "unet", b"\0\0\x80?")
     return folder
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A whole pipeline."""
+    return write_base(tmp_path / "base")
 
 
 @pytest.fixture
