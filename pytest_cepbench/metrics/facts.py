@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import fsum
 from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from pytest_cepbench.errors import unknown_name
 from pytest_cepbench.metrics.gc import Array, FloatArray
@@ -294,62 +296,70 @@ def chance_f1(
     sample with other facts counts once.
     """
     sets = [frozenset(facts) for facts in starts]
-    if len(set(sets)) < 2:
+    numbers = {facts: number for number, facts in enumerate(dict.fromkeys(sets))}
+    if len(numbers) < 2:
         return None
-    rows_of: dict[str, list[int]] = {}
+    start_of = np.array([numbers[facts] for facts in sets])
+    every = {*chain(*sets), *chain.from_iterable(facts for row in claims for facts in row)}
+    place = {fact: i for i, fact in enumerate(every)}
+    kinds = order_kinds(fact.kind for fact in place)
+    of_kind = np.array([[fact.kind == kind for kind in kinds] for fact in place], np.float32)
+    there = _table(sets, place)
+    at_home: dict[str, list[int]] = {}
     for row, home in enumerate(homes):
-        rows_of.setdefault(home, []).append(row)
+        at_home.setdefault(home, []).append(row)
     chance: Array = np.zeros(len(sets))
-    for rows in rows_of.values():
-        asked = {facts: number for number, facts in enumerate({sets[row] for row in rows})}
-        others = rows if len(asked) > 1 else range(len(sets))
-        for artifact in range(len(claims[0])):
-            claimed = [frozenset(claims[row][artifact]) for row in others]
-            means = _others_f1(asked, [sets[row] for row in others], claimed)
-            chance[rows] += means[[asked[sets[row]] for row in rows]]
+    for artifact in range(len(claims[0])):
+        claimed = _table([row[artifact] for row in claims], place)
+        for rows in at_home.values():
+            others = rows if len(set(start_of[rows].tolist())) > 1 else list(range(len(sets)))
+            chance[rows] += _others_f1(there, claimed, start_of, of_kind, rows, others)
     return chance / len(claims[0])
 
 
 def _others_f1(
-    asked: Mapping[frozenset[Fact], int],
-    starts: Sequence[frozenset[Fact]],
-    claims: Sequence[frozenset[Fact]],
+    there: FloatArray,
+    claimed: FloatArray,
+    start_of: npt.NDArray[np.int64],
+    of_kind: FloatArray,
+    rows: Sequence[int],
+    others: Sequence[int],
 ) -> Array:
-    """(n_asked,) the mean F1 of each set of facts in what samples of other facts claim.
+    """(len(rows),) the mean F1 of samples' facts in the claims of others that start differently.
 
     Claims with facts of the same kinds, and as many of one kind, differ in that kind by what they
-    share with a set alone: of each such group the shared facts are counted, not of each pair.
+    share with a start alone: of each such group the shared facts are counted, not of each pair.
     """
-    kinds = order_kinds(fact.kind for facts in (*asked, *claims) for fact in facts)
-    own, theirs = (
-        np.array([[sum(f.kind == kind for f in facts) for kind in kinds] for facts in sets])
-        for sets in (asked, claims)
-    )
-    bits = np.arange(len(kinds))
-    patterns, pattern_of = np.unique((theirs > 0) @ (1 << bits), return_inverse=True)
-    present = ((own > 0)[:, None] | (patterns[:, None] >> bits & 1)).sum(axis=2)
-    total: Array = np.zeros(len(asked))
-    others = np.full(len(asked), len(starts))
-    same = [(row, asked[start]) for row, start in enumerate(starts) if start in asked]
-    np.subtract.at(others, [number for _, number in same], 1)
-    for kind, of_asked, sizes in zip(kinds, own.T, theirs.T, strict=True):
-        most = sizes.max() + 1
-        groups, group_of = np.unique(pattern_of * most + sizes, return_inverse=True)
+    starts, first, start = np.unique(start_of[rows], return_index=True, return_inverse=True)
+    own, theirs = there[np.array(rows)[first]], claimed[others]
+    own_sizes, sizes = own @ of_kind, (theirs @ of_kind).astype(int)
+    # Samples that start alike are taken away again, by whole numbers.
+    same, alike = np.nonzero(starts[:, None] == start_of[others])
+    in_both = (own[same] * theirs[alike]) @ of_kind
+    bits = np.arange(len(of_kind.T))
+    patterns, pattern_of = np.unique((sizes > 0) @ (1 << bits), return_inverse=True)
+    present = ((own_sizes > 0)[:, None] | (patterns[:, None] >> bits & 1)).sum(axis=2)
+    total: Array = np.zeros(len(starts))
+    for kind in bits:
+        most = sizes[:, kind].max() + 1
+        groups, group_of = np.unique(pattern_of * most + sizes[:, kind], return_inverse=True)
         pattern, size = np.divmod(groups, most)
-        known = {fact for facts in claims for fact in facts if fact.kind == kind}
-        place = {fact: i for i, fact in enumerate(known)}
-        counts = np.zeros((len(place) + 1, len(groups)))  # the last row is of all other facts
-        for group, facts in zip(group_of, claims, strict=True):
-            counts[[place[fact] for fact in facts if fact in place], group] += 1
-        rows = ([place.get(fact, -1) for fact in facts] for facts in asked)
-        shared = np.array([counts[row].sum(axis=0) for row in rows])
-        for row, number in same:
-            both = starts[row] & claims[row]
-            shared[number, group_of[row]] -= sum(fact.kind == kind for fact in both)
-        f1 = 2 * shared / np.maximum(of_asked[:, None] + size, 1)
+        column = of_kind[:, kind] > 0
+        is_in = (np.arange(len(groups))[:, None] == group_of).astype(np.float32)
+        shared = own[:, column] @ (is_in @ theirs[:, column]).T
+        np.subtract.at(shared, (same, group_of[alike]), in_both[:, kind])
+        f1 = 2 * shared / np.maximum(own_sizes[:, [kind]] + size, 1)
         total += (f1 / np.maximum(present[:, pattern], 1)).sum(axis=1)
-    total /= others
-    return total
+    total /= len(others) - np.bincount(same, minlength=len(starts))
+    return total[start]
+
+
+def _table(sets: Sequence[Collection[Fact]], place: Mapping[Fact, int]) -> FloatArray:
+    """(n, n_facts) 1 where the set has the fact of the place."""
+    table = np.zeros((len(sets), len(place)), np.float32)
+    for row, facts in zip(table, sets, strict=True):
+        row[[place[fact] for fact in facts]] = 1.0
+    return table
 
 
 MeanName = Literal["geometric", "arithmetic"]
