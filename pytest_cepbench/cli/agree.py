@@ -13,7 +13,7 @@ from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.metrics.human_ratings import GRADES
-from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
+from pytest_cepbench.metrics.uncertainty import DRAWS, FEWEST_ITEMS, Estimate
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.studies.rating_agreement import (
@@ -33,7 +33,10 @@ def run_people(arguments: Namespace) -> int:
     ratings = read_ratings(arguments.ratings)
     votes = read_votes(ratings)
     agreed = measure_agreement(ratings, votes)
-    lines = [f"intervals: 95 %, {DRAWS} draws of whole items; kind: {agreed.kind}"]
+    lines = [
+        f"intervals: 95 %, {DRAWS} draws of at least {FEWEST_ITEMS} whole items; "
+        f"kind: {agreed.kind}"
+    ]
     lines += agreed.remarks
     if not agreed.shared:
         lines.append("no item was judged by several annotators: only repeats and checks tell")

@@ -124,6 +124,10 @@ def blocks_of(units: Iterable[str]) -> dict[str, int]:
 
 DRAWS = 1000
 
+FEWEST_ITEMS = 5
+"""Least items of an interval: of five it covers the truth in 89 % or more of studies of shares,
+agreement and correlations; of four means it would cover 84 %, of three 72."""
+
 _ENOUGH = 0.9
 """Share of draws in which the statistic must be defined; with fewer there is no interval."""
 
@@ -135,8 +139,8 @@ class Estimate:
     """A statistic with its interval.
 
     value: None where it is not defined.
-    low, high: ends of the 95 % interval, which holds the value; None of fewer than two items, where
-        too many draws leave the statistic undefined, and where all give the same number.
+    low, high: ends of the 95 % interval, which holds the value; None of fewer than `FEWEST_ITEMS`,
+        where too many draws leave the statistic undefined, and where all give the same number.
     items: that it is of.
     """
 
@@ -147,7 +151,7 @@ class Estimate:
 
 
 def estimate_by_items(statistic: Callable[[Array], float | None], items: int) -> Estimate:
-    """A statistic with the percentile interval of the bootstrap by item.
+    """A statistic with the expanded percentile interval of the bootstrap by item.
 
     statistic: gives the value for (items,) weights, how often each item counts; None where it is
         not defined.
@@ -155,15 +159,18 @@ def estimate_by_items(statistic: Callable[[Array], float | None], items: int) ->
     Percentiles of few items can lie beside the value: then it is the end. Where every draw gives
     the same number, as where a few items are all in the same order, it would look certain: there is
     no interval, as `correlation` has none.
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
+    Source: Hesterberg, What teachers should know about the bootstrap, 2015, section 5.3: plain
+    percentiles are too narrow for few items, by the factors of t and of n - 1.
     """
     value = statistic(np.ones(items)) if items else None
-    if value is None or items < 2:
+    if value is None or items < FEWEST_ITEMS:
         return Estimate(value, None, None, items)
     source = np.random.Generator(np.random.PCG64(0))
     weights = source.multinomial(items, np.full(items, 1 / items), size=DRAWS).astype(float)
     drawn = [result for row in weights if (result := statistic(row)) is not None]
     if len(drawn) < _ENOUGH * DRAWS or np.ptp(drawn) < _ROUNDING:
         return Estimate(value, None, None, items)
-    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    reach = sqrt(items / (items - 1)) * t_upper_quantile(0.025, items - 1)
+    tail = NormalDist().cdf(-reach)
+    low, high = np.quantile(drawn, [tail, 1 - tail]).tolist()
     return Estimate(value, min(low, value), max(high, value), items)

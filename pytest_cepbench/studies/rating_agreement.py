@@ -163,7 +163,7 @@ class PeopleOfModel:
     votes: on its outputs. items: that these are of.
     score: mean in [0, 1]; of comparisons the win rate, ties being one half.
     low, high: ends of its 95 % interval, a bootstrap by item, or Gaffke's bounds where all items
-        are alike; None of fewer than two items.
+        are alike or few; None of fewer than two items.
     rank: mean, 1 for the best; None of comparisons.
     grades: share of each of `GRADES`; empty of comparisons.
     """
@@ -324,7 +324,7 @@ def _people(scores: Sequence[PeopleScore]) -> Iterator[PeopleOfModel]:
         sums, votes = (np.array([*map(of, by_item.values())], float) for of in (sum, len))
         mean = ratio_estimate(sums, votes)
         low, high = mean.low, mean.high
-        if low is None and len(by_item) > 1:  # all draws are the same, and no draw tells of another
+        if low is None and len(by_item) > 1:  # of few, or alike, draws tell too little
             low, high = (
                 abs(end - gaffke_lower(abs(end - sums / votes), 0.0, 0.025)) for end in (0.0, 1.0)
             )

@@ -67,7 +67,7 @@ def test_agreement_and_who_won_are_printed_and_written(home: Home, rated: Rating
     assert (ended.code, ended.err) == (0, "")
     assert "2 annotators, 12 of 12 items judged, 12 by several" in ended.flat
     assert "equal votes, ties forced verdicts 1.000 - 12" in ended.flat
-    assert "equal votes, ties one verdict verdicts 0.833 [0.583, 1.000] 12" in ended.flat
+    assert "equal votes, ties one verdict verdicts 0.833 [0.500, 1.000] 12" in ended.flat
     content = json.loads(Path(".cepbench/agreement/agreement-may.json").read_text())["agreement"]
     assert content["coefficients"][0]["name"] == "Krippendorff's alpha, ordinal"
     assert content["annotators"][0]["votes"] == 12
