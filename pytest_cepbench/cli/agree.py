@@ -33,10 +33,8 @@ def run_people(arguments: Namespace) -> int:
     ratings = read_ratings(arguments.ratings)
     votes = read_votes(ratings)
     agreed = measure_agreement(ratings, votes)
-    lines = [
-        f"intervals: 95 %, {DRAWS} draws of at least {FEWEST_ITEMS} whole items; "
-        f"kind: {agreed.kind}"
-    ]
+    draws = f"{DRAWS} draws of whole items, of {FEWEST_ITEMS} or more"
+    lines = [f"intervals: 95 %, {draws}; kind: {agreed.kind}"]
     lines += agreed.remarks
     if not agreed.shared:
         lines.append("no item was judged by several annotators: only repeats and checks tell")
