@@ -287,22 +287,17 @@ def test_what_stays_vague_is_looked_at_whole(large: GatedProject, vague: GateRes
     assert _bounds(early) == _judged_alone(large, early, 1 / 6)
 
 
-def test_the_budget_in_seconds(large: GatedProject) -> None:
-    """When the time is over the look that was taken stands; the first is always taken."""
+def test_what_ends_the_looks_before_all_samples(large: GatedProject, vague: GateResult) -> None:
+    """When a budget of seconds is over the look that was taken stands; the first is always taken.
+
+    The first samples would decide a threshold that can fail the run by chance: it is judged on all,
+    unless a budget ends it earlier, and says so. A case that decides nothing is looked at once.
+    """
     case = large.case(MORE | {"budget": "800,0.001s"}, **VAGUE)
     plenty = large.case(MORE | {"budget": "600s"}, **VAGUE)
-
     assert (case.looks, case.partial, case.verdict) == ([25], True, "inconclusive")
     assert plenty.looks == [25, 50, 100, 200]
 
-
-def test_a_threshold_that_can_fail_the_run_is_judged_on_all_samples(
-    large: GatedProject, vague: GateResult
-) -> None:
-    """Its first samples would decide it by chance; a budget ends it earlier, and it says so.
-
-    A case that decides nothing is looked at once.
-    """
     threshold = large.gate(MORE | {"gate": "threshold"}, **VAGUE)
     plain = threshold["scored/overall/s"]
     assert vague["scored/overall/s"].looks == plain.looks == [25]

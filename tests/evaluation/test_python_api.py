@@ -122,27 +122,22 @@ def test_a_checkpoint_that_holds_passes_and_prints_its_table(project: Path) -> N
     assert not (project / ".cepbench" / "report.json").exists()
 
 
-def test_a_suite_whose_data_is_absent_does_not_pass(project: Path) -> None:
-    """What was asked for and not measured is said, and makes the result incomplete."""
+def test_what_was_asked_for_and_cannot_be_had_does_not_pass(project: Path) -> None:
+    """A suite whose data is absent is named, and makes the result incomplete. A measurement that
+    may not become a baseline keeps all others from it too.
+    """
     absent = project / "suites" / "absent.toml"
     shutil.copy(SUITES / "mmeception" / "suite.toml", absent)
-
-    result = gate_checkpoint(["suites/instrument/suite.toml", absent], **GENERATOR)
-
+    result = gate_checkpoint([SUITE, absent], **GENERATOR)
     assert [case.verdict for case in result.cases if case.primary and not case.passes] == []
     assert not result.passed
     assert result.exit_code == 3
     assert list(result.skipped) == ["suites/absent.toml"]
     assert "INCOMPLETE: suites/absent.toml was not measured" in str(result)
 
-
-def test_a_failing_run_accepts_nothing(project: Path) -> None:
-    """A measurement that may not become a baseline keeps all others from it too."""
     before = {path: path.read_bytes() for path in project.glob("baselines/**/*.toml")}
-    result = gate_checkpoint(
-        SUITE, snapshot_update=True, **{**GENERATOR, "model": "shapes:?miss=1.0"}
-    )
-
+    failing = {**GENERATOR, "model": "shapes:?miss=1.0"}
+    result = gate_checkpoint(SUITE, snapshot_update=True, **failing)
     assert not result.passed
     assert any(case.refused for case in result.cases)
     assert result.changed == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
@@ -172,25 +173,25 @@ def test_workers_divide_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert threads(2) is None
 
 
-def test_a_plan_makes_no_store(tmp_path: Path) -> None:
-    """One that is there is read; without one, a folder elsewhere that is gone afterwards."""
+def test_a_plan_makes_no_store_and_a_broken_one_is_tried_once(tmp_path: Path) -> None:
+    """One that is there is read; without one, a folder elsewhere that is gone afterwards.
+
+    Where it cannot be opened every case meets the error of the first try, and a report goes without
+    its images.
+    """
     evaluator = _evaluator(tmp_path, plan="true")
     place = evaluator.store.root
     assert place.exists()
     evaluator.close()
-
     assert not place.exists()
     assert list(tmp_path.iterdir()) == []
     _evaluator(tmp_path).store.close()
     known = _evaluator(tmp_path, plan="true")
-    assert known.store.root == tmp_path / ".cepbench" / "store"
+    place = known.store.root
+    assert place == tmp_path / ".cepbench" / "store"
     known.close()
 
-
-def test_a_store_that_cannot_be_opened_is_tried_once(tmp_path: Path) -> None:
-    """Every case meets the error of the first try, and a report goes without its images."""
-    place = tmp_path / ".cepbench" / "store"
-    place.parent.mkdir()
+    shutil.rmtree(place)
     place.touch()
     evaluator = _evaluator(tmp_path)
     with pytest.raises(StoreError, match=str(place)) as first:
@@ -198,7 +199,6 @@ def test_a_store_that_cannot_be_opened_is_tried_once(tmp_path: Path) -> None:
     place.unlink()
     with pytest.raises(StoreError) as second:
         _ = evaluator.store
-
     assert second.value is first.value
     assert not place.exists()
     assert evaluator.stored_artifact("0" * 64) is None
