@@ -115,21 +115,20 @@ def test_equal_answers_of_another_model_hold(n: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"identity": {"suite": "arena/1", "judge": "another"}}, "judge: baseline shapes-judge/1"),
         (
             {"identity": {"suite": "arena/1", "judge": "another"}},
-            "now another; cepbench arena rejudge SUITE --judge=SPEC",
+            "judge: baseline shapes-judge/1.*now another; cepbench arena rejudge SUITE --judge=SP",
         ),
         ({"answers": {}}, "answers: one of the two has no answers"),
         ({"obstacles": ("answers: 3 of 60 are missing",)}, "answers: 3 of 60 are missing"),
     ],
-    ids=["a changed judge", "what to do about it", "no answers", "battles that were not fought"],
+    ids=["a changed judge", "no answers", "battles that were not fought"],
 )
 def test_what_cannot_be_compared_says_why(changes: dict[str, Any], reason: str) -> None:
     """Never a pass, and never a verdict by battles that another judge decided."""
     judgement = judge(_battles(1.0, **changes), _baseline(), POLICY)
     assert judgement.verdict is Verdict.INCOMPARABLE
-    assert any(reason in given_reason for given_reason in judgement.reasons)
+    assert any(re.search(reason, given_reason) for given_reason in judgement.reasons)
 
 
 def test_what_a_blind_judge_may_hide_makes_a_case_inconclusive() -> None:

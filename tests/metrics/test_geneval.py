@@ -118,21 +118,16 @@ def test_colors_are_asked_for_the_surest_objects_of_colored_clauses() -> None:
         judge(RED_DOG, {"dog": [seen("dog", 0.9)]}, {})
 
 
-@pytest.mark.parametrize(
-    ("relation", "x", "y"),
-    [("left of", 20, 100), ("right of", 180, 100), ("above", 100, 20), ("below", 100, 180)],
-)
-def test_an_object_in_its_place_is_right(relation: Relation, x: float, y: float) -> None:
-    """And in no other place."""
-    detected = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, x, y)]}
-    correct = [
-        side for side in ("left of", "right of", "above", "below") if right(placed(side), detected)
-    ]
-    assert correct == [relation]
-
-
-def test_every_pair_of_subject_and_target_needs_the_relation() -> None:
-    """Two dogs left of two cats: one dog between the cats is wrong."""
+def test_an_object_is_right_in_its_place_alone() -> None:
+    """Every pair of subject and target needs the relation: of two dogs left of two cats, one dog
+    between the cats is wrong.
+    """
+    places: dict[Relation, tuple[float, float]] = {
+        "left of": (20, 100), "right of": (180, 100), "above": (100, 20), "below": (100, 180)
+    }  # fmt: skip
+    for relation, place in places.items():
+        detected = {"cat": [seen("cat", 0.9)], "dog": [seen("dog", 0.9, *place)]}
+        assert [side for side in places if right(placed(side), detected)] == [relation]
     position = Position("left of", 0)
     prompt = Prompt("position", (Clause("cat", 2), Clause("dog", 2, None, position)))
     cats = [seen("cat", 0.9, 200), seen("cat", 0.8, 300)]

@@ -16,8 +16,7 @@ from _pytest.terminal import TerminalReporter
 
 from pytest_cepbench.store import uploads
 from tests.plugin.project import MODES, SHAPES, Project, assert_one_message, wait_until
-from tests.store.buckets import BUCKET, SECRET, Server, serving
-from tests.store.slow import SlowFileSystem
+from tests.store.buckets import BUCKET, SECRET, Server, SlowFileSystem, serving
 
 
 def test_a_store_of_another_version_stops_the_run(accepted: Project) -> None:

@@ -46,9 +46,8 @@ from pytest_cepbench.store.shared import (
 )
 from pytest_cepbench.store.uploads import upload
 from tests.plugin.project import contents
-from tests.store.buckets import BUCKET, SECRET, Server, serving
+from tests.store.buckets import BUCKET, SECRET, Server, SlowFileSystem, serving
 from tests.store.filling import database, fill, key_of, picture, results_of, same
-from tests.store.slow import SlowFileSystem
 
 TEXT, IMAGE = key_of("text 0"), key_of("image 0")
 
@@ -393,7 +392,7 @@ def test_a_place_that_stops_answering_is_left(tmp_path: Path, slow: type[SlowFil
 
 _SILENT = """
 from pytest_cepbench.store import shared
-from tests.store.slow import SlowFileSystem
+from tests.store.buckets import SlowFileSystem
 shared._SECONDS = 0.3
 SlowFileSystem.delay = 3600.0
 slow = shared.SharedStore(SlowFileSystem(skip_instance_cache=True), "lib", "test")
