@@ -20,7 +20,7 @@ from pytest_cepbench.datasets.shapes.arena.solver import read_question
 from pytest_cepbench.models.protocols import Battle as ShownBattle
 from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from tests.cli.test_arena import judged_study
+from tests.ratings.studies import cast, make_study, side_vote
 from tests.tiny.common import skip_before
 
 pytest.importorskip("torch", reason="the training needs the [models] extra")
@@ -147,7 +147,10 @@ def test_people_teach_where_nothing_tells_the_truth(tmp_path: Path) -> None:
     from battles import read_people
     from judge_rows import IGNORED, RowBuilder
 
-    judged_study(tmp_path / "ratings", votes=2)
+    ratings = make_study(tmp_path / "ratings", "pair", count=4)
+    for item in [own for own in ratings.items.values() if own.kind == "item"][:2]:
+        for annotator in ("a1", "a2"):
+            cast(ratings, side_vote(item, annotator, "B", swapped=True))
     battles = read_people(tmp_path / "ratings")
     assert [(battle.source, battle.place, battle.apart) for battle in battles] == [
         ("people", 0, 0.0)
