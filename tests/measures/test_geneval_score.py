@@ -263,7 +263,7 @@ def test_what_cannot_be_judged_is_an_error(
     """Of the model, the data set or the sample, in words. An encoder would find the same color
     everywhere, which is known of eight cut-outs.
     """
-    text = _tasks(detector, colors).replace("tests.suites.world:namer", f"{__name__}:OneColor")
+    text = _tasks(detector, colors).replace("tests.suites.world:Namer", f"{__name__}:OneColor")
     if data:
         text = text.replace('loader = "python:tests.suites.world:uneven_tasks"', data)
     staged = stage(tmp_path / "suite", text, store)

@@ -292,7 +292,7 @@ def test_a_model_that_is_not_put_back(tmp_path: Path, store: Store, candidate: S
     step = _measured(tmp_path, store, CANDIDATE, "describer", None)
     sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
     assert sentence == "The describer is the baseline's own: there is no model to exchange."
-    step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
+    step = _measured(tmp_path, store, "python:tests.suites.world:Namer", "encoder", None)
     staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
     staged.measure("overall-gc")
     sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))

@@ -27,7 +27,7 @@ LOSSLESS = SUITE.replace(LOSSY, "shapes:")
 
 STARTS = SUITE.replace('start = "image"', 'start = "both"').replace(LOSSY, "shapes:")
 for spec in ("describer", "generator", "encoder"):
-    STARTS = STARTS.replace(f'{spec} = "shapes:"', f'{spec} = "python:{__name__}:unlike"')
+    STARTS = STARTS.replace(f'{spec} = "shapes:"', f'{spec} = "python:{__name__}:Unlike"')
 """Both starts, played by models that never give the same answer to two inputs."""
 
 METRICS = {
@@ -62,11 +62,6 @@ class Unlike:
         """(n, 16) a vector by each text's digest."""
         rows = [bytes.fromhex(digest_text(text))[:16] for text in texts]
         return np.array([np.frombuffer(row, np.uint8) for row in rows]) + 1.0
-
-
-def unlike() -> Unlike:
-    """The player of that name."""
-    return Unlike()
 
 
 def _foreseen(suite: Staged | MeasuredSuite, *names: str) -> Forecast:

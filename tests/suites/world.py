@@ -124,7 +124,7 @@ describe = "describe"
 [roles]
 describer = "{LOSSY}"
 generator = "shapes:?move=0.2"
-encoder = "python:tests.suites.world:namer"
+encoder = "python:tests.suites.world:Namer"
 detector = "shapes:"
 """
 """Text-first chains of GenEval's tasks, by models that lose something; without metrics."""
@@ -181,8 +181,3 @@ def _bright(pixels: Any) -> Any:
 def _named(text: str) -> tuple[int, int, int]:
     words = text.replace("-", " ").split()
     return next((_RGB[color] for color in COLORS if color in words), (1, 1, 1))
-
-
-def namer() -> Namer:
-    """The color namer."""
-    return Namer()

@@ -163,21 +163,6 @@ class Late(AllRoles):
         self.files = [path]
 
 
-def model() -> AllRoles:
-    """A model that answers."""
-    return AllRoles()
-
-
-def sounds() -> Sounds:
-    """A model of sounds."""
-    return Sounds()
-
-
-def late(path: str) -> Late:
-    """A model that covers a file."""
-    return Late(path)
-
-
 def full() -> Any:
     """A model that does not fit."""
     raise RuntimeError("CUDA out of memory")

@@ -75,19 +75,19 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "5")
 
 
-def _setup(role: RoleName, spec: str = f"{MODELS}:model", **changes: Any) -> ActorSetup:
+def _setup(role: RoleName, spec: str = f"{MODELS}:AllRoles", **changes: Any) -> ActorSetup:
     fields: dict[str, Any] = {"force": False, "threads": None, "gpus": 0.0}
     return ActorSetup(role, spec, **(fields | changes))
 
 
-def _loading(role: RoleName, spec: str = f"{MODELS}:model", **changes: Any) -> ChainActor:
+def _loading(role: RoleName, spec: str = f"{MODELS}:AllRoles", **changes: Any) -> ChainActor:
     """An actor whose model has to be what the spec is now, but for the changes."""
     bound = bind_here(_setup(role, spec))
     assert isinstance(bound, BoundRole), bound
     return ChainActor(_setup(role, spec, identity=bound.identity | changes), "id1", "here")
 
 
-def _actor(role: RoleName, spec: str = f"{MODELS}:model") -> ChainActor:
+def _actor(role: RoleName, spec: str = f"{MODELS}:AllRoles") -> ChainActor:
     actor = _loading(role, spec)
     assert isinstance(actor.state(), ActorReady), actor.state()
     return actor
@@ -173,7 +173,7 @@ def test_an_actor_plays_no_other_model_than_the_run_s(part: str, value: object, 
 
     error = actor.state()
     assert type(error) is ModelError
-    assert str(error).startswith(f"encoder {MODELS}:model: {words}")
+    assert str(error).startswith(f"encoder {MODELS}:AllRoles: {words}")
     assert actor.answer("encode_texts", [["a"]]) is None
 
 
@@ -198,8 +198,8 @@ def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path)
     path = tmp_path / "weights"
     path.write_text("A")
     request: Any = ("encode_texts", [["a"]])
-    early = _actor("encoder", f"{MODELS}:late?path={path}")
-    late = _actor("encoder", f"{MODELS}:late?path={path}")
+    early = _actor("encoder", f"{MODELS}:Late?path={path}")
+    late = _actor("encoder", f"{MODELS}:Late?path={path}")
     assert isinstance(late.answer(*request), ActorAnswer)
     path.write_text("B, longer")
 
@@ -342,7 +342,7 @@ def _in_both(
     method: str,
     values: list[Any],
     *shared: Any,
-    spec: str = f"{MODELS}:model",
+    spec: str = f"{MODELS}:AllRoles",
 ) -> list[Any]:
     """What a model gives for some inputs; asserts that one in an actor gives the same.
 
@@ -380,7 +380,7 @@ def test_other_results_are_those_of_one_process(tmp_path: Path) -> None:
     were taken. Of a judge's scores, an ability beyond its role, a number out of range fails its
     criterion alone.
     """
-    model: Any = _in_actor("encoder", f"{MODELS}:model")
+    model: Any = _in_actor("encoder", f"{MODELS}:AllRoles")
     assert model.encode_texts(["by name"]) == {"by name": [1.0, 1.0]}
     assert isinstance(_in_actor("generator", f"{MODELS}:model").generate(["by name"], [0]), dict)
     answers = [AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])]
@@ -393,7 +393,7 @@ def test_other_results_are_those_of_one_process(tmp_path: Path) -> None:
 def test_sounds_are_those_of_one_process(tmp_path: Path) -> None:
     """Made, described and encoded; silence is a failure."""
     pytest.importorskip("soundfile")
-    spec = f"{MODELS}:sounds"
+    spec = f"{MODELS}:Sounds"
     made = _in_both(tmp_path / "made", "generator", "generate", ["tone", "pair", "hush"], spec=spec)
 
     assert [type(result) for result in made] == [ArtifactRef, ArtifactRef, Failure]
