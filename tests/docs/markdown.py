@@ -1,10 +1,12 @@
-"""The pages, taken apart as far as the tests need: tables, fenced blocks, links."""
+"""The pages, taken apart as far as the tests need: tables, fenced blocks, links, workflows."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -36,6 +38,15 @@ def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
     matches = _BLOCK.finditer(page.read_text(encoding="utf-8"))
     return [Block(match["kind"], match["text"], match["place"]) for match in matches]
+
+
+def workflow(file: Path) -> dict[str, Any]:
+    """A workflow of GitHub's."""
+    # YAML 1.1 reads a bare `on` as true; GitHub does not.
+    text = file.read_text(encoding="utf-8")
+    yaml: Any = import_module("yaml")  # ships no type information
+    loaded: dict[str, Any] = yaml.safe_load(text.replace("\non:\n", "\n'on':\n"))
+    return loaded
 
 
 def tables(page: Path, heading: str) -> list[list[list[str]]]:

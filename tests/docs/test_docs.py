@@ -100,12 +100,6 @@ def test_tables_are_those_of_the_package(name: str) -> None:
         assert re.findall(r"^\|.*\|\s*\|$", table, re.MULTILINE) == []
 
 
-def test_schemes_of_specs_are_documented() -> None:
-    """The page on models shows a spec of every scheme."""
-    page = (DOCS / "models.md").read_text(encoding="utf-8")
-    assert [name for name in SCHEMES if f"`{name}:" not in page and name] == []
-
-
 @pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
 def test_every_name_exists(page: Path) -> None:
     """Options, their ini keys and variables, commands, parameters of specs; and every relative link
@@ -138,29 +132,43 @@ def _leads_somewhere(page: Path, link: str) -> bool:
     return target.is_file() and (not anchor or anchor in anchors(target))
 
 
-def test_prompts_of_judges_are_documented() -> None:
-    """The table has every prompt, with the wording of its ties."""
+def test_schemes_prompts_and_votes_are_documented() -> None:
+    """The page on models shows a spec of every scheme, that on judges has every prompt with the
+    wording of its ties, that on people names every field of a vote.
+    """
+    page = (DOCS / "models.md").read_text(encoding="utf-8")
+    assert [name for name in SCHEMES if f"`{name}:" not in page and name] == []
+
     (rows,) = tables(JUDGES, "Prompts")
     phrases = {name: prompt.phrases["Tie(A)"] for name, prompt in JUDGE_PROMPTS.items()}
-
     assert dict(zip(column(rows), column(rows, 2), strict=True)) == phrases
 
+    page = PEOPLE.read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page)) | set(re.findall(r'"(\w+)":', page))
+    assert {field.name for field in msgspec.structs.fields(Vote)} <= named
 
-def test_fixtures_are_documented() -> None:
-    """The fixture table has every fixture of the plugin and no others."""
+
+def test_names_of_the_plugin_and_the_package_are_documented(tmp_path: Path) -> None:
+    """The tables have every fixture, argument of the marker and public name, and no others; that of
+    the store all that lies in one, except the database's own companions.
+    """
     from pytest_cepbench.plugin import fixtures
 
     (rows,) = tables(REFERENCE, "Fixtures")
-
     names = [name for name in vars(fixtures) if name.startswith("cep_")]
     assert sorted(column([row])[0] for row in rows) == sorted(names)
 
-
-def test_marker_arguments_are_documented() -> None:
-    """The marker's table has every argument of it."""
     (rows,) = tables(REFERENCE, "Marker")
-
     assert column(rows) == [field.name for field in dataclasses.fields(CepMark)]
+
+    (rows,) = tables(REFERENCE, "Public names")
+    assert sorted(column([[row[0]] for row in rows])) == sorted(pytest_cepbench.__all__)
+
+    (rows,) = tables(REFERENCE, "The store")
+    with Store(tmp_path / "store") as store:
+        there = {path.name for path in store.root.iterdir()}
+    companions = {name for name in there if name.endswith(("-wal", "-shm"))}
+    assert {column([row])[0] for row in rows} == there - companions
 
 
 def test_verdicts_are_documented() -> None:
@@ -231,17 +239,6 @@ def test_baseline_fields_are_documented() -> None:
     assert set(known) == set(Measurement.__struct_fields__) - in_reports_alone
 
 
-def test_store_layout_is_documented(tmp_path: Path) -> None:
-    """The table of the store has all that lies in one, except the database's own companions."""
-    (rows,) = tables(REFERENCE, "The store")
-
-    with Store(tmp_path / "store") as store:
-        names = {path.name for path in store.root.iterdir()}
-
-    companions = {name for name in names if name.endswith(("-wal", "-shm"))}
-    assert {column([row])[0] for row in rows} == names - companions
-
-
 def test_extras_are_documented() -> None:
     """Every extra stands on the page, in the table of versions or below it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -250,20 +247,6 @@ def test_extras_are_documented() -> None:
     table, _, below = section.partition("Further extras:")
     named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) + re.findall(r"`(\w+)`", below)
     assert set(named) == set(project["optional-dependencies"])
-
-
-def test_public_names_are_documented() -> None:
-    """The list of public names is that of the package."""
-    (rows,) = tables(REFERENCE, "Public names")
-
-    assert sorted(column([[row[0]] for row in rows])) == sorted(pytest_cepbench.__all__)
-
-
-def test_fields_of_ratings_are_documented() -> None:
-    """The page on people names every field of a vote."""
-    page = PEOPLE.read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)`", page)) | set(re.findall(r'"(\w+)":', page))
-    assert {field.name for field in msgspec.structs.fields(Vote)} <= named
 
 
 def test_python_blocks_are_python() -> None:
@@ -297,10 +280,7 @@ def test_every_test_that_a_page_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", (DOCS / "papers.md").read_text(encoding="utf-8")))
     assert named
     assert named <= set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
-
-
-def test_every_defence_names_its_test() -> None:
-    """No row of a table of defences stands without a test."""
+    # No row of a table of defences stands without a test.
     defended = THREATS.read_text(encoding="utf-8").split("## What it does not defend against")[0]
     rows = re.findall(r"^\|(?!\s*-)(.+)\|$", defended, re.MULTILINE)
     rows = [cells for cells in rows if not cells.endswith("| test ")]
@@ -313,8 +293,10 @@ def test_every_defence_names_its_test() -> None:
 IMAGES = DOCS / "images"
 
 
-def test_every_picture_is_drawn_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one script, on a page, with a text for those who do not see it."""
+def test_every_picture_is_drawn_used_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one script, on a page, with a text for those who do not see it. All are small: at most
+    250 kB and 1,440 pixels wide each, 1.5 MB together, for a clone has them all.
+    """
     monkeypatch.setattr(sys, "path", list(sys.path))  # one of them imports the other
     scripts = (_script(IMAGES / f"{name}.py") for name in ("make", "make_rating"))
     drawn = {IMAGES / name for script in scripts for name in script.PICTURES}
@@ -326,10 +308,6 @@ def test_every_picture_is_drawn_and_used(monkeypatch: pytest.MonkeyPatch) -> Non
     }
     assert drawn <= used.keys()
     assert all(len(used[path].split()) > 5 for path in drawn)
-
-
-def test_pictures_are_small() -> None:
-    """At most 250 kB and 1,440 pixels wide each, 1.5 MB together: a clone has them all."""
     sizes = [path.stat().st_size for path in IMAGES.iterdir()]
     assert max(sizes) < 250_000
     assert sum(sizes) < 1_500_000

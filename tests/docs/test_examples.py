@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, Block, blocks
+from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, Block, blocks, workflow
 from tests.plugin import warm
 
 SUITES = DOCS / "writing-a-suite.md"
@@ -122,11 +121,16 @@ def _environment() -> dict[str, str]:
 
 
 def _typed(command: str, exports: list[str], where: Path) -> str:
-    """What a command prints; pytest runs in a process that has its imports behind it."""
+    """What a command prints."""
     if not command.startswith("pytest "):
         return _bash("\n".join([*exports, command]), where).stdout
     words = _bash("\n".join([*exports, f"printf '%s\\0' {command}"]), where).stdout
-    return warm.run(where, words.split("\0")[1:-1], _environment(), typed=True)[1]
+    return _pytest(where, *words.split("\0")[1:-1])[1]
+
+
+def _pytest(where: Path, *arguments: str) -> tuple[int, str]:
+    """(exit code, what is printed) of pytest in a process that has its imports behind it."""
+    return warm.run(where, arguments, _environment(), typed=True)[:2]
 
 
 def _assert_shows(block: Block, printed: str, masked: Callable[[str], str] | None = None) -> None:
@@ -215,11 +219,11 @@ def test_test_modules_of_the_page_gate(tmp_path: Path) -> None:
     (tmp_path / "my-suite" / "test_my_suite.py").write_text(plain + floor + marked)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
 
-    accepting = _bash("pytest my-suite --snapshot-update", tmp_path)
-    gating = _bash("pytest my-suite -m cep", tmp_path)
-
-    assert accepting.returncode == 0, accepting.stdout
-    assert "24 passed" in gating.stdout  # 11 cases twice, and two categories of one metric
+    code, printed = _pytest(tmp_path, "my-suite", "--snapshot-update")
+    assert code == 0, printed
+    assert (
+        "24 passed" in _pytest(tmp_path, "my-suite", "-m", "cep")[1]
+    )  # 11 cases twice, and two categories of one metric
 
 
 def test_loader_of_the_page_loads(tmp_path: Path) -> None:
@@ -245,9 +249,7 @@ def test_text_first_suite_of_the_example(tmp_path: Path) -> None:
     suite = tmp_path / "my-suite" / "suite.toml"
     suite.write_text(suite.read_text().replace('start = "image"', 'start = "text"'))
 
-    ended = _bash("pytest my-suite --snapshot-update", tmp_path)
-
-    assert "11 passed" in ended.stdout
+    assert "11 passed" in _pytest(tmp_path, "my-suite", "--snapshot-update")[1]
     assert 'chain" = "text-first' in next(tmp_path.rglob("overall-gc-a*.toml")).read_text()
 
 
@@ -272,26 +274,19 @@ def test_model_of_the_page_states_its_identity(tmp_path: Path) -> None:
 # -- the workflow ----------------------------------------------------------------------------------
 
 
-def _workflow() -> dict[str, Any]:
-    # YAML 1.1 reads a bare `on` as true; GitHub does not.
-    text = (EXAMPLES / "gate-checkpoint.yml").read_text(encoding="utf-8")
-    yaml: Any = import_module("yaml")  # ships no type information
-    loaded: dict[str, Any] = yaml.safe_load(text.replace("\non:\n", "\n'on':\n"))
-    return loaded
+WORKFLOW = workflow(EXAMPLES / "gate-checkpoint.yml")
 
 
 def _steps() -> list[dict[str, Any]]:
-    (job,) = _workflow()["jobs"].values()
+    (job,) = WORKFLOW["jobs"].values()
     steps: list[dict[str, Any]] = job["steps"]
     return steps
 
 
 def test_workflow_runs_no_input_as_a_command() -> None:
     """Inputs reach the commands through the environment only, and nothing may be written."""
-    workflow = _workflow()
-
-    assert workflow["permissions"] == {"contents": "read"}
-    assert set(workflow["on"]["workflow_dispatch"]["inputs"]) == {"checkpoint", "accept"}
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert set(WORKFLOW["on"]["workflow_dispatch"]["inputs"]) == {"checkpoint", "accept"}
     assert all("${{" not in step.get("run", "") for step in _steps())
 
 

@@ -24,11 +24,14 @@ def _numbers(cells: list[str]) -> list[float]:
     return [float(cell.removesuffix(" %")) for cell in cells]
 
 
-def test_every_page_of_data_is_a_paper_s_table() -> None:
-    """Each file of printed figures belongs to a section of the page."""
-    text = PAGE.read_text(encoding="utf-8").lower()
+def test_files_of_the_page_are_there() -> None:
+    """Each file of printed figures belongs to a section of the page; paths in commands exist."""
+    text = PAGE.read_text(encoding="utf-8")
     for path in PUBLISHED.glob("*.csv"):
-        assert path.stem.partition("_")[0] in text
+        assert path.stem.partition("_")[0] in text.lower()
+    named = set(re.findall(r"suites/[\w/.-]+", text))
+    assert named
+    assert all(Path(ROOT, name.partition("::")[0]).exists() for name in named)
 
 
 def test_cells_that_are_printed_wrong() -> None:
@@ -123,10 +126,3 @@ def test_panels_of_opening() -> None:
         first, second = agreements[2 * place : 2 * place + 2]
         assert _numbers(first[2:]) == printed[key].tolist()
         assert _numbers(second[2:]) == opening.CORRECTED[key[0], key[1]]
-
-
-def test_commands_are_of_suites_that_are_there() -> None:
-    """Paths in the commands exist."""
-    named = set(re.findall(r"suites/[\w/.-]+", PAGE.read_text(encoding="utf-8")))
-    assert named
-    assert all(Path(ROOT, name.partition("::")[0]).exists() for name in named)

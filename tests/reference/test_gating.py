@@ -6,14 +6,13 @@ And the workflow's own commands.
 from __future__ import annotations
 
 import tomllib
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gating import reference_gate
 
 from pytest_cepbench.integrations import Outcome
+from tests.docs.markdown import workflow
 from tests.reference.conftest import REFERENCE, ROOT
 
 TEST = f"{ROOT}/suites/instrument/test_instrument.py::test_drift[overall-gc]"
@@ -50,26 +49,15 @@ def test_gate_of_the_reference_trainings(tmp_path: Path, monkeypatch: pytest.Mon
     assert {path: path.read_text() for path in (folder / "baselines").rglob("*.toml")} == before
 
 
-def workflow() -> dict[str, Any]:
-    """The jobs, and what starts them."""
-    # YAML 1.1 reads a bare `on` as true; GitHub does not.
-    text = (REFERENCE / "training-gate.yml").read_text(encoding="utf-8")
-    yaml: Any = import_module("yaml")  # ships no type information
-    loaded: dict[str, Any] = yaml.safe_load(text.replace("\non:\n", "\n'on':\n"))
-    return loaded
-
-
-def steps(job: str) -> dict[str, dict[str, Any]]:
-    """The steps of a job that have a name."""
-    return {step["name"]: step for step in workflow()["jobs"][job]["steps"] if "name" in step}
+WORKFLOW = workflow(REFERENCE / "training-gate.yml")
 
 
 def test_no_input_of_the_workflow_runs_as_a_command() -> None:
     """Inputs reach commands by the environment only; the job that runs models may not write."""
-    jobs = workflow()["jobs"]
-    named = {key.upper() for key in workflow()["on"]["workflow_dispatch"]["inputs"]}
+    jobs = WORKFLOW["jobs"]
+    named = {key.upper() for key in WORKFLOW["on"]["workflow_dispatch"]["inputs"]}
 
-    assert workflow()["permissions"] == {"contents": "read"}
+    assert WORKFLOW["permissions"] == {"contents": "read"}
     assert "permissions" not in jobs["train"]
     assert all("${{" not in step.get("run", "") for job in jobs.values() for step in job["steps"])
     assert named == {*jobs["train"]["env"], *jobs["propose"]["env"]} - {"GH_TOKEN"}
@@ -77,7 +65,7 @@ def test_no_input_of_the_workflow_runs_as_a_command() -> None:
 
 def test_workflow_keeps_store_and_reports_also_after_a_failure() -> None:
     """What a failed gate is looked into with is not lost, and the newest store is restored."""
-    there = steps("train")
+    there = {s["name"]: s for s in WORKFLOW["jobs"]["train"]["steps"] if "name" in s}
     restore = there["Restore what was computed before"]["with"]
     kept = [step for name, step in there.items() if name.startswith(("Save", "Keep", "Write"))]
 
