@@ -1,4 +1,4 @@
-"""Fixtures of the acceptance tests: photographs in folders, tiny checkpoints of every family."""
+"""Fixtures of the acceptance tests: photographs in folders, tiny checkpoints, users' projects."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.datasets.geneval import load_geneval
+from tests.acceptance.suites.project import Project
 
 PHOTOS = {
     "people": ("astronaut.png",),
-    "animals and things": ("chelsea.png", "coffee.png", "rocket.jpg"),
+    "animals and things": ("chelsea.png", "rocket.jpg"),
     "science/sky": ("hubble_deep_field.jpg",),
-    "science/medicine": ("retina.jpg", "ihc.png"),
-    "greys": ("camera.png", "coins.png"),
+    "science/medicine": ("retina.jpg",),
+    "greys": ("camera.png",),
 }
 """Photographs that scikit-image ships, as a user might sort them."""
 
 Checkpoint = Callable[[str, str], str]
 
 Tiny = Callable[[str], Path]
+
+MakeProject = Callable[..., Project]
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +65,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
         return built[name]
 
     return build
+
+
+@pytest.fixture(scope="module")
+def make_project(tmp_path_factory: pytest.TempPathFactory) -> MakeProject:
+    """Make a project with copies of these shipped suites."""
+    return lambda *suites: Project.create(tmp_path_factory.mktemp("project"), *suites)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
@@ -64,11 +63,6 @@ def suite_run(
     return ChainRun(suite, dataset, chosen, measures, ModelPool(store, threads=1))
 
 
-def tally_of(run: ChainRun, seat: str) -> CallCounts:
-    """What the model of a seat did."""
-    return run.data.runner(seat).tally
-
-
 def measure_all(run: ChainRun) -> list[FreshMeasurement]:
     """Every case of the run."""
     table = run.suite.table
@@ -108,14 +102,16 @@ def test_whole_chains_over_photographs(
 
 
 def test_photographs_are_encoded_once_for_all_describers(
-    photos: Path, tmp_path: Path, checkpoint: Checkpoint
+    photos: Path, store: Store, checkpoint: Checkpoint
 ) -> None:
-    """A new describer finds the fixed encoder's vectors of the photographs in the store."""
-    with Store(tmp_path) as own:
-        measure_all(suite_run(photos, own, checkpoint, ("llava", "stable-diffusion", "clip")))
-        second = suite_run(photos, own, checkpoint, ("blip", "stable-diffusion", "clip"))
-        measure_all(second)
+    """A new describer finds the fixed encoder's vectors of the photographs in the store.
 
-    tally = tally_of(second, "encoder")
+    The chains of both line-ups may be there already; no CLIP has seen those of the second.
+    """
+    measure_all(suite_run(photos, store, checkpoint, ("llava", "stable-diffusion", "clip")))
+    second = suite_run(photos, store, checkpoint, ("blip", "pixart", "clip"))
+    measure_all(second)
+
+    tally = second.data.runner("encoder").tally
     assert tally.hits >= COUNT
-    assert tally.inputs <= 3 * COUNT
+    assert 0 < tally.inputs <= 3 * COUNT

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 GENERATIONS = 4
 
-SAMPLES = 4
+SAMPLES = 2
 
 TALKS = "min_new_tokens=4"
 """Random weights may fall silent at once, which ends a chain."""
@@ -114,7 +114,7 @@ def play(
         roles["generator"] = family.generator(tiny)
     encoders = dict.fromkeys(("text", "cross", "image"), tiny("encoder", "clip"))
     choices = RoleChoices(family.model(tiny) + extra, roles=roles, encoders=encoders)
-    dataset = load_data(suite, {"sdp": suite_file.parent / "data"})
+    dataset = load_data(suite, {"sdp": suite_file.parent / "data"}, SAMPLES // 2)
     assignments, measures = assign_models(suite, choices)
     return ChainRun(suite, dataset, assignments, measures, ModelPool(store, threads=1))
 
@@ -165,8 +165,11 @@ def test_each_family_plays_both_chains(
         texts, images = first_steps(first, store)
 
     if family.singly:
+        text = suite_file.read_text(encoding="utf-8")
+        short = suite_file.with_name("short.toml")
+        short.write_text(text.replace(f"generations = {GENERATIONS}", "generations = 2"), "utf-8")
         with Store(tmp_path / "another") as store:
-            alone = play(suite_file, checkpoint, family, store, family.singly)
+            alone = play(short, checkpoint, family, store, family.singly)
             lone_texts, lone_images = first_steps(alone, store)
         assert texts == lone_texts
         assert max(np.abs(a - b).max() for a, b in zip(images, lone_images, strict=True)) <= 1

@@ -48,7 +48,7 @@ path = "."
 [arena]
 against = "gold"
 [roles]
-judge = "python:tests.measures.test_answer_measures:honest"
+judge = "python:tests.measures.test_answer_measures:Named?way=honest"
 [metrics.agreement]
 [metrics.exact]
 kind = "agreement"
@@ -56,51 +56,35 @@ ties = "three"
 """
 
 
-class _Named:
+WAYS: dict[str, tuple[Winner | Failure, Winner | Failure]] = {
+    "honest": ("A", "B"),
+    "leaning": ("Tie(A)", "Tie(B)"),
+    "first": ("A", "A"),
+    "mute": (Failure("no-verdict", "words, and no verdict among them"),) * 2,
+    "absent": (Failure("unanswered", "503"), Failure("unanswered", "nobody is there")),
+}
+"""What judges say where the first answer is the good one, and in its mirror."""
+
+
+class Named:
     """A judge that gives one verdict, or fails, where the first answer is the good one, and in its
     mirror.
     """
 
-    def __init__(self, first: Winner | Failure, second: Winner | Failure) -> None:
-        self._good, self._other = first, second
-        self.fingerprint = f"{first} {second}"
+    def __init__(self, way: str) -> None:
+        self._good, self._other = WAYS[way]
+        self.fingerprint = way
 
     def judge(self, battles: Sequence[Battle], _: Sequence[int]) -> list[Winner | Failure]:
         """By the first piece of the first answer."""
         return [self._good if battle.first[0] == "good" else self._other for battle in battles]
 
 
-def honest() -> _Named:
-    """Prefers what is called good, in every order."""
-    return _Named("A", "B")
-
-
-def leaning() -> _Named:
-    """Never sure of it."""
-    return _Named("Tie(A)", "Tie(B)")
-
-
-def first() -> _Named:
-    """Prefers what is shown first."""
-    return _Named("A", "A")
-
-
-def mute() -> _Named:
-    """It says something else."""
-    return _Named(*[Failure("no-verdict", "words, and no verdict among them")] * 2)
-
-
-def absent() -> _Named:
-    """Its server is down."""
-    return _Named(Failure("unanswered", "503"), Failure("unanswered", "nobody is there"))
-
-
 def measure(folder: Path, judge: str, text: str = SUITE) -> dict[str, float]:
     """Value of each case under a judge of this module."""
     (folder / "suite.toml").write_text(text, encoding="utf-8")
     (folder / "battles.jsonl").write_text(TABLE, encoding="utf-8")
-    spec = f"python:{__name__}:{judge}"
-    choices = RoleChoices(roles={"judge": spec})
+    choices = RoleChoices(roles={"judge": f"python:{__name__}:Named?way={judge}"})
     prepared = load_prepared_suite(folder / "suite.toml", choices, {})
     with Store(folder / "store") as store:
         run = prepared.run(ModelPool(store))

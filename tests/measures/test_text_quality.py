@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ iterations = 2
 [prompts]
 describe = "describe the image"
 [roles]
-describer = "python:tests.measures.test_text_quality:{describer}"
+describer = "python:tests.measures.test_text_quality:Speaker?says={describer}"
 generator = "shapes:"
 encoder = "shapes:"
 {metrics}
@@ -43,12 +43,20 @@ METRICS = """\
 """
 
 
+SAYS: dict[str, Callable[[str], str]] = {
+    "looping": lambda text: text + " and so on" * 30,
+    "chinese": lambda text: "图中有" * len(text.split(",")),
+    "silent": lambda _: "",
+}
+"""What is made of a caption: one thing over and over, a script without spaces, nothing."""
+
+
 class Speaker:
     """Describes scenes, then adds or says something else."""
 
-    def __init__(self, name: str, say: Any) -> None:
-        self.fingerprint, self.what = name, f"a describer that {name}"
-        self._say = say
+    def __init__(self, says: str) -> None:
+        self.fingerprint, self.what = says, f"a {says} describer"
+        self._say = SAYS[says]
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
@@ -56,21 +64,6 @@ class Speaker:
         """What it says of each caption."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
         return [self._say(caption(scene)) for scene in scenes]
-
-
-def looping() -> Speaker:
-    """Says the caption, then one thing over and over."""
-    return Speaker("loops", lambda text: text + " and so on" * 30)
-
-
-def chinese() -> Speaker:
-    """Has fallen into a script without spaces."""
-    return Speaker("speaks Chinese", lambda text: "图中有" * len(text.split(",")))
-
-
-def silent() -> Speaker:
-    """Says nothing."""
-    return Speaker("silent", lambda _: "")
 
 
 def staged(folder: Path, store: Store, describer: str, metrics: str = METRICS) -> Staged:

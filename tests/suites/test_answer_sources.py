@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 AGREEMENT = "overall-agreement"
 
-MUTE = "python:tests.measures.test_answer_measures:mute"
+MUTE = "python:tests.measures.test_answer_measures:Named?way=mute"
 
 
 def judged(store: Store, spec: str, *names: str) -> dict[str, Judgement]:

@@ -17,14 +17,9 @@ from pytest_cepbench.suites.definition import (
     load_suite,
 )
 from tests.plugin.project import SHAPES
+from tests.suites.world import read_suite
 
 GATE = 'gate = "threshold"'
-
-
-def _write(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "suite.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
@@ -32,7 +27,7 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     chains have one length and one wording: generations count single steps, odd numbers too, and the
     text-first chain is named first. A chain of one drawing needs no describer.
     """
-    suite = load_suite(_write(tmp_path, SHAPES))
+    suite = read_suite(tmp_path, SHAPES)
     assert (suite.name, suite.folder) == ("toy", tmp_path)
     (plan,) = suite.plans.values()
     assert list(suite.plans) == ["image"]
@@ -42,14 +37,14 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     assert suite.table.chain.seeds == 1
     text = SHAPES.replace("iterations = 2", 'start = "both"\ngenerations = 5\nseed = 3')
     text = text.replace('"describe"', '"describe"\nclean = true\nmax_words = 70')
-    suite = load_suite(_write(tmp_path, text))
+    suite = read_suite(tmp_path, text)
     assert list(suite.plans) == ["text", "image"]
     for start, plan in suite.plans.items():
         assert (plan.start, plan.generations, plan.iterations, plan.seed) == (start, 5, 2, 3)
         assert plan.caption_rules == CaptionRules(clean=True, max_words=70)
     text = SHAPES.replace("iterations = 2", 'start = "text"\ngenerations = 1')
     text = text.replace('describe = "describe"', "").replace("[metrics.gc]\n", "")
-    (plan,) = load_suite(_write(tmp_path, text)).plans.values()
+    (plan,) = read_suite(tmp_path, text).plans.values()
     assert (plan.describes(1), plan.describe) == (False, "")
 
 
@@ -66,7 +61,7 @@ other = "shapes:"
 model = "shapes:"
 parameters = { miss = 0.1, fast = true, steps = 4, note = "x" }
 """
-    suite = load_suite(_write(tmp_path, SHAPES + more))
+    suite = read_suite(tmp_path, SHAPES + more)
     late = suite.metrics["late"]
     assert (late.kind, late.pool, late.tolerance) == ("gc", "samples", None)
     assert isinstance(late, SimilarityTable)
@@ -95,7 +90,7 @@ alpha = 0.5
 gate = "regression"
 weight = 0.5
 """
-    suite = load_suite(_write(tmp_path, text.replace(GATE, gate) + case))
+    suite = read_suite(tmp_path, text.replace(GATE, gate) + case)
     assert suite.table.gate == GateTable(
         "noninferiority", 0.5, 0.75, 0.1, ["gc", "color/*"], pooled=True
     )
@@ -133,11 +128,11 @@ def test_a_number_out_of_its_range_is_named(
 ) -> None:
     """With the table, what was given and what is expected; where a table has none, by the field."""
     table, where, fields = PLACES[place]
-    path = _write(tmp_path, SHAPES.replace(GATE, table.format(f"{name} = {value}")))
+    text = SHAPES.replace(GATE, table.format(f"{name} = {value}"))
     shown = float(value)
     message = f"{where}{name} is {expected}, got {shown}" if name in fields else f"field `{name}`"
     with pytest.raises(SuiteError, match=message):
-        load_suite(path)
+        read_suite(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -185,10 +180,9 @@ def test_a_number_out_of_its_range_is_named(
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     """Unknown keys, metrics and values, and texts that are no TOML, raise SuiteError by name."""
     assert old in SHAPES
-    path = _write(tmp_path, SHAPES.replace(old, new))
     with pytest.raises(SuiteError, match=message) as caught:
-        load_suite(path)
-    assert str(path) in str(caught.value)
+        read_suite(tmp_path, SHAPES.replace(old, new))
+    assert str(tmp_path / "suite.toml") in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

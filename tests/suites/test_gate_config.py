@@ -116,10 +116,7 @@ def test_zero_is_a_word(tmp_path: Path) -> None:
     assert _policy(_suite(tmp_path, "tolerance = 0.5"), FAILURES).tolerance == 0.0
     run = Overrides(tolerance=0.0, sources={"tolerance": "--cep-tolerance"})
     assert _policy(_suite(tmp_path, "tolerance = 0.5"), overrides=run).tolerance == 0.0
-
-
-def test_a_word_about_one_case_is_about_that_alone(tmp_path: Path) -> None:
-    """Part and metric must both be its own."""
+    # A word about one case is about that alone: part and metric must both be its own.
     suite = _suite(tmp_path, cases="[cases.'color/gc']\ntolerance = 0.4\nalpha = 0.2")
     assert (_policy(suite).tolerance, _policy(suite).alpha) == (0.4, 0.2)
     for key in (SHAPE, FAILURES, CaseKey("toy", "color", "s")):
@@ -237,7 +234,9 @@ def test_the_shares_never_add_up_to_more_than_the_largest_alpha(
 
 
 def test_categories_then_groups_then_all(tmp_path: Path) -> None:
-    """In order of appearance, each once; the failure rate is asked of the whole only."""
+    """In order of appearance, each once; the failure rate is asked of the whole only. A single
+    category has no case of its own beside the whole.
+    """
     groups = "[groups]\nwarm = ['b', 'a', 'b']\n"
     cases = _cases(read_suite(tmp_path, SHAPES + groups), ("b",), ("a",), ("c", "a"))
     assert [case.id for case in cases] == [
@@ -245,6 +244,9 @@ def test_categories_then_groups_then_all(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert cases[3].categories == ("b", "a")
     assert cases[4].categories == ("b", "a", "c")
+    cases = _cases(read_suite(tmp_path, SHAPES), ("only",), ("only",))
+    assert [case.id for case in cases] == ["overall-gc", "overall-failures"]
+    assert cases[0].categories == ("only",)
 
 
 def test_no_two_metrics_are_called_alike(tmp_path: Path) -> None:
@@ -268,7 +270,9 @@ n = 2
 
 
 def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
-    """Each mapping over all samples before the whole, the mean of the four."""
+    """Each mapping over all samples before the whole, the mean of the four; no category or group
+    has the name of one.
+    """
     text = SHAPES.replace("[chain]", '[chain]\nstart = "both"')
     text = text.replace("[metrics.gc]", "[metrics.mcd]")
     cases = _cases(read_suite(tmp_path, text), ("b",), ("a", "b"))
@@ -276,22 +280,12 @@ def test_mappings_are_cases_of_their_own(tmp_path: Path) -> None:
     own = [f"{mapping}-mcd" for mapping in mappings]
     assert [case.id for case in cases] == [*own, "overall-mcd", "overall-failures"]
     assert {case.categories for case in cases} == {("b", "a")}
-
-
-def test_a_category_named_like_a_mapping_is_refused(tmp_path: Path) -> None:
-    """Two cases would have one name."""
+    # A category of that name would be a second case of one name.
     text = SHAPES.replace("[metrics.gc]", "[metrics.mcd]")
     with pytest.raises(SuiteError, match="'image-to-text' is a mapping, and cannot"):
         _cases(read_suite(tmp_path, text), ("image-to-text",), ("a",))
     with pytest.raises(SuiteError, match="'image-to-image' is a mapping, and cannot"):
         _cases(read_suite(tmp_path, text + "[groups]\nimage-to-image = ['a']\n"), ("a",), ("b",))
-
-
-def test_a_single_category_is_the_whole(tmp_path: Path) -> None:
-    """One category has no case of its own beside the overall one."""
-    cases = _cases(read_suite(tmp_path, SHAPES), ("only",), ("only",))
-    assert [case.id for case in cases] == ["overall-gc", "overall-failures"]
-    assert cases[0].categories == ("only",)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def vit_cls(folder: Path, images: Sequence[Image.Image]) -> FloatArray:
     from transformers import ViTModel
 
     resized = [image.resize((32, 32), Image.Resampling.BILINEAR) for image in images]
-    output = _ask(ViTModel.from_pretrained(folder), pixel_values=_tensor(resized, *_HALF))
+    output = _ask(_load(ViTModel, folder), pixel_values=_tensor(resized, *_HALF))
     return _array(output.last_hidden_state[:, 0])
 
 
@@ -61,7 +62,7 @@ def clip_images(folder: Path, images: Sequence[Image.Image]) -> FloatArray:
     from transformers import CLIPModel
 
     cropped = [_crop(image, 32, 32, Image.Resampling.BICUBIC) for image in images]
-    model = CLIPModel.from_pretrained(folder)
+    model = _load(CLIPModel, folder)
     pooled = _ask(model.vision_model, pixel_values=_tensor(cropped, *_CLIP)).pooler_output
     return _array(_ask(model.visual_projection, pooled))
 
@@ -70,7 +71,7 @@ def clip_texts(folder: Path, texts: Sequence[str]) -> FloatArray:
     """CLIP's projected text features, texts cut at 32 tokens."""
     from transformers import CLIPModel, CLIPTokenizer
 
-    model, tokenizer = CLIPModel.from_pretrained(folder), CLIPTokenizer.from_pretrained(folder)
+    model, tokenizer = _load(CLIPModel, folder), _load(CLIPTokenizer, folder)
     rows = []
     for text in texts:
         tokens = tokenizer(text, truncation=True, max_length=32, return_tensors="pt")
@@ -114,7 +115,7 @@ def object_on_grey(folder: Path, image: Image.Image, index: int) -> Image.Image:
     import torch
     from transformers import Mask2FormerForUniversalSegmentation
 
-    model = Mask2FormerForUniversalSegmentation.from_pretrained(folder)
+    model = _load(Mask2FormerForUniversalSegmentation, folder)
     output = _ask(model, pixel_values=_tensor([image], *_IMAGENET))
     sure = output.class_queries_logits[0].softmax(dim=-1)[:, index]
     masks = torch.nn.functional.interpolate(
@@ -149,9 +150,9 @@ def owl_counts(
     import torch
     from transformers import Owlv2ForObjectDetection, Owlv2Processor
 
-    processor = Owlv2Processor.from_pretrained(folder)
+    processor = _load(Owlv2Processor, folder)
     inputs = processor(text=[list(queries)], images=image, return_tensors="pt")
-    output = _ask(Owlv2ForObjectDetection.from_pretrained(folder), **inputs)
+    output = _ask(_load(Owlv2ForObjectDetection, folder), **inputs)
     (boxes,) = processor.post_process_grounded_object_detection(
         output, threshold=threshold, target_sizes=torch.tensor([image.size[::-1]])
     )
@@ -177,6 +178,12 @@ def frechet(first: FloatArray, second: FloatArray) -> float:
     apart = ((first.mean(axis=0) - second.mean(axis=0)) ** 2).sum()
     spread = (x**2).sum() + (y**2).sum() - 2 * roots.sum()
     return float(apart + spread / (len(first) - 1))
+
+
+@cache
+def _load(kind: Any, folder: Path) -> Any:
+    """A model or tokenizer, which is loaded once for all images and texts."""
+    return kind.from_pretrained(folder)
 
 
 def _crop(image: Image.Image, shorter: int, side: int, how: Image.Resampling) -> Image.Image:

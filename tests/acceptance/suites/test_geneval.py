@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.acceptance.conftest import Tiny, geneval_objects
+from tests.acceptance.conftest import MakeProject, Tiny, geneval_objects
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import REWRITTEN, write_lines, write_rewritten
 from tests.acceptance.suites.project import Cast, Gated
 
@@ -87,7 +86,7 @@ def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
             "include": [{"class": "scissors", "count": 1, "color": color}],
             "prompt": f"a photo of a {color} scissors",
         }
-        for color in ("blue", "yellow") * 4
+        for color in ("blue", "yellow") * 2
     ]
     file = write_lines(tmp_path / "evaluation_metadata.jsonl", entries)
     cast = replace(prompts.cast, data={"geneval": file}, samples=None)

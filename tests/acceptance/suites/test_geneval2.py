@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.datasets.shapes.scene import COUNTS
-from tests.acceptance.suites.conftest import MakeProject
+from tests.acceptance.conftest import MakeProject
 from tests.acceptance.suites.project import Cast, Gated
 from tests.tiny.common import JUDGE_WORDS
 

@@ -8,9 +8,8 @@ from statistics import mean
 import pytest
 from PIL import Image
 
-from tests.acceptance.conftest import Tiny
+from tests.acceptance.conftest import MakeProject, Tiny
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import write_mme
 from tests.acceptance.suites.project import Cast, Gated
 
@@ -23,24 +22,6 @@ CASES = 3 * (14 + 2 + 1) + 1
 TEXTUAL = ("OCR", "code_reasoning", "numerical_calculation", "text_translation")
 
 
-def cast(tiny: Tiny, data: Path, describer: str) -> Cast:
-    """Two images of each category; LLaVA, Flux, ViT and an Inception stand-in.
-
-    Flux because it reads prompts to their end: with so small a vocabulary the words before the
-    description fill CLIP's context.
-    """
-    return Cast(
-        model=f"{tiny(describer)}?max_new_tokens=8",
-        roles={
-            "generator": f"{tiny('flux')}?{DRAW}",
-            "encoder": f"{tiny('vit')}?pooling=cls",
-        },
-        encoders={"inception": f"cleanfid:?weights={tiny('inception')}"},
-        data={"mme": data},
-        samples=2,
-    )
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MME's folders."""
@@ -49,8 +30,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gated(make_project: MakeProject, tiny: Tiny, data: Path) -> Gated:
-    """The suite with a first checkpoint accepted."""
-    project, accepted = make_project("mmeception"), cast(tiny, data, "llava")
+    """Two images of each category; LLaVA, Flux, ViT and an Inception stand-in, accepted.
+
+    Flux because it reads prompts to their end: with so small a vocabulary the words before the
+    description fill CLIP's context.
+    """
+    accepted = Cast(
+        model=f"{tiny('llava')}?max_new_tokens=8",
+        roles={
+            "generator": f"{tiny('flux')}?{DRAW}",
+            "encoder": f"{tiny('vit')}?pooling=cls",
+        },
+        encoders={"inception": f"cleanfid:?weights={tiny('inception')}"},
+        data={"mme": data},
+        samples=2,
+    )
+    project = make_project("mmeception")
     return Gated(project, accepted, project.accept(accepted))
 
 

@@ -19,9 +19,8 @@ from PIL import Image, ImageOps
 from pytest_cepbench.chains import Link
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import EmbeddedImage
-from tests.acceptance.conftest import Tiny
+from tests.acceptance.conftest import MakeProject, Tiny
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench
 from tests.acceptance.suites.project import Cast, Gated
 
