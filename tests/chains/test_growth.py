@@ -1,16 +1,20 @@
 """Chains as they should be: who is asked what, with which seed, and which steps are left.
 
-At the end what is done to a description before it is drawn.
+Then what is done to a description before it is drawn, what a baseline remembers of a model, which
+is the keys of its steps, and progress over steps.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 from base64 import b64encode
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +25,10 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner
+from pytest_cepbench.chains import steps as steps_module
 from pytest_cepbench.chains.chain import CaptionRules, derive_seed
 from pytest_cepbench.chains.growth import ChainGroup, look_ahead, start_chains
-from pytest_cepbench.chains.steps import recall, remember
+from pytest_cepbench.chains.steps import Progress, recall, remember
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
     EmbeddedImage,
@@ -31,8 +36,15 @@ from pytest_cepbench.datasets.sample import (
     Sample,
     load_seed_image,
 )
-from pytest_cepbench.errors import DamagedChainsError, DatasetError, NotInStoreError, StoreError
+from pytest_cepbench.errors import (
+    BaselineError,
+    DamagedChainsError,
+    DatasetError,
+    NotInStoreError,
+    StoreError,
+)
 from pytest_cepbench.metrics.gc import cosine_to_start
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (
@@ -41,6 +53,7 @@ from tests.chains.roles import (
     RunnerSet,
     SmallDescriber,
     SmallGenerator,
+    bound,
     describe_image,
     draw_text,
     grow_and_trace,
@@ -401,3 +414,102 @@ def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
     assert first.failure.detail == "nothing is left of '\"\" </s>'"
     assert len(first.chain.links) == generation
     assert first.similarities[generation // 2 - 1 :] == (0.0,) * (3 - generation // 2)
+
+
+# -- what is remembered of a model, and progress ---------------------------------------------------
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+STEP = {"role": "describer", "adapter": "a/1", "fingerprint": "f", "params": {}, "seeded": True}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A store; nothing is written to it."""
+    with Store(tmp_path_factory.mktemp("kept") / "store") as opened:
+        yield opened
+
+
+@pytest.mark.slow
+@given(
+    role=st.sampled_from(["describer", "generator"]),
+    params=st.dictionaries(st.text(), PLAIN, max_size=4),
+    fingerprint=st.text(),
+    seeded=st.booleans(),
+)
+def test_keys_survive(
+    kept: Store, role: RoleName, params: dict[str, Any], fingerprint: str, seeded: bool
+) -> None:
+    """Whatever the parameters are, a recalled model has the keys of the one that was remembered."""
+    model = bound(role, SmallDescriber(), params=params, fingerprint=fingerprint, seeded=seeded)
+    (absent,) = recall(remember(model))
+    runners = RoleRunner(model, kept), RoleRunner(absent, kept)
+    asked = ("prompt", 7, "image", "digest")
+    assert runners[0].key(*asked) == runners[1].key(*asked)
+    assert remember(absent) == remember(model)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ("[]", "names no role"),
+        ("3", "Expected `object`"),
+        (json.dumps([STEP, STEP]), "names describer, describer"),
+        (json.dumps(STEP | {"role": "painter"}), "painter"),
+        (json.dumps(STEP | {"more": 1}), "unknown field `more`"),
+        (json.dumps({k: v for k, v in STEP.items() if k != "adapter"}), "`adapter`"),
+        (json.dumps(STEP | {"seeded": "yes"}), "Expected `bool`"),
+        (json.dumps(STEP | {"params": {"top_p": math.inf}}), "Out of range float values"),
+    ],
+)
+def test_what_was_not_remembered_is_refused(text: str, says: str) -> None:
+    """With the field that is wrong."""
+    with pytest.raises(BaselineError, match=r"model\.step") as caught:
+        recall(text)
+    assert says in str(caught.value)
+
+
+def test_the_rate_is_that_of_the_case_and_of_the_last_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From its begin on; the rest at that rate is what is left. A model that is slower than the
+    one before, or than the store, shows soon.
+    """
+    clock = [50.0]
+    monkeypatch.setattr(steps_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    progress = Progress()
+    unknown = [progress.rate, progress.left]
+    progress.begin("case", 1, 20)
+    progress.add(0)  # no time has passed, nothing is done
+    assert [*unknown, progress.rate] == [None] * 3
+    clock[0] += 4
+    progress.add(8)
+
+    assert (progress.rate, progress.left) == (2.0, 6.0)
+    assert Progress(parts=[progress, Progress(), progress]).rate == 4.0
+    assert Progress(parts=[Progress()]).rate is None
+    progress.add(22)
+    assert progress.left == 0.0
+
+    progress = Progress()
+    progress.begin("case", 1, 1000)
+    for steps, seconds in ((600, 1), (1, 59), (1, 1)):
+        clock[0] += seconds
+        progress.add(steps)
+    assert progress.rate == pytest.approx(2 / 60)
+    clock[0] += 1
+    progress.add(1)
+    assert progress.rate == pytest.approx(1.0)  # what is more than a minute old is left out
+    clock[0] += 600
+    progress.add(6)
+    assert progress.rate == pytest.approx(6 / 600)

@@ -80,8 +80,10 @@ def test_the_score_of_a_chain(staged: Staged, metric: str, weights: tuple[float,
         assert measured.value == pytest.approx(np.mean(list(expected.values())), abs=1e-6)
 
 
-def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(staged: Staged) -> None:
-    """MMGenBench: over all samples, whatever number of patterns they are in; groups alike."""
+def test_wholes_are_means_of_samples_or_of_categories(staged: Staged) -> None:
+    """MMGenBench's SIM is over all samples, each once, whatever number of patterns they are in.
+    GenCeption's GC is the mean of the categories; `pool = "samples"` asks for the other mean.
+    """
     similarities = _similarities(_vectors(staged))
     for part in ("overall", "all"):
         measured = staged.measure(f"{part}-sim")
@@ -94,10 +96,6 @@ def test_sim_counts_a_sample_once_in_the_whole_and_in_each_of_its_patterns(stage
     a, b = (staged.measure(f"{part}-sim") for part in ("a", "b"))
     assert a.n + b.n == 12 + 6
 
-
-def test_gc_is_the_mean_of_the_categories_unless_samples_are_pooled(staged: Staged) -> None:
-    """GenCeption: each category counts alike; `pool = "samples"` asks for the other mean."""
-    similarities = _similarities(_vectors(staged))
     scores = {name: (first + 2 * second) / 3 for name, (first, second) in similarities.items()}
     means = [np.mean([scores[name] for name in _members(staged, part)]) for part in ("a", "b")]
     for part in ("overall", "all"):
@@ -327,8 +325,10 @@ def test_the_floor_is_the_score_of_others(
             assert staged.measure(f"{part}-{metric}").floor == pytest.approx(mean, abs=1e-6)
 
 
-def test_a_whole_of_samples_is_exchanged_within_first_categories(staged: Staged) -> None:
-    """SIM counts every sample once: against those that share its first category."""
+def test_floors_of_a_whole_of_samples_and_of_one(staged: Staged) -> None:
+    """SIM counts every sample once: against those that share its first category. One sample has no
+    floor, which is said; it has its score all the same.
+    """
     vectors = _vectors(staged)
     homes: dict[str, list[str]] = {}
     for sample in staged.run.dataset.samples:
@@ -336,10 +336,6 @@ def test_a_whole_of_samples_is_exchanged_within_first_categories(staged: Staged)
     total = sum(_by_hand(vectors, own, (1, 0)) * len(own) for own in homes.values())
     measured = staged.measure("overall-sim")
     assert measured.floor == pytest.approx(total / 12, abs=1e-6)
-
-
-def test_one_sample_has_no_floor(staged: Staged) -> None:
-    """Which is said; it has its score all the same."""
     measured = staged.run.measure(staged.cases["a-gc"], 1)
     assert measured.floor is None
     assert measured.n == 1
@@ -372,18 +368,15 @@ def _with_encoder(name: str) -> str:
 
 @pytest.mark.parametrize("name", ["Blind", "NearlyBlind"])
 def test_an_encoder_of_one_vector_measures_nothing(tmp_path: Path, store: Store, name: str) -> None:
-    """It would give every checkpoint a perfect score: an error that says who sees nothing."""
+    """It would give every checkpoint a perfect score: an error that says who sees nothing. Samples
+    of one picture are one picture: an encoder that tells it so is right.
+    """
     staged = stage(tmp_path / "suite", _with_encoder(name) + METRICS, store)
     for case in ("a-gc", "overall-sim", "overall-s"):
         with pytest.raises(
             MeasurementError, match=rf"{name} gives one vector for \d+ images that differ"
         ):
             staged.measure(case)
-
-
-def test_equal_pictures_may_have_equal_vectors(tmp_path: Path, store: Store) -> None:
-    """Samples of one picture are one picture: an encoder that tells it so is right."""
-    staged = stage(tmp_path / "suite", _with_encoder("Blind") + METRICS, store)
     measured = staged.run.measure(staged.cases["a-gc"], 1)
     assert measured.value == pytest.approx(1.0)
     samples = staged.run.looked_at(staged.cases["a-gc"], 1)
