@@ -28,7 +28,7 @@ name = "scenes"
 version = 1
 [data]
 loader = "shapes"
-options = { samples_per_category = 3 }
+options = { samples_per_category = 2 }
 questions = "metadata"
 [chain]
 start = "image"
@@ -56,7 +56,7 @@ def test_exact_models_meet_every_prompt(tmp_path: Path, store: Store) -> None:
         assert measured.value == 1.0
         assert measured.label == f"Soft-TIFA {mean.upper()}"
         assert any("control questions answered rightly" in note for note in measured.notes)
-        assert "count 1.000 (24)" in measured.notes[-1]
+        assert "count 1.000 (16)" in measured.notes[-1]
         assert len(measured.identity["questions"]) == 16
 
 
@@ -90,7 +90,7 @@ def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store)
 
 def test_markup_in_questions_is_shown_as_it_is(tmp_path: Path, store: Store) -> None:
     """A remark holds a hostile question on one line, with what cannot be seen as escapes."""
-    samples = load_shapes(samples_per_category=3).samples
+    samples = load_shapes(samples_per_category=2).samples
     hostile = {
         "question": f"Are there any small cyan crosses in the image? <script>\n\u202e{'x' * 100}",
         "kind": "object",
@@ -203,7 +203,8 @@ def test_a_model_that_says_the_same_to_all_measures_nothing(
 
 def test_a_usable_model_is_measured_whatever_the_group(tmp_path: Path, store: Store) -> None:
     """Right three times of four, it is judged by the starts of the whole suite in every case."""
-    staged = stage(tmp_path / "suite", _by(f"{ANSWERERS}:noisy") + CONTROLLED, store)
+    text = _by(f"{ANSWERERS}:noisy", SCENES.replace("category = 2", "category = 3"))
+    staged = stage(tmp_path / "suite", text + CONTROLLED, store)
     notes = {staged.measure(case).notes[0].partition(";")[0] for case in staged.cases}
     assert len(staged.cases) == 9
     assert len(notes) == 1
@@ -330,7 +331,7 @@ def noisy(wrong: str = "0.25") -> Answerer:
 
 def yes_to_pictures(knows: str = "") -> Answerer:
     """Exact about texts, and starts where it knows them; of every other picture it says yes."""
-    samples = load_shapes(samples_per_category=3).samples if knows else ()
+    samples = load_shapes(samples_per_category=2).samples if knows else ()
     starts = {load_seed_image(sample).to_pil().tobytes() for sample in samples}
 
     def answer(piece: Piece, question: VqaQuestion, right: float) -> float:

@@ -61,15 +61,6 @@ class Run:
             if (case["part"], case["metric"]) != POOLED
         }
 
-    @property
-    def verdicts(self) -> set[str]:
-        """All that occur, those of whole suites too."""
-        return {case["verdict"] for case in self.report["cases"]}
-
-    def spent(self, what: str) -> int:
-        """Loads, inputs or hits of all cases."""
-        return sum(case["effort"][what] for case in self.report["cases"])
-
 
 @dataclass(frozen=True)
 class Cast:
