@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.acceptance.conftest import Checkpoint
-from tests.acceptance.suites.project import assert_none_lost
-from tests.acceptance.suites.warm import run_pytest
-from tests.documents import flat_report
+from tests.acceptance.suites.project import Run, assert_none_lost
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -38,33 +34,19 @@ class CommandLine:
         shutil.copytree(SUITES / "folder", folder / "suites" / "folder")
         (folder / "pytest.ini").write_text(INI)
 
-    def __call__(self, *arguments: str) -> tuple[int, str, dict[str, Any]]:
-        """(exit code, output, JSON report) of a run that finds the model libraries imported."""
-        printed = self.folder / "output.txt"
-        code = run_pytest(self.folder, ["suites", *self.fixed, *arguments], printed)
-        return code, printed.read_text(), self._report()
-
-    def cold(self, *arguments: str) -> tuple[int, str, dict[str, Any]]:
-        """The same, typed: a process that imports everything for itself."""
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "suites", *self.fixed, *arguments],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return ended.returncode, ended.stdout + ended.stderr, self._report()
-
-    def _report(self) -> dict[str, Any]:
-        report = self.folder / ".cepbench" / "report.json"
-        return flat_report(json.loads(report.read_text()) if report.exists() else {})
+    def __call__(self, *arguments: str) -> Run:
+        """A run that finds the model libraries imported."""
+        return Run.of(self.folder, "suites", *self.fixed, *arguments)
 
 
 @pytest.fixture(scope="module")
 def gate(
     tmp_path_factory: pytest.TempPathFactory, photos: Path, checkpoint: Checkpoint
 ) -> CommandLine:
-    """The command with generator, encoder and data fixed, and a first checkpoint accepted."""
+    """The command with generator, encoder and data fixed, and a first checkpoint accepted.
+
+    That run is as it is typed: a process that imports everything for itself.
+    """
     fixed = [
         f"--generator={checkpoint('generator', 'stable-diffusion')}",
         f"--encoder={checkpoint('encoder', 'clip')}",
@@ -72,12 +54,16 @@ def gate(
         "--cep-tolerance=0.001",
     ]
     command = CommandLine(tmp_path_factory.mktemp("user"), fixed)
-    code, output, _ = command.cold(
-        f"--model={checkpoint('describer', 'llava')}",
-        "--snapshot-update",
-        "--cep-accept-insensitive",  # an untrained checkpoint is often at chance
+    model = f"--model={checkpoint('describer', 'llava')}"
+    chance = "--cep-accept-insensitive"  # an untrained checkpoint is often at it
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "suites", *fixed, model, "--snapshot-update", chance],
+        cwd=command.folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert code == 0, output
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return command
 
 

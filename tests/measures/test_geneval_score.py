@@ -100,7 +100,9 @@ def test_a_task_is_the_share_of_its_right_pictures(
 
 
 def test_the_whole_is_the_mean_of_the_tasks(staged: Staged, right: dict[str, list[bool]]) -> None:
-    """Whatever number of prompts they have; the micro-average of pictures is asked for by name."""
+    """Whatever number of prompts they have; the micro-average of pictures is asked for by name. The
+    course is the whole at each generation; GenEval has one generation only.
+    """
     shares = {name: float(np.mean(row)) for name, row in right.items()}
     tasks = _by_task(staged, shares)
     assert staged.measure("overall-mgg").value == pytest.approx(
@@ -110,12 +112,6 @@ def test_the_whole_is_the_mean_of_the_tasks(staged: Staged, right: dict[str, lis
     assert micro.value == pytest.approx(np.mean(list(shares.values())), abs=1e-6)
     assert abs(micro.value - np.mean(list(tasks.values()))) > 1e-3
     assert set(micro.scores) == {"overall"}
-
-
-def test_the_course_is_the_whole_at_each_generation(
-    staged: Staged, right: dict[str, list[bool]]
-) -> None:
-    """Mean of tasks, or of pictures where those are pooled; GenEval has one generation only."""
     for metric in ("mgg", "micro"):
         expected = []
         for column in range(3):

@@ -5,7 +5,6 @@ The best describer is gated on GC@3 over few scenes by pytest runs as a user's.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.suites.warm import run_pytest
-from tests.documents import flat_report
+from tests.reference.shipped import gate
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,22 +39,13 @@ class Bench:
         The case is empty where the run ended before there was one.
         """
         (self.folder / "pytest.ini").write_text("[pytest]\n")
-        printed = self.folder / "printed.txt"
-        code = run_pytest(
-            self.folder,
-            [
-                *(TEST, f"--model={model}", "--cep-samples=2", *options),
-                *("-c", "pytest.ini", "-p", "no:cacheprovider", "-p", "no:xdist"),
-            ],
-            printed,
+        run = gate(
+            self.folder, TEST, f"--model={model}", "--cep-samples=2", *options, "-c", "pytest.ini"
         )
-        output = printed.read_text()
-        report = self.folder / ".cepbench" / "report.json"
-        if not report.exists():
-            return code, {}, output
-        (case,) = flat_report(json.loads(report.read_text()))["cases"]
-        report.unlink()
-        return code, case, output
+        if not run.report:
+            return run.code, {}, run.output
+        (case,) = run.report["cases"]
+        return run.code, case, run.output
 
 
 @pytest.fixture(scope="session")

@@ -126,30 +126,22 @@ def test_weights_are_half_precision_and_finite(file: Path) -> None:
             assert tensor.ndim < 2 or tensor.abs().max() > 0, name
 
 
-def _tables() -> tuple[str, str]:
-    """The part of the page about describers and generators, and that about planners."""
+def test_the_readme_has_the_figures_of_the_logs() -> None:
+    """Every logged quality is in a table, and those of shipped checkpoints are in bold; of planners
+    the share of right steps, with the held-out category.
+    """
     page = (CHECKPOINTS.parent / "README.md").read_text(encoding="utf-8")
     others, title, planners = page.partition("Right steps: ")
     assert title
-    return others, planners
-
-
-def test_the_readme_has_the_figures_of_the_logs() -> None:
-    """Every logged quality is in the table, and those of shipped checkpoints are in bold."""
-    page, _ = _tables()
-    rows = re.findall(r"^\| (\d+) \| ([^|]*) \| ([^|]*) \|$", page, flags=re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ([^|]*) \| ([^|]*) \|$", others, flags=re.MULTILINE)
     for column, role in enumerate(("describer", "generator"), 1):
         cells = {f"{role}-step{row[0]}": row[column] for row in rows if row[column].strip()}
         assert {name: float(cell.strip(" *")) for name, cell in cells.items()} == _logged(role)
         bold = {name for name, cell in cells.items() if "**" in cell}
         assert bold == {folder.name for folder in _series(role)}
 
-
-def test_the_readme_has_the_figures_of_the_planner() -> None:
-    """Every logged share of right steps, with the held-out category; the shipped ones in bold."""
-    _, page = _tables()
     cells = r"\| (\*\*)?(\d\.\d{4})(?:\*\*)? "
-    rows = re.findall(rf"^\| (\d+) {cells}\| (\d\.\d{{4}}) \|$", page, flags=re.MULTILINE)
+    rows = re.findall(rf"^\| (\d+) {cells}\| (\d\.\d{{4}}) \|$", planners, flags=re.MULTILINE)
     for column, share in ((2, "steps"), (3, "held_out")):
         table = {f"planner-step{row[0]}": float(row[column]) for row in rows}
         assert table == _logged("planner", share)

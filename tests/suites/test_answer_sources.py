@@ -65,12 +65,11 @@ def test_a_judge_that_names_no_verdict_regresses(store: Store) -> None:
 def test_the_gate_is_run_as_a_user_runs_it(tmp_path: Path) -> None:
     """The exact judge holds in every case; one that errs does not."""
     place = copy_suite("judge", tmp_path)
-    code, report = gate(place, "suites/judge", "--judge=shapes:")
-    assert code == 0
+    code, output, report = gate(place, "suites/judge", "--judge=shapes:")
+    assert code == 0, output
     outcomes = [case["verdict"] for case in report["cases"] if case["metric"] == "agreement"]
     assert outcomes == ["held"] * 11
-    code, report = gate(place, "suites/judge", "--judge=shapes:?flip=0.3")
-    assert code == 1
+    assert gate(place, "suites/judge", "--judge=shapes:?flip=0.3").code == 1
 
 
 @pytest.mark.slow
@@ -81,9 +80,8 @@ def test_a_panel_of_ones_own_takes_the_place_of_the_battles(tmp_path: Path) -> N
     (place / "mine").mkdir()
     (place / "mine" / "battles.jsonl").write_text("\n".join(lines[:48]), encoding="utf-8")
     own = ("--cep-data=judge=mine", "--cep-baselines=own", "suites/judge")
-    code, _ = gate(place, *own, "--judge=shapes:", "--snapshot-update")
-    assert code == 0
-    code, report = gate(place, *own, "--judge=shapes:?flip=0.9")
+    assert gate(place, *own, "--judge=shapes:", "--snapshot-update").code == 0
+    code, _, report = gate(place, *own, "--judge=shapes:?flip=0.9")
     assert code == 1
     assert {case["n"] for case in report["cases"] if case["part"] == "overall"} == {48}
 

@@ -353,7 +353,8 @@ def _ids(staged: Staged) -> list[str]:
 
 def test_chains_are_those_that_were_measured(stage_model: Setter) -> None:
     """Link by link and with their similarities, and no model is asked for them. SIM reads the first
-    iteration; what is stored beyond it is shown as well.
+    iteration; what is stored beyond it is shown as well. Of a model that never ran there are no
+    chains; a step that is none, of a baseline that was edited, is an error.
     """
     before, now = stage_model(STORED, "describer", "1"), stage_model(STORED, "describer", "3")
     before.measure("overall-gc")
@@ -372,20 +373,8 @@ def test_chains_are_those_that_were_measured(stage_model: Setter) -> None:
     excerpt = stored.excerpt(now.cases["overall-sim"], _ids(now)[0], "image")
     assert excerpt is not None
     assert (len(excerpt.chain.links), sorted(excerpt.marks)) == (5, [2])
-    assert ASKED.copy() == asked
-
-
-def test_what_is_not_stored_is_not_made(stage_model: Setter) -> None:
-    """Of a model that never ran there are no chains, and it is not asked for any.
-
-    A step that is none, of a baseline that was edited, is an error.
-    """
-    now = stage_model(STORED, "describer", "3")
-    now.measure("overall-gc")
-    asked = ASKED.copy()
     other = _step(stage_model(STORED, "describer", "7"))
     stored = stored_chains(now.run, other)
-    case = now.cases["overall-gc"]
     assert stored.known(case, _ids(now)) == []
     assert stored.excerpt(case, _ids(now)[0], "image") is None
     assert ASKED.copy() == asked

@@ -44,13 +44,22 @@ nothing.
 """
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One run of pytest: its exit code, what it printed, its JSON report (empty without one)."""
 
     code: int
     output: str
     report: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path, *arguments: str) -> Run:
+        """Run pytest in a folder, in a process of its own that has the model libraries."""
+        report = folder / ".cepbench" / "report.json"
+        report.unlink(missing_ok=True)
+        printed = folder / "output.txt"
+        code = run_pytest(folder, arguments, printed)
+        document = flat_report(json.loads(report.read_text()) if report.exists() else {})
+        return cls(code, printed.read_text(), document)
 
     @property
     def cases(self) -> dict[str, dict[str, Any]]:
@@ -97,13 +106,8 @@ class Project:
         return cls(folder)
 
     def run(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
-        """Run pytest in the project, in a process of its own."""
-        report = self.folder / ".cepbench" / "report.json"
-        report.unlink(missing_ok=True)
-        printed = self.folder / "output.txt"
-        code = run_pytest(self.folder, [*paths, *cast.options, *arguments], printed)
-        document = flat_report(json.loads(report.read_text()) if report.exists() else {})
-        return Run(code, printed.read_text(), document)
+        """Run pytest in the project."""
+        return Run.of(self.folder, *paths, *cast.options, *arguments)
 
     def accept(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:
         """A run that accepts baselines, and did, though untrained models are often at chance."""
