@@ -11,18 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import (
-    ChainRun,
-    ModelPool,
-    RoleChoices,
-    assign_models,
-    list_cases,
-    load_data,
-    load_suite,
-)
+from pytest_cepbench.suites import ChainRun, RoleChoices
 from tests.acceptance.conftest import PHOTOS, Checkpoint
+from tests.acceptance.suites.project import chain_run, measure_all
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -50,7 +42,6 @@ def suite_run(
 ) -> ChainRun:
     """The run of suites/folder that the command line would make for this line-up."""
     describer, generator, encoder = assignments
-    suite = load_suite(SUITE)
     choices = RoleChoices(
         model=checkpoint("describer", describer),
         roles={
@@ -58,16 +49,7 @@ def suite_run(
             "encoder": checkpoint("encoder", encoder),
         },
     )
-    dataset = load_data(suite, {"folder": photos})
-    chosen, measures = assign_models(suite, choices)
-    return ChainRun(suite, dataset, chosen, measures, ModelPool(store, threads=1))
-
-
-def measure_all(run: ChainRun) -> list[FreshMeasurement]:
-    """Every case of the run."""
-    table = run.suite.table
-    cases = list_cases(run.measures, table.name, run.dataset, table.groups)
-    return [run.measure(case) for case in cases]
+    return chain_run(SUITE, choices, {"folder": photos}, store)
 
 
 @pytest.mark.parametrize("assignments", LINEUPS, ids="+".join)
@@ -77,10 +59,10 @@ def test_whole_chains_over_photographs(
     """Every photograph gets six generations and a score; each case has its value."""
     run = suite_run(photos, store, checkpoint, assignments)
 
-    measurements = {m.key.part + "/" + m.key.metric: m for m in measure_all(run)}
+    measurements = measure_all(run)
 
     assert len(measurements) == len(PHOTOS) + 2
-    overall = measurements["overall/gc"]
+    overall = measurements["overall-gc"]
     assert overall.n == COUNT
     assert set(overall.scores) == {
         "people", "animals and things", "science/sky", "science/medicine", "greys",
@@ -92,7 +74,7 @@ def test_whole_chains_over_photographs(
         np.mean([traces[sample.id].failure is not None for sample in run.dataset.in_category(name)])
         for name in run.dataset.categories
     ]
-    assert measurements["overall/failures"].value == pytest.approx(np.mean(silent), abs=1e-6)
+    assert measurements["overall-failures"].value == pytest.approx(np.mean(silent), abs=1e-6)
     assert len(whole) >= COUNT - 2
     for trace in whole:
         kinds = [link.kind for link in trace.chain.links]

@@ -21,17 +21,10 @@ import pytest
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import (
-    ChainRun,
-    ModelPool,
-    RoleChoices,
-    assign_models,
-    list_cases,
-    load_data,
-    load_suite,
-)
+from pytest_cepbench.suites import ChainRun, RoleChoices
 from tests.acceptance.conftest import Checkpoint
 from tests.acceptance.suites.data import write_listed
+from tests.acceptance.suites.project import chain_run, measure_all
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -108,21 +101,17 @@ def play(
     from pytest_cepbench.models.python_model import make_model
 
     make_model.cache_clear()  # as a new process would
-    suite = load_suite(suite_file)
     roles: dict[RoleName, str] = {}
     if family.generator is not None:
         roles["generator"] = family.generator(tiny)
     encoders = dict.fromkeys(("text", "cross", "image"), tiny("encoder", "clip"))
     choices = RoleChoices(family.model(tiny) + extra, roles=roles, encoders=encoders)
-    dataset = load_data(suite, {"sdp": suite_file.parent / "data"}, SAMPLES // 2)
-    assignments, measures = assign_models(suite, choices)
-    return ChainRun(suite, dataset, assignments, measures, ModelPool(store, threads=1))
+    return chain_run(suite_file, choices, {"sdp": suite_file.parent / "data"}, store, SAMPLES // 2)
 
 
 def numbers(run: ChainRun) -> dict[str, float]:
     """The value of every case."""
-    cases = list_cases(run.measures, run.suite.table.name, run.dataset, run.suite.table.groups)
-    return {case.id: run.measure(case).value for case in cases}
+    return {name: measured.value for name, measured in measure_all(run).items()}
 
 
 def chains(run: ChainRun, start: Modality) -> list[Chain]:

@@ -21,9 +21,11 @@ from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,
     assign_models,
+    list_cases,
     load_data,
     load_suite,
 )
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.acceptance.suites.warm import run_pytest
 from tests.documents import flat_report
 
@@ -91,6 +93,26 @@ class Cast:
         return options + ([] if self.samples is None else [f"--cep-samples={self.samples}"])
 
 
+def chain_run(
+    file: Path,
+    choices: RoleChoices,
+    data: Mapping[str, Path],
+    store: Store,
+    samples: int | None = None,
+) -> ChainRun:
+    """The run of a suite's file that the command line would make, nothing measured yet."""
+    suite = load_suite(file)
+    dataset = load_data(suite, data, samples)
+    assignments, measures = assign_models(suite, choices)
+    return ChainRun(suite, dataset, assignments, measures, ModelPool(store, threads=1))
+
+
+def measure_all(run: ChainRun) -> dict[str, CaseMeasurement]:
+    """What is measured of every case, by its id."""
+    cases = list_cases(run.measures, run.suite.table.name, run.dataset, run.suite.table.groups)
+    return {case.id: run.measure(case) for case in cases}
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder with copies of shipped suites."""
@@ -128,13 +150,11 @@ class Project:
 
     def chains(self, cast: Cast, suite: str, start: Modality) -> dict[str, list[Link]]:
         """What is in the store of each sample's chain, by id; `suite` is the path below suites/."""
-        loaded = load_suite(self.folder / "suites" / suite)
         choices = RoleChoices(cast.model, roles=cast.roles, encoders=cast.encoders)
-        assignments, measures = assign_models(loaded, choices)
-        dataset = load_data(loaded, cast.data, cast.samples)
         with self.store() as store:
-            run = ChainRun(loaded, dataset, assignments, measures, ModelPool(store, threads=1))
-            chains = run.data.chains(start, dataset.samples)
+            file = self.folder / "suites" / suite
+            run = chain_run(file, choices, cast.data, store, cast.samples)
+            chains = run.data.chains(start, run.dataset.samples)
             return {name: chain.links for name, chain in chains.items()}
 
     def store(self) -> Store:
