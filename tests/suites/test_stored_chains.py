@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def stage_model(tmp_path: Path, store: Store) -> Setter:
     """Stages a suite with models of given roles that spoil given generations."""
 
     def staged(text: str, role: RoleName, at: str, mute: str = "", **roles: str) -> Staged:
-        model = f"python:{__name__}:{role}?at={at}" + (f"&mute={mute}" if mute else "")
+        model = f"python:{__name__}:{role.title()}?at={at}" + (f"&mute={mute}" if mute else "")
         # roles: the keys are names of roles
         choices = RoleChoices(model=model, role=role, roles=roles)  # type: ignore[arg-type]
         return stage(tmp_path / "suite", text, store, choices)
@@ -218,7 +217,7 @@ def test_chains_that_stop_are_a_hop_s_cost(stage_model: Setter) -> None:
 def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     """As a unified model's: hops of both in the order they are played in, and sums by role."""
     text = LONG + "[metrics.gc]\n"
-    factory = f"python:{__name__}:generator?at="
+    factory = f"python:{__name__}:Generator?at="
     baseline = stage_model(text, "describer", "", generator=factory)
     baseline.measure("overall-gc")
     candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
@@ -239,7 +238,7 @@ def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
 
 GC = SUITE + "[metrics.gc]\n"
 
-BASELINE = f"python:{__name__}:describer"
+BASELINE = f"python:{__name__}:Describer"
 
 CANDIDATE = f"{BASELINE}?at=1"
 
@@ -423,18 +422,14 @@ ASKED: Counter[str] = Counter()
 _LOSS = Degradation(recolor=1.0, miss=0.3)
 
 
-@dataclass(frozen=True)
 class Spoiler:
-    """at: the generations that it spoils. mute: whether it spoils by saying nothing."""
+    """at: the generations that it spoils, such as "3-5". mute: not empty if by saying nothing."""
 
-    name: str
-    at: tuple[int, ...]
-    mute: bool
-
-    @property
-    def fingerprint(self) -> str:
-        """Names what it spoils."""
-        return f"spoiler/1 {self.name} {self.at} {self.mute}"
+    def __init__(self, at: str = "", mute: str = "") -> None:
+        self.name = f"{type(self).__name__.lower()} {at}".strip()
+        self.at = tuple(int(generation) for generation in at.split("-") if generation)
+        self.mute = bool(mute)
+        self.fingerprint = f"spoiler/1 {self.name} {self.mute}"
 
     def _spoils(self, seed: int) -> bool:
         return seed in _seeds(self.at)
@@ -469,20 +464,6 @@ class Generator(Spoiler):
             render(self._lose(parse_caption(text), seed), seed).pixels
             for text, seed in zip(texts, seeds, strict=True)
         ]
-
-
-def describer(at: str = "", mute: str = "") -> Describer:
-    """A describer that spoils the generations named, such as "3-5"; mute: by saying nothing."""
-    return Describer(f"describer {at}".strip(), _numbers(at), bool(mute))
-
-
-def generator(at: str = "") -> Generator:
-    """A generator that spoils the generations named."""
-    return Generator(f"generator {at}".strip(), _numbers(at), mute=False)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(generation) for generation in text.split("-") if generation)
 
 
 @cache
