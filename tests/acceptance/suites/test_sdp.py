@@ -111,7 +111,8 @@ def test_starts_are_the_published_pairs(gated: Gated) -> None:
         described = ["a small red circle, 0.", "a small red circle, 1."]
         noted = ["two green shapes, 2.", "two green shapes, 3."]
         captions = dict(zip([name for _, name in LISTED], described + noted, strict=True))
-        assert {dict(map(reversed, LISTED))[name] for name in texts} == {"docci", "nocaps"}
+        sources = {name: source for source, name in LISTED}
+        assert {sources[name] for name in texts} == {"docci", "nocaps"}
     assert len(texts) == 2
     for name, links in texts.items():
         assert links[0].text == captions[name]
