@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_cepbench.datasets.folder import CATEGORIES
 from tests.artifacts.files import encoded
-from tests.datasets.test_mmgenbench import QUESTION
+from tests.datasets.test_published_sets import QUESTION
 
 APART = ("posters", "celebrity", "scene", "landmark", "artwork")
 """The categories of MME that keep their images in a folder of their own."""
