@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError, StoreFullError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.database import INDEX, _enter_wal, replacement_lock
 from pytest_cepbench.store.locks import WorkLocks
+from tests.artifacts.files import noise
 from tests.optional import known
 from tests.store.filling import age, database, key_of, picture
-from tests.store.writer import text_of
-
-ROOT = Path(__file__).parents[2]
-
-Start = Callable[[str, int], subprocess.Popen[str]]
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a writer that waits for its word to go; killed at the end if it still runs."""
-    with ExitStack() as stack:
-
-        def begin(name: str, count: int) -> subprocess.Popen[str]:
-            command = [sys.executable, "-m", "tests.store.writer", str(tmp_path), name, str(count)]
-            process = stack.enter_context(
-                subprocess.Popen(
-                    command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-                )
-            )
-            stack.callback(process.kill)
-            return process
-
-        yield begin
+def text_of(name: str, number: int) -> str:
+    """What a writer stores; long enough to fill pages, and to be cut in two by a kill."""
+    return f"{name} {number} " * 60
 
 
-def go(process: subprocess.Popen[str]) -> None:
-    """Let a writer begin."""
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdin.write("go\n")
-    process.stdin.flush()
+def write(root: Path, name: str, count: int) -> None:
+    """Write results, images and shared keys, in turn, and to a file beside the store what was
+    confirmed: `own KEY`, `image DIGEST`, or `shared KEY TEXT`, the text that counts for all.
+    """
+    with Store(root) as store, root.with_name(name).open("w", buffering=1) as said:
+        for number in range(count):
+            keys = [f"{name}-{number}-{part}" for part in range(3)]
+            kept = store.put([StoredResult(key, text_of(key, number)) for key in keys])
+            said.writelines(f"own {key}\n" for key in kept)
+            image = ImageArtifact(noise(seed=abs(hash((name, number))) % 2**32))
+            said.write(f"image {store.put_artifact(image)}\n")
+            shared = f"shared-{number}"
+            counts = store.put([StoredResult(shared, f"of-{name}")])[shared]
+            said.write(f"shared {shared} {counts}\n")
 
 
 def check_confirmed(root: Path, lines: list[str]) -> int:
@@ -75,29 +64,40 @@ def check_confirmed(root: Path, lines: list[str]) -> int:
 
 
 @pytest.mark.slow
-def test_several_processes_lose_nothing_that_was_confirmed(tmp_path: Path, start: Start) -> None:
+def test_several_processes_lose_nothing_that_was_confirmed(tmp_path: Path) -> None:
     """Nine make, open and fill one store at once, five of which are killed at random moments: every
     confirmed result and image is there, and the others agree.
     """
-    moments = random.Random(0)
-    writers = [start(f"w{i}", 30) for i in range(4)]
-    victims = [start(f"victim{i}", 1_000_000) for i in range(5)]
-    for process in (*writers, *victims):
-        go(process)
-    lines: list[str] = []
-    for victim in victims:
-        assert victim.stdout is not None
-        lines += [victim.stdout.readline() for _ in range(moments.randrange(1, 120))]
-        victim.kill()
-        # What had been said and not read yet; the kill may have cut the last line in two.
-        lines += [line for line in victim.communicate()[0].splitlines(True) if line.endswith("\n")]
-        assert victim.returncode == -9
-    outputs = [writer.communicate()[0].splitlines() for writer in writers]
-    assert [writer.returncode for writer in writers] == [0] * 4
-    confirmed = check_confirmed(tmp_path, [line for own in outputs for line in own])
-    assert confirmed == 4 * 30 * 5
-    assert check_confirmed(tmp_path, lines) > 5
-    shared = [{line for line in own if line.startswith("shared")} for own in outputs]
+    root, moments = tmp_path / "store", random.Random(0)
+    fork = multiprocessing.get_context("fork")
+    counts = {f"w{i}": 15 for i in range(4)} | {f"victim{i}": 1_000_000 for i in range(5)}
+    processes = {
+        name: fork.Process(target=write, args=(root, name, count), daemon=True)
+        for name, count in counts.items()
+    }
+    for process in processes.values():
+        process.start()
+
+    def confirmed(name: str) -> list[str]:
+        """Whole lines: the kill may have cut the last one in two."""
+        path = tmp_path / name
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [line for line in lines if line.endswith("\n")]
+
+    for name, process in processes.items():
+        if name.startswith("victim"):
+            most = moments.randrange(1, 120)
+            while len(confirmed(name)) < most:
+                assert process.is_alive()
+                time.sleep(0.01)
+            process.kill()
+    for name, process in processes.items():
+        process.join()
+        killed = name.startswith("victim")
+        assert process.exitcode == (-9 if killed else 0)
+        found = check_confirmed(root, confirmed(name))
+        assert found > 0 if killed else found == 15 * 5
+    shared = [{line for line in confirmed(f"w{i}") if line.startswith("shared")} for i in range(4)]
     assert shared[0] == shared[1] == shared[2] == shared[3]
 
 
