@@ -19,29 +19,23 @@ SIDE = 64
 CLASSES = ("circle", "mouse", "remote", "square", "tvmonitor")
 
 
-def owl_tokenizer() -> Any:
-    """The tiny CLIP tokenizer with another token as id 0: OWL takes a query that begins with id 0
-    for padding.
-    """
-    tokenizer = json.loads(clip_tokenizer().backend_tokenizer.to_str())["model"]
-    names = sorted(tokenizer["vocab"], key=tokenizer["vocab"].get)
-    vocabulary = {name: index for index, name in enumerate(["<pad>", *names])}
-    return tokenizer_of(
-        "CLIPTokenizer",
-        vocabulary,
-        [tuple(merge) for merge in tokenizer["merges"]],
-        pad_token="<pad>",
-        model_max_length=TEXT_LENGTH,
-    )
-
-
 def build_owl(folder: Path, version: int, tokenizer: Any = None) -> Path:
     """An OWLv2 (version 2) or OWL-ViT (version 1) with processor; both have the same weights."""
     import torch
     import transformers
 
     kind = "Owlv2" if version == 2 else "OwlViT"
-    tokenizer = tokenizer or owl_tokenizer()
+    if tokenizer is None:
+        # OWL takes a query that begins with id 0 for padding: another token has it.
+        stored = json.loads(clip_tokenizer().backend_tokenizer.to_str())["model"]
+        names = ["<pad>", *sorted(stored["vocab"], key=stored["vocab"].get)]
+        tokenizer = tokenizer_of(
+            "CLIPTokenizer",
+            {name: index for index, name in enumerate(names)},
+            [tuple(merge) for merge in stored["merges"]],
+            pad_token="<pad>",
+            model_max_length=TEXT_LENGTH,
+        )
     text = {**LAYERS, **token_ids(tokenizer), "max_position_embeddings": TEXT_LENGTH}
     vision = LAYERS | {"image_size": SIDE, "patch_size": 16}
     config = getattr(transformers, f"{kind}Config")(

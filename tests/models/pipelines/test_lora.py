@@ -275,7 +275,6 @@ def test_a_single_file_takes_a_lora_and_can_be_an_editor(
     base: Path, files: Path, tmp_path: Path
 ) -> None:
     """What a pipeline can do does not depend on how it is stored."""
-    pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
     lora = loras.build_lora(base, tmp_path / "lora")
     file = files / "pipeline.safetensors"
     assert np.array_equal(
