@@ -312,23 +312,18 @@ def test_directions_are_those_of_the_metrics() -> None:
         assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
+def test_a_mistake_is_one_line_and_exit_code_2(home: Home, measured: Measured) -> None:
+    """Nothing is written; the verdict of a whole suite is no case that has a baseline."""
+    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
+    for argv, message in (
         (["--reason= "], "--reason is empty"),
         (["--case=overall/gcc"], "unknown case 'overall/gcc'. Did you mean 'toy/overall/gc'?"),
         (["--case="], "unknown case ''"),
         (["--case=suite/verdict"], "unknown case 'suite/verdict'"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(
-    home: Home, measured: Measured, argv: list[str], message: str
-) -> None:
-    """Nothing is written; the verdict of a whole suite is no case that has a baseline."""
-    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
-    ended = accept(home, [*map(result_of, measured()), verdict], *argv)
-    ended.refused(message, lines=1)
-    assert not (home.path / "baselines").exists()
+    ):
+        ended = accept(home, [*map(result_of, measured()), verdict], *argv)
+        ended.refused(message, lines=1)
+        assert not (home.path / "baselines").exists()
 
 
 def test_what_lies_at_chance(home: Home, measured: Measured) -> None:
