@@ -334,7 +334,8 @@ def _others_f1(
     own, theirs = there[np.array(rows)[first]], claimed[others]
     own_sizes, sizes = own @ of_kind, (theirs @ of_kind).astype(int)
     # Samples that start alike are taken away again, by whole numbers.
-    same, alike = np.nonzero(starts[:, None] == start_of[others])
+    alike = np.flatnonzero(np.isin(start_of[others], starts))
+    same = np.searchsorted(starts, start_of[others][alike])
     in_both = (own[same] * theirs[alike]) @ of_kind
     bits = np.arange(len(of_kind.T))
     patterns, pattern_of = np.unique((sizes > 0) @ (1 << bits), return_inverse=True)
