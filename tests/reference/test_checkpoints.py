@@ -140,8 +140,8 @@ def test_the_readme_has_the_figures_of_the_logs() -> None:
         bold = {name for name, cell in cells.items() if "**" in cell}
         assert bold == {folder.name for folder in _series(role)}
 
-    cells = r"\| (\*\*)?(\d\.\d{4})(?:\*\*)? "
-    rows = re.findall(rf"^\| (\d+) {cells}\| (\d\.\d{{4}}) \|$", planners, flags=re.MULTILINE)
+    share_cell = r"\| (\*\*)?(\d\.\d{4})(?:\*\*)? "
+    rows = re.findall(rf"^\| (\d+) {share_cell}\| (\d\.\d{{4}}) \|$", planners, flags=re.MULTILINE)
     for column, share in ((2, "steps"), (3, "held_out")):
         table = {f"planner-step{row[0]}": float(row[column]) for row in rows}
         assert table == _logged("planner", share)

@@ -382,7 +382,8 @@ def test_other_results_are_those_of_one_process(tmp_path: Path) -> None:
     """
     model: Any = _in_actor("encoder", f"{MODELS}:AllRoles")
     assert model.encode_texts(["by name"]) == {"by name": [1.0, 1.0]}
-    assert isinstance(_in_actor("generator", f"{MODELS}:AllRoles").generate(["by name"], [0]), dict)
+    model = _in_actor("generator", f"{MODELS}:AllRoles")
+    assert isinstance(model.generate(["by name"], [0]), dict)
     answers = [AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])]
     results = _in_both(tmp_path, "judge", "score_answers", answers)
 
