@@ -59,7 +59,7 @@ def misprints(
     wrong = {}
     for group, members in groups.items():
         result = means({row: rows[row] for row in members})
-        for model, mean, cell in zip(MODELS, result, printed_means[group], strict=False):
+        for model, mean, cell in zip(MODELS, result, printed_means[group], strict=True):
             if printed(mean, to) != cell:
                 wrong[group, model] = (printed(mean, to), cell)
     return wrong
