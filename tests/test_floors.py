@@ -278,19 +278,22 @@ def test_the_page_has_the_tables() -> None:
 
 
 def test_what_is_counted_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code without comments and docstrings, functions in classes too, imports inside functions."""
+    """Code without comments and docstrings, functions in classes too, imports inside functions and
+    for types.
+    """
     monkeypatch.setattr("benchmarks.house.PACKAGE", tmp_path / "pytest_cepbench")
     path = tmp_path / "pytest_cepbench" / "room" / "a.py"
     path.parent.mkdir(parents=True)
     path.write_text(
-        '"""Text."""\n\nclass A:\n    def f(self):\n        """Of\n        f."""\n'
+        '"""Text."""\n\nif TYPE_CHECKING:\n    from os import B\n\n'
+        'class A:\n    def f(self):\n        """Of\n        f."""\n'
         "        # why\n        from pytest_cepbench.room import b\n\n        return b\n"
     )
     module = read_module(path)
     assert (module.name, module.room) == ("pytest_cepbench.room.a", "room")
-    assert (module.lines, module.comments, module.functions) == (10, 1, (3,))
+    assert (module.lines, module.comments, module.functions) == (13, 1, (3,))
     assert module.classes == ("A",)
-    assert module.imports == {"pytest_cepbench.room.b"}
+    assert module.imports == {"os.B", "pytest_cepbench.room.b"}
     circle = {
         module.name: module.imports,
         "pytest_cepbench.room.b": {"pytest_cepbench.c.C"},

@@ -11,7 +11,6 @@ import stat
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -95,10 +94,10 @@ def test_an_error_leaves_all_old_or_all_new(tmp_path: Path) -> None:
         root = tmp_path / str(number)
         fill(root)
 
-        def refuse(code: int = code) -> None:
-            raise OSError(code, os.strerror(code))
+        def fail(root: Path = root, number: int = number, code: int = code) -> None:
+            def refuse() -> None:
+                raise OSError(code, os.strerror(code))
 
-        def fail(root: Path = root, number: int = number, refuse: Any = refuse) -> None:
             at_change(number, refuse)
             replace_files(root, wanted(root))
 

@@ -79,11 +79,13 @@ def test_formats_are_read(tmp_path: Path, kind: str, subtype: str, error: float)
     """8, 16 and 24 bits, floats and Ogg, at the rate of the file."""
     samples = sine(440, 0.1, 48_000)
     path = tmp_path / "tone"
-    tag = b"TAG".ljust(128, b"\0") if kind == "OGG" else b""  # which some programs add
-    path.write_bytes(file_bytes(samples, 48_000, kind, subtype) + tag)
-    sound = Sound.from_file(path)
-    assert sound.rate == 48_000
-    assert np.abs(sound.samples - samples).max() <= error
+    data = file_bytes(samples, 48_000, kind, subtype)
+    tagged = data + b"TAG".ljust(128, b"\0")  # as some programs leave Ogg
+    for content in (data, tagged) if kind == "OGG" else (data,):
+        path.write_bytes(content)
+        sound = Sound.from_file(path)
+        assert sound.rate == 48_000
+        assert np.abs(sound.samples - samples).max() <= error
 
 
 def test_channels_are_averaged_and_resampling_keeps_pitch() -> None:

@@ -14,7 +14,6 @@ from math import fsum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -233,7 +232,9 @@ def test_a_lock_ends_with_the_process_that_held_it(series: SeriesFile) -> None:
             os.write(writing, b"x")
             time.sleep(60)
         os._exit(0)
-    os.read(reading, 1)
+    os.close(writing)
+    assert os.read(reading, 1) == b"x"
+    os.close(reading)
     began = time.monotonic()
     Timer(0.5, os.kill, (holder, signal.SIGKILL)).start()
     assert judge(series, "step-2").look == 2
@@ -267,8 +268,10 @@ class Trainings(RuleBasedStateMachine):
         )
         for case in sorted(cases):
             key = f"s/{case}/gc"
-            own: dict[str, Any] = {"run": f"run {self._runs}", "case": key, "anchor": anchor}
-            place = judge(self._file, candidate, baseline, alpha=0.05 / len(cases), **own)
+            place = judge(
+                self._file, candidate, baseline, run=f"run {self._runs}", case=key,
+                alpha=0.05 / len(cases), anchor=anchor,
+            )  # fmt: skip
             assert max(place.baseline or 0, place.anchor or 0) < place.look
             self._known.add(candidate)
             looks = {anchor: place.anchor, baseline: place.baseline}

@@ -117,7 +117,7 @@ def test_equal_answers_of_another_model_hold(n: int) -> None:
     [
         (
             {"identity": {"suite": "arena/1", "judge": "another"}},
-            "judge: baseline shapes-judge/1.*now another; cepbench arena rejudge SUITE --judge=SP",
+            "judge: baseline shapes-judge/1.*another; cepbench arena rejudge SUITE --judge=SPEC",
         ),
         ({"answers": {}}, "answers: one of the two has no answers"),
         ({"obstacles": ("answers: 3 of 60 are missing",)}, "answers: 3 of 60 are missing"),

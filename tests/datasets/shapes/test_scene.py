@@ -357,9 +357,8 @@ def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
     boxes = object_boxes(render(scene, seed))
     assert tuple(located.what for located in boxes) == scene.objects
     empty = render(Scene(), seed).pixels.astype(float)
-    for (
-        located
-    ) in boxes:  # of the pixels that an object, drawn alone, changes to more than one half
+    for located in boxes:
+        # That of the pixels which the object, drawn alone, changes to more than one half.
         alone = render(Scene((located.what,)), seed).pixels.astype(float)
         change = np.abs(alone - empty).max(axis=2)
         rows, columns = np.nonzero(change >= change.max() / 2)
