@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -97,20 +98,36 @@ def test_chance_is_the_score_of_others_artifacts() -> None:
     assert chance_f1([_facts("a")] * 3, [[_facts("a")]] * 3, ["x"] * 3) is None
 
 
-@given(st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=2, max_size=6))
-def test_chance_agrees_with_the_score_of_each_pair(sets: list[set[str]]) -> None:
-    """The table of all pairs holds what `fact_f1` says of each."""
-    starts = [_facts(*words) for words in sets]
-    chance = chance_f1(starts, [[facts] for facts in starts], ["x"] * len(starts))
+FACTS = st.sampled_from(
+    [Fact(kind, word) for kind in ("object", "count", "color") for word in "ab"]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.frozensets(FACTS, min_size=1), st.frozensets(FACTS), st.sampled_from("xy")),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_chance_agrees_with_the_score_of_each_pair(
+    samples: list[tuple[frozenset[Fact], frozenset[Fact], str]],
+) -> None:
+    """The groups of claims hold what `fact_f1` says of each pair: start, claim and category."""
+    starts, claims, homes = zip(*samples, strict=True)
+    chance = chance_f1(starts, [[claim] for claim in claims], homes)
     if chance is None:
         return
-    for own, expected in zip(starts, chance, strict=True):
+    for own, home, expected in zip(starts, homes, chance, strict=True):
+        others = [(claim, place) for start, claim, place in samples if start != own]
+        near = [claim for claim, place in others if place == home]
         scores = []
-        for other in starts:
-            if other != own:
-                answers = np.array([[float(fact in other)] for fact in own])
-                surplus = {"object": np.array([len(other - own)])}
-                scores.append(fact_f1(FactAnswers(("object",) * len(own), answers, surplus))[0])
+        for claim in near or [claim for claim, _ in others]:
+            answers = np.array([[float(fact in claim)] for fact in own])
+            surplus = Counter(fact.kind for fact in claim - own)
+            extra = {kind: np.array([count]) for kind, count in surplus.items()}
+            kinds = tuple(fact.kind for fact in own)
+            scores.append(fact_f1(FactAnswers(kinds, answers, extra))[0])
         assert expected == pytest.approx(np.mean(scores))
 
 
