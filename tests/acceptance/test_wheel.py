@@ -87,6 +87,7 @@ def test_two_commands_to_a_verdict(tmp_path: Path) -> None:
     assert not {"shapes", "arena"} & suites
     suite = ("--pyargs", "pytest_cepbench.suites.folder", "--cep-data=folder=photos")
     run = (*PYTEST, *suite, MODEL, *ROLES)
+    assert installed.run(*run).returncode == 1  # it has no baselines
     accepted = installed.run(*run, "--snapshot-update")
     assert accepted.returncode == 0, accepted.stdout
     baselines = installed.project / "baselines" / "folder"

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import threading
 import tomllib
+import traceback
 import zipfile
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -55,10 +56,16 @@ sys.exit(code)
 
 
 def _play(programs: Path) -> None:
-    """Run pytest wherever it is typed, by a process that has its imports behind it."""
+    """Run pytest wherever it is typed, by a process that has its imports behind it.
+
+    What fails here is told as pytest's own output.
+    """
     while order := (programs / "asked").read_text():
         asked = json.loads(order)
-        code, output, _ = warm.run(asked["cwd"], asked["args"], asked["env"], typed=True)
+        try:
+            code, output, _ = warm.run(asked["cwd"], asked["args"], asked["env"], typed=True)
+        except Exception:  # noqa: BLE001 - bash would wait for an answer in vain
+            code, output = 70, traceback.format_exc()
         (programs / "answered").write_text(json.dumps([code, output]))
 
 

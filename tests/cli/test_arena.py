@@ -193,6 +193,7 @@ def test_refused(panels: Home) -> None:
         ("leaderboard self.json", "self.json, record 1: 'm00' cannot battle against itself"),
         ("judges people.json careless.json", "people and careless judged no battle both"),
         ("judges people.json first.json --unseen=x", "no battle has the model 'x'"),
+        ("judges none.json --people=people.json", "file 'none.json' cannot be read"),
         ("judges judge.json --people=judge.json", "judge and judge hold the same 400 verdicts"),
         ("judges copied.json --people=people.json", "copied and people hold the same 300 verdicts"),
         (

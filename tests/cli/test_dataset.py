@@ -273,7 +273,7 @@ def test_people_outvote_the_model(photos: Home) -> None:
     construct(photos, describer="shapes:?mislabel=0.2")
     verify = partial(photos.command, "dataset", "verify", "bench", "--only-write")
     unasked = verify()
-    asked = verify("--annotators=ada,bo", "--overlap=2")
+    asked = verify("--annotators=ada,bo")
     study = read_ratings(photos.path / "bench" / RATINGS).study
     assert (study.annotators, study.overlap) == (("ada", "bo"), 2)
     again = verify()
@@ -340,6 +340,11 @@ def test_a_study_of_other_images_is_told(photos: Home) -> None:
     assert "asks about other images (0 that are not chosen any more" in other.err
     assert "are not verified by anyone" in partly.err
     assert freeze(photos, "--unverified").code == 0
+    (photos.path / "bench" / RATINGS).rename(photos.path / "away")
+    verify = ("dataset", "verify", "bench", "--only-write", "--annotators=2", "--overlap=1")
+    assert photos.command(*verify).code == 0
+    study = read_ratings(photos.path / "bench" / RATINGS).study
+    assert (study.annotators, study.overlap) == (("a1", "a2"), 1)
 
 
 def test_mistakes_are_one_line(photos: Home) -> None:

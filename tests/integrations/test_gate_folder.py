@@ -170,7 +170,7 @@ def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint-5").is_dir()  # the training's own is the training's
 
 
-def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
+def test_a_state_that_is_damaged_or_lost_is_an_error(tmp_path: Path) -> None:
     """A gate that forgot what it accepted would accept anything: it does not start. Nor with the
     state of another version, whose copies lie elsewhere.
 

@@ -46,7 +46,13 @@ from pytest_cepbench.report.writers import (
     write_reports,
 )
 from tests.docs.markdown import DOCS, column, tables
-from tests.report.pages import assert_self_contained, read_page
+from tests.report.pages import (
+    SUMMARY_TAGS,
+    assert_self_contained,
+    html_of,
+    parse_command,
+    read_page,
+)
 from tests.report.results import (
     ANSWERED,
     FACTS,
@@ -58,7 +64,6 @@ from tests.report.results import (
     origin,
     replace,
 )
-from tests.report.test_ci_reports import OURS, ROOT, html_of, parse_command
 from tests.test_escapes import hides_nothing
 
 FEW = settings(max_examples=15)  # each result has some hundred texts and numbers
@@ -90,7 +95,7 @@ def test_markup_shows_any_text_and_obeys_none(
     summary = markdown_summary(replace(FACTS, setup=[text], problems=[text], results=results))
     assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
     html = html_of(summary)
-    assert read_page(html).tags <= OURS
+    assert read_page(html).tags <= SUMMARY_TAGS
     assert html.count("<td") == 9 * len(results)
 
     for plot in filter(None, (change_plot(result, reach_of(results)) for result in results)):
@@ -122,7 +127,7 @@ def test_lines_show_any_text_and_obey_none(
         lines += [*explain(result).split("\n"), figures_first(result)]
     assert all(map(hides_nothing, lines))
 
-    commands = list(annotation_lines(hostile, (), ROOT, ROOT.parent))
+    commands = list(annotation_lines(hostile, (), Path("/checkout/gates"), Path("/checkout")))
     failing = [result for result in hostile if not result.passes]
     open_cases = any(case.verdict == "inconclusive" and case.passes for case in gating(hostile))
     assert len(commands) == min(3, len(failing)) + open_cases

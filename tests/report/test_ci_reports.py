@@ -21,28 +21,18 @@ from pytest_cepbench.report.ci_reports import (
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import RunOutcome
 from tests.plugin.project import Project
-from tests.report.pages import Page, assert_self_contained, read_page
+from tests.report.pages import (
+    SUMMARY_TAGS,
+    Page,
+    assert_self_contained,
+    html_of,
+    parse_command,
+    read_page,
+)
 from tests.report.results import ANSWERED, FULL, REGRESSED, replace
 from tests.test_escapes import hides_nothing
 
 ROOT = Path("/checkout/gates")
-
-
-def parse_command(line: str) -> tuple[dict[str, str], str]:
-    """Properties and message of a command, unescaped as `ActionCommand` of the runner does it."""
-    command = re.fullmatch(r"::(?:error|warning) ([^:]*)::(.*)", line)
-    assert command is not None, line
-
-    def unescape(text: str, escapes: dict[str, str]) -> str:
-        for code, char in escapes.items():
-            text = text.replace(code, char)
-        return text
-
-    of_property = {"%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ",", "%25": "%"}
-    of_data = {"%0D": "\r", "%0A": "\n", "%25": "%"}
-    pairs = (pair.partition("=") for pair in command[1].split(","))
-    properties = {name: unescape(value, of_property) for name, _, value in pairs}
-    return properties, unescape(command[2], of_data)
 
 
 def _annotations(results: list[CaseResult], problems: tuple[str, ...] = ()) -> list[str]:
@@ -132,20 +122,6 @@ def test_a_service_is_given_what_its_file_shows() -> None:
 
 # -- Markdown -------------------------------------------------------------------------------------
 
-markdown_it = pytest.importorskip("markdown_it", reason="Markdown is read with markdown-it-py")
-
-OURS = {
-    "h2", "p", "ul", "li", "strong", "table", "thead", "tbody", "tr", "th", "td", "details",
-    "summary",
-}  # fmt: skip
-"""The tags of a summary; everything else would have come from outside."""
-
-
-def html_of(text: str) -> str:
-    """Markdown as GitHub renders it."""
-    parser: Any = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
-    return str(parser.render(text))
-
 
 def _read(text: str) -> Page:
     return read_page(html_of(text))
@@ -167,15 +143,15 @@ def test_markup_in_names_is_text() -> None:
     page = _read(
         markdown_summary(replace(FACTS, results=[failing, replace(failing, verdict="held")]))
     )
-    assert page.tags <= OURS
+    assert page.tags <= SUMMARY_TAGS
     assert sum(bad in text for text in page.texts) == 5
     facts = RunOutcome("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
     page = _read(markdown_summary(facts))
-    assert page.tags <= OURS
+    assert page.tags <= SUMMARY_TAGS
     assert sum(bad in text for text in page.texts) == 2
     items = ["1. a", "- b", "+ c", "---", "2) e"]  # of lists of their own
     page = _read(markdown_summary(RunOutcome("failed", "1", items)))
-    assert page.tags <= OURS
+    assert page.tags <= SUMMARY_TAGS
     assert [text for text in page.texts if text in items] == items
     assert escaped("ask @team, a@b: http://x") == "ask @\u200bteam, a@b: http\\://x"
 
