@@ -255,9 +255,6 @@ ASKED: dict[RoleName, Callable[[Any], Any]] = {
     "generator": lambda model: np.asarray(model.generate(["a red circle"], [0])[0]),
 }
 
-SHORT = {"describer": "max_new_tokens=6", "generator": "num_inference_steps=1"}
-"""The parameters of a spec by which a model of a role does little."""
-
 
 @pytest.mark.parametrize(
     ("build", "role"),
@@ -276,8 +273,8 @@ def test_answers_are_read_by_their_names(
 ) -> None:
     """A config.json may ask for tuples, and a generation_config.json for the scores as well."""
     folder, ask = build(tmp_path / "m"), ASKED[role]
-    unified = role == "generator" and not (folder / "model_index.json").exists()
-    spec = f"{folder}?{'' if unified else SHORT.get(role, '')}"
+    short = "num_inference_steps=1" if (folder / "model_index.json").exists() else ""
+    spec = f"{folder}?{'max_new_tokens=6' if role == 'describer' else short}"
     expected = ask(bind_text(spec, role).load())
     for config in folder.rglob("config.json"):
         config.write_text(json.dumps(_as_tuples(json.loads(config.read_text()))))
@@ -285,21 +282,34 @@ def test_answers_are_read_by_their_names(
     np.testing.assert_array_equal(ask(bind_text(spec, role).load()), expected)
 
 
-@pytest.mark.parametrize("name", ["describer", "generator", "sentences"])
-def test_pickled_weights_are_read_only_where_that_is_allowed(name: str, tmp_path: Path) -> None:
+def embed_texts(model: Any) -> Any:
+    """The vectors of two texts."""
+    return model.encode_texts(["two red circles", "cyan"])
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "ask", "file"),
+    [
+        ("describer", "max_new_tokens=6", ASKED["describer"], "pytorch_model.bin"),
+        ("generator", "num_inference_steps=1", ASKED["generator"],
+         "unet/diffusion_pytorch_model.bin"),
+        ("sentences", "batch_size=2", embed_texts, "pytorch_model.bin"),
+    ],
+    ids=["describer", "generator", "sentences"],
+)  # fmt: skip
+def test_pickled_weights_are_read_only_where_that_is_allowed(
+    name: str, query: str, ask: Callable[[Any], Any], file: str, tmp_path: Path
+) -> None:
     """They answer as the safetensors that they were made of; tensors are allowed, not programs."""
     from safetensors.torch import load_file
 
     role, build, _ = LOADED[name]
-    folder, ask = build(tmp_path / name), ASKED[role]
-    if name == "sentences":
-        ask = lambda model: model.encode_texts(["two red circles"])  # noqa: E731
-    spec = f"{folder}?{SHORT.get(role, 'batch_size=1')}"
+    folder = build(tmp_path / name)
+    spec, pickled = f"{folder}?{query}", folder / file
     expected = ask(bind_text(spec, role).load())
-    (file,) = (folder / ("unet" if role == "generator" else "")).glob("*.safetensors")
-    pickled = file.with_name(f"{'diffusion_' * (role == 'generator')}pytorch_model.bin")
-    torch.save(load_file(file), pickled)
-    file.unlink()
+    (weights,) = pickled.parent.glob("*.safetensors")
+    torch.save(load_file(weights), pickled)
+    weights.unlink()
     with pytest.raises(CheckpointError, match="allow_pickle=true"):
         bind_text(spec, role)
     allowed = f"{spec}&allow_pickle=true"
@@ -401,7 +411,7 @@ def save_quantized(folder: Path, whole: Path, method: str) -> Path:
 def describe_quantized(folder: Path) -> tuple[Any, list[Any]]:
     """A loaded describer and what it says of three pictures."""
     loaded: Any = bind_text(f"{folder}?max_new_tokens=6", "describer").load()
-    return loaded, list(loaded.describe(pictures(), "describe_quantized the image", [0, 1, 2]))
+    return loaded, list(loaded.describe(pictures(), "describe the image", [0, 1, 2]))
 
 
 @pytest.mark.slow
@@ -415,7 +425,7 @@ def test_quantized_weights_stay_packed(method: str, whole: Path, tmp_path: Path)
 
     loaded, texts = describe_quantized(folder)
     (folder / "model.safetensors").write_bytes(bytes((folder / "model.safetensors").stat().st_size))
-    assert list(loaded.describe(pictures(), "describe_quantized the image", [0, 1, 2])) == texts
+    assert list(loaded.describe(pictures(), "describe the image", [0, 1, 2])) == texts
     assert any(texts)
     weight = loaded.loaded.model.model.language_model.layers[0].self_attn.q_proj.weight
     packed = getattr(weight, "qdata", weight)

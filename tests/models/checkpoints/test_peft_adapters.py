@@ -264,16 +264,22 @@ def test_a_tokenizer_beside_the_adapter_is_used(base: Path, copied: Path) -> Non
     processor = AutoProcessor.from_pretrained(base)
     processor.tokenizer.chat_template = processor.chat_template.replace("assistant", "system")
     before = bind_text(f"{copied}?{SETTINGS}", "describer")
-    alone = copied / "chat_template.jinja"
-    alone.write_text(processor.tokenizer.chat_template, encoding="utf-8")
-    for _ in range(2):
+    template = copied / "chat_template.jinja"
+
+    def save_alone() -> None:
+        template.write_text(processor.tokenizer.chat_template, encoding="utf-8")
+
+    def save_whole() -> None:
+        template.unlink()
+        processor.tokenizer.save_pretrained(copied)
+
+    for save in (save_alone, save_whole):
+        save()
         bound = bind_text(f"{copied}?{SETTINGS}", "describer")
         assert bound.fingerprint != before.fingerprint
         assert any(f"tokenizer read from {copied}" in remark for remark in bound.remarks)
         loaded: Any = bound.load()
         assert "system : " in loaded.loaded.chat_template.split("add_generation_prompt")[1]
-        alone.unlink()
-        processor.tokenizer.save_pretrained(copied)
 
 
 def test_an_unmerged_adapter_does_not_depend_on_its_file(copied: Path) -> None:

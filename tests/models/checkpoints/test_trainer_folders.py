@@ -68,8 +68,7 @@ def test_which_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint"):
         inspect(loop)
 
-    (run / "latest").write_text("checkpoint-500", encoding="utf-8")
-    write_checkpoint(run, LLAVA, None)
+    run = write_checkpoint(write_run(tmp_path / "begun", 500), LLAVA, None)
     assert inspect(run).path == run / "checkpoint-500"
     (run / "model.safetensors").write_bytes(safetensors_bytes())
     assert inspect(run).path == run

@@ -92,48 +92,59 @@ QUERIES = [
     ["a yellow shape", "a red circle"],
 ]
 
-OWLS = [(kind, threshold) for kind in ("owlv2", "owlvit") for threshold in (0.0, 0.4)]
 
-
-@pytest.mark.parametrize(
-    ("kind", "threshold"),
-    [("yolos", 0.0), *(pytest.param(*owl, marks=pytest.mark.slow) for owl in OWLS)],
-)
-def test_boxes_are_those_of_the_model_run_by_hand(kind: str, threshold: float) -> None:
-    """Scores, best queries and boxes in the image's own pixels, most confident first, on square and
-    other images; asked for one class of several, only that one's.
-    """
+def boxes_by_hand(
+    network: Any, processor: Any, image: Image.Image, threshold: float, **texts: Any
+) -> tuple[Any, Any, Any]:
+    """The model and post-processing of the library on one image: scores, labels, boxes."""
     import torch
-    import transformers
 
-    folder, fixed = FOLDERS[kind], kind == "yolos"
-    reader = transformers.AutoImageProcessor if fixed else transformers.AutoProcessor
-    processor = reader.from_pretrained(folder, backend="pil")
-    task = "ObjectDetection" if fixed else "ZeroShotObjectDetection"
-    network = getattr(transformers, f"AutoModelFor{task}").from_pretrained(folder).eval()
-    model = load(f"{folder}{EVERYTHING if fixed else f'?threshold={threshold}'}")
-    asked = [ALL] * 4 if fixed else QUERIES
-    together = detect(model, IMAGES, asked)
-    for image, queries, detections in zip(IMAGES, asked, together, strict=True):
-        texts = {} if fixed else {"text": [queries]}
-        with torch.inference_mode():
-            output = network(**processor(images=[image], return_tensors="pt", **texts))
-        (boxes,) = getattr(processor, "image_processor", processor).post_process_object_detection(
-            output, threshold=threshold, target_sizes=torch.tensor([[image.height, image.width]])
-        )
-        order = boxes["scores"].argsort(descending=True, stable=True)
-        scores, labels, places = (boxes[name][order] for name in ("scores", "labels", "boxes"))
-        assert threshold > 0 or len(scores) == (10 if fixed else 16)
+    inputs = processor(images=[image], return_tensors="pt", **texts)
+    with torch.inference_mode():
+        output = network.eval()(**inputs)
+    (boxes,) = getattr(processor, "image_processor", processor).post_process_object_detection(
+        output, threshold=threshold, target_sizes=torch.tensor([[image.height, image.width]])
+    )
+    order = boxes["scores"].argsort(descending=True, stable=True)
+    return boxes["scores"][order], boxes["labels"][order], boxes["boxes"][order]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["owlv2", "owlvit"])
+@pytest.mark.parametrize("threshold", [0.0, 0.4])
+def test_boxes_are_those_of_the_model_run_by_hand(kind: str, threshold: float) -> None:
+    """Scores, best queries and boxes on square and other images; the library maps right."""
+    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+
+    network = AutoModelForZeroShotObjectDetection.from_pretrained(FOLDERS[kind])
+    processor = AutoProcessor.from_pretrained(FOLDERS[kind], backend="pil")
+    together = detect(load(f"{FOLDERS[kind]}?threshold={threshold}"), IMAGES, QUERIES)
+    for image, queries, detections in zip(IMAGES, QUERIES, together, strict=True):
+        scores, labels, boxes = boxes_by_hand(network, processor, image, threshold, text=[queries])
+        assert threshold > 0 or len(scores) == 16
         found = detections.found
         assert [detection.query for detection in found] == [queries[label] for label in labels]
         assert [d.score for d in found] == pytest.approx(scores.tolist(), abs=1e-5)
-        apart = np.abs(np.array([d.box for d in found]) - places.numpy()).max()
-        assert apart < (1e-4 if fixed else 1e-3)
-        if fixed:
-            (alone,) = detect(model, [image], [ALL])
-            (only,) = detect(model, [image], [[found[0].query]])
-            assert only.found == tuple(d for d in alone.found if d.query == found[0].query)
-            assert all(detection.mask is None for detection in found)
+        assert np.abs(np.array([d.box for d in found]) - boxes.numpy()).max() < 1e-3
+
+
+def test_boxes_of_fixed_classes_are_those_of_the_library() -> None:
+    """In the image's own pixels, most confident first; asked for one class, only that one's."""
+    from transformers import AutoImageProcessor, YolosForObjectDetection
+
+    network = YolosForObjectDetection.from_pretrained(FOLDERS["yolos"])
+    processor = AutoImageProcessor.from_pretrained(FOLDERS["yolos"], backend="pil")
+    model = load(f"{FOLDERS['yolos']}{EVERYTHING}")
+    for image in IMAGES:
+        scores, labels, boxes = boxes_by_hand(network, processor, image, 0.0)
+        (detections,) = detect(model, [image], [ALL])
+        found = detections.found
+        assert [detection.query for detection in found] == [ALL[label] for label in labels]
+        assert [d.score for d in found] == pytest.approx(scores.tolist(), abs=1e-5)
+        assert np.abs(np.array([d.box for d in found]) - boxes.numpy()).max() < 1e-4
+        (only,) = detect(model, [image], [[found[0].query]])
+        assert only.found == tuple(each for each in found if each.query == found[0].query)
+        assert all(detection.mask is None for detection in found)
 
 
 def test_an_image_that_is_not_square_is_padded_not_squeezed() -> None:

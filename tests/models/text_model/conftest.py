@@ -12,6 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Battle, Describer
+from pytest_cepbench.models.text_model.unified import UnifiedModel
 from tests.models.binding import bind_text, load_once, plain
 from tests.tiny.common import JUDGE_WORDS, Built, pictures
 from tests.tiny.describers import BUILDERS
@@ -100,6 +101,8 @@ def spec(folder: Path, query: str = "") -> str:
     return f"{folder}?{'&'.join(options)}"
 
 
-def unified(family: str, query: str = "") -> Any:
+def unified(family: str, query: str = "") -> UnifiedModel:
     """A loaded model by family and parameters, loaded once; not to be changed."""
-    return load_once(spec(DESCRIBERS[family], query), "generator")
+    model = load_once(spec(DESCRIBERS[family], query), "generator")
+    assert isinstance(model, UnifiedModel)
+    return model

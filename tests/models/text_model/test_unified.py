@@ -283,6 +283,11 @@ def in_decoder(change: Callable[[dict[str, Any], str], object]) -> Callable[[Pat
     return lambda folder: edit_tensors(folder, changed)
 
 
+def spoil(weights: dict[str, Any], name: str) -> None:
+    """Make every number of a tensor NaN."""
+    weights[name].fill_(np.nan)
+
+
 def forget_tokens(folder: Path) -> None:
     """Leave image tokens out of Emu3's map of its vocabulary."""
     known = json.loads((folder / "config.json").read_text())["vocabulary_map"]
@@ -301,7 +306,7 @@ def draw_less(folder: Path) -> None:
     [
         ("janus", in_decoder(dict.pop), "vqmodel.decoder.conv_out.weight"),
         ("emu3", in_decoder(dict.pop), "vqmodel.decoder.conv_out.weight"),
-        ("janus", in_decoder(lambda own, k: own[k].fill_(np.nan)), "NaN or infinite .*model.vqm"),
+        ("janus", in_decoder(spoil), "NaN or infinite values in model.vqm"),
         ("emu3", forget_tokens, "names 31 image tokens and the codebook has 32"),
         ("janus", draw_less, "9 are drawn and the decoder takes 16"),
     ],
@@ -473,7 +478,6 @@ def test_reasoning_is_neither_drawn_nor_read_again() -> None:
     assert kept.drawn[0][0].startswith("<think>")
 
 
-@pytest.mark.models
 @pytest.mark.slow
 @both
 def test_a_checkpoint_answers_each_question_for_itself(family: str) -> None:
@@ -487,6 +491,5 @@ def test_a_checkpoint_answers_each_question_for_itself(family: str) -> None:
     for steps, own in zip(together, alone, strict=True):
         assert steps[0][0] == own[0][0]
         for (_, image), (_, own_image) in zip(steps[:1], own[:1], strict=True):
-            apart = max(abs(a - b) for a, b in zip(image, own_image, strict=True))
-            assert apart <= 1
+            assert max(abs(a - b) for a, b in zip(image, own_image, strict=True)) <= 1
     assert len({image for steps in together for _, image in steps}) == 8
