@@ -189,9 +189,6 @@ def test_a_hit_is_remembered_when_the_store_is_closed(tmp_path: Path) -> None:
 # -- claims on work --------------------------------------------------------------------------------
 
 
-PATIENCE = 10.0
-
-
 @pytest.fixture
 def locks(tmp_path: Path) -> WorkLocks:
     """An empty folder of locks."""
