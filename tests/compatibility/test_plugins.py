@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -98,9 +99,12 @@ WORKERS = pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one", "two
 def run(toy: ScoredProject, *args: str, plugins: tuple[str, ...] | None = ()) -> Ended:
     """Run pytest. plugins: names of the only ones to load; all installed ones where None."""
     if plugins is None:
-        return toy.run("-p", "cepbench", *args)
-    named = [word for name in ("syrupy", "cepbench", *plugins) for word in ("-p", name)]
-    return toy.run(*named, *args, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+        ended = toy.run("-p", "no:cacheprovider", *args)  # xdist is among them
+    else:
+        named = [word for name in ("syrupy", "cepbench", *plugins) for word in ("-p", name)]
+        ended = toy.run(*named, *args, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    sys.stdout.write(ended.output + ended.errors)  # shown where the test fails
+    return ended
 
 
 @pytest.fixture(scope="module")

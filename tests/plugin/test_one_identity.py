@@ -87,6 +87,16 @@ def test_a_model_of_ones_own_names_the_files_that_it_reads_late(photos: Project)
     assert photos.run_here(model, "--snapshot-update").ret == pytest.ExitCode.OK
 
 
+EACH_ITS_OWN = """\
+import os, user_models
+
+class Own(user_models.Describer):
+    def __init__(self):
+        super().__init__()
+        self.fingerprint = f"weights of {os.environ.get('PYTEST_XDIST_WORKER', 'the controller')}"
+"""
+
+
 @pytest.mark.slow
 def test_workers_that_find_another_model_than_the_controller_judge_nothing(photos: Project) -> None:
     """The trainer wrote between the run's start and that of its workers; both models are named."""
@@ -105,6 +115,20 @@ def pytest_configure(config):
     for reason in refused(photos):
         assert "is python/1 weights B for worker gw" in reason
         assert "was python/1 weights A when the controller bound it" in reason
+
+    # One that the suite names is what the first worker found: the controller knows nothing of it.
+    photos.write("own.py", EACH_ITS_OWN)
+    photos.edit("suite.toml", "user_models:describer", "own:Own")
+    result = photos.run("-n", "2", "--model=python:user_models:generator", "--cep-role=generator")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    cases = photos.report()["cases"]
+    reasons = [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
+    assert reasons
+    for reason in reasons:
+        assert "python:own:Own is python/1 weights of gw" in reason
+        assert "when worker gw" in reason
+    models = [model for case in cases for model in case["models"] if model["seat"] == "describer"]
+    assert len({model["fingerprint"] for model in models}) < 2
 
 
 MIXED = """\

@@ -33,17 +33,21 @@ def run_pytest(folder: Path, arguments: Sequence[str], printed: Path) -> int:
     """Run pytest in a folder; what it prints goes to a file. Returns the exit code."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(LIBRARIES))
-    process = context.Process(target=_run, args=(str(folder), list(arguments), str(printed)))
+    process = context.Process(
+        target=_run, args=(str(folder), list(arguments), str(printed), dict(os.environ))
+    )
     process.start()
     process.join()
     assert process.exitcode is not None
     return process.exitcode
 
 
-def _run(folder: str, arguments: list[str], printed: str) -> None:
+def _run(folder: str, arguments: list[str], printed: str, environment: dict[str, str]) -> None:
     os.chdir(folder)
-    for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_"))]:
-        del os.environ[name]
+    os.environ.clear()  # which is that of the first run
+    for name, value in environment.items():
+        if not name.startswith(("CEPBENCH_", "PYTEST_")):
+            os.environ[name] = value
     with Path(printed).open("wb") as stream:
         for descriptor in (1, 2):
             os.dup2(stream.fileno(), descriptor)
