@@ -195,7 +195,7 @@ def word_tokenizer(
 
 
 def edit_json(file: Path, **values: Any) -> None:
-    """Change entries of a JSON file; None takes one out."""
+    """Change entries of a JSON file; None takes one out, and all that are null go with it."""
     stored = (json.loads(file.read_text("utf-8")) if file.exists() else {}) | values
     file.write_text(json.dumps({k: v for k, v in stored.items() if v is not None}), "utf-8")
 
