@@ -313,8 +313,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
             top = 1.0
         greys = np.rint(scaled / top * 255).clip(0, 255).astype(np.uint8)
-        if "transparency" in image.info:  # one color of a PNG
-            greys[values == image.info["transparency"]] = 255
+        if isinstance(key := image.info.get("transparency"), int):  # a grey of a PNG
+            greys[values == key] = 255
         return Image.fromarray(greys).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         rgba = image.convert("RGBA")

@@ -15,6 +15,7 @@ Addressing Benchmark Drift in Text-to-Image Evaluation (arXiv 2512.16853), secti
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -305,14 +306,17 @@ def chance_f1(
     kinds = order_kinds(fact.kind for fact in place)
     of_kind = np.array([[fact.kind == kind for kind in kinds] for fact in place], np.float32)
     there = _table(sets, place)
-    at_home: dict[str, list[int]] = {}
+    starts_of: defaultdict[str, set[frozenset[Fact]]] = defaultdict(set)
+    for home, start in zip(homes, sets, strict=True):
+        starts_of[home].add(start)
+    exchanged: defaultdict[str | None, list[int]] = defaultdict(list)  # None: within all
     for row, home in enumerate(homes):
-        at_home.setdefault(home, []).append(row)
+        exchanged[home if len(starts_of[home]) > 1 else None].append(row)
     chance: Array = np.zeros(len(sets))
     for artifact in range(len(claims[0])):
         claimed = _table([row[artifact] for row in claims], place)
-        for rows in at_home.values():
-            others = rows if len(set(start_of[rows].tolist())) > 1 else list(range(len(sets)))
+        for category, rows in exchanged.items():
+            others = range(len(sets)) if category is None else rows
             chance[rows] += _others_f1(there, claimed, start_of, of_kind, rows, others)
     return chance / len(claims[0])
 

@@ -193,7 +193,7 @@ class EmptySuites:
             return
         from pytest_cepbench.plugin.records import case_name
 
-        gated = {case_name(item): item.path for item in cases}
+        gated = set(map(case_name, cases))
         collected: dict[Path, set[str]] = {}
         for item in cases:
             collected.setdefault(item.path, set()).add(getattr(item, "originalname", item.name))
@@ -202,7 +202,7 @@ class EmptySuites:
             gone = {name: marks for name, marks in wanted.tests.items() if name not in known}
             # First what a source says, then what none does.
             if gone or not (wanted.tests or wanted.suite in missed):
-                for stand_in in self._lost(session, gated, wanted._replace(tests=gone)):
+                for stand_in in self._lost(session, gated, collected, wanted._replace(tests=gone)):
                     missed.add(wanted.suite)
                     yield stand_in
 
@@ -214,11 +214,15 @@ class EmptySuites:
         return any(folder.name == name and any(folder.glob("*.toml")) for folder in folders)
 
     def _lost(
-        self, session: pytest.Session, gated: Mapping[str | None, Path], wanted: _Wanted
+        self,
+        session: pytest.Session,
+        gated: Collection[str | None],
+        collected: Collection[Path],
+        wanted: _Wanted,
     ) -> Iterator[EmptySuite]:
         """A test for accepted cases of a suite that no test has.
 
-        gated: names of the cases that tests have, each with a module of these.
+        gated, collected: names of the cases that tests have, and the modules of these.
         wanted: with the functions that had them and are no tests; with none where they are gone,
             and then the cases that can fail a run count.
         """
@@ -245,7 +249,7 @@ class EmptySuites:
         modules = self._modules_naming(session, wanted.suite) if lost and not wanted.tests else ()
         if lost and modules is not None:
             why = "no test gates them: restore it, or delete their baselines"
-            if silent := {*modules}.difference(gated.values()):
+            if silent := {*modules}.difference(collected):
                 why += f". pytest collected no test of {few_of(map(self._shown, silent), 3)}"
             if wanted.tests:
                 why = (

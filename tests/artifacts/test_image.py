@@ -134,6 +134,7 @@ def test_wide_greys_are_scaled_by_the_range_that_they_use(
     have 16 bits. NaN and infinities have no brightness and are refused.
     """
     picture = Image.fromarray(np.array([greys], kind))
+    picture.info["transparency"] = (1, 2, 3)  # of the colors that were converted: no grey
     for pixels in (ImageArtifact.from_pil(picture).pixels, pixels_of(picture, "TIFF")):
         assert pixels[0, :, 0].tolist() == expected
     for value in (np.nan, np.inf):
