@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
         text = None
         if captions:
             caption = file.with_suffix(".txt")
-            if not caption.exists():
+            if not os.path.lexists(caption):  # which raises nothing
                 raise DatasetError(
                     f"{file.name!r} has no caption: a text-first chain needs {caption.name!r} "
                     "beside it"

@@ -107,13 +107,14 @@ def test_what_is_no_folder_of_images_says_so(tmp_path: Path) -> None:
     ("caption", "words"),
     [
         (None, r"'a\.png' has no caption: .* needs 'a\.txt' beside it"),
-        ("folder", r"caption file '.*a\.txt' cannot be read: Is a directory"),
+        (".", r"caption file '.*a\.txt' cannot be read: Is a directory"),
+        ("gone", r"caption file '.*a\.txt' cannot be read: No such file"),
         (b"caf\xe9", r"caption file '.*a\.txt' is not UTF-8"),
         ("a cat".encode("utf-16"), r"caption file '.*a\.txt' is not UTF-8"),
         (b"\xed\xa0\x80", r"caption file '.*a\.txt' is not UTF-8"),
         ("é".encode() * 500_001, r"a\.txt' .* at most 1,000,000 are expected"),
     ],
-    ids=["missing", "folder", "Latin-1", "UTF-16", "surrogate", "huge"],
+    ids=["missing", "folder", "link to nothing", "Latin-1", "UTF-16", "surrogate", "huge"],
 )
 def test_a_caption_that_cannot_be_used_is_an_error(
     tmp_path: Path, caption: bytes | str | None, words: str
@@ -122,7 +123,7 @@ def test_a_caption_that_cannot_be_used_is_an_error(
     put(tmp_path, "a.png")
     path = tmp_path / "a.txt"
     if isinstance(caption, str):
-        path.mkdir()
+        path.symlink_to(caption)
     elif caption is not None:
         path.write_bytes(caption)
     with pytest.raises(DatasetError, match=words):
