@@ -20,8 +20,6 @@ _SUITE = "suite.toml"
 
 _MOST_PEOPLE = 1000
 
-_DIGITS = re.compile("[0-9]{1,99}").fullmatch  # Python has words of its own for thousands
-
 _ABOUT = (
     "Set up suites, accept baselines, look at results, ask judges and people, keep stores. A gate "
     "itself is a run of pytest: pytest SUITES --model=CHECKPOINT."
@@ -37,14 +35,22 @@ _EXIT_CODES = (
 # They answer before any command is imported. What argparse shows is the option and the sentence.
 
 
+def whole_number(text: str) -> int | None:
+    """The number of a text of 1 to 99 ASCII digits; None of any other. Thousands of digits Python
+    refuses in words of its own.
+    """
+    return int(text) if re.fullmatch("[0-9]{1,99}", text) else None
+
+
 def _number_from(least: int, expected: str = "") -> Callable[[str], int]:
     """The type of whole numbers from a least one on. expected: what the answer to others says."""
     expected = expected or f"a whole number of at least {least} is expected"
 
     def read(text: str) -> int:
-        if not (_DIGITS(text) and int(text) >= least):
+        number = whole_number(text)
+        if number is None or number < least:
             raise argparse.ArgumentTypeError(f"{text!r:.60}: {expected}")
-        return int(text)
+        return number
 
     return read
 
@@ -71,10 +77,10 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def people_names(text: str) -> tuple[str, ...]:
     """The type of people: names with commas between them, or a number for a1, a2, ..."""
-    if _DIGITS(text):
-        if int(text) > _MOST_PEOPLE:
+    if (number := whole_number(text)) is not None:
+        if number > _MOST_PEOPLE:
             raise argparse.ArgumentTypeError(f"{text!r:.60}: at most {_MOST_PEOPLE} people vote")
-        return tuple(f"a{number + 1}" for number in range(int(text)))
+        return tuple(f"a{person + 1}" for person in range(number))
     return tuple(name.strip() for name in text.split(","))
 
 

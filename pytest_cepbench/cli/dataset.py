@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_cepbench.cli.arguments import whole_number
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
@@ -86,8 +87,7 @@ def run_patterns(arguments: Namespace) -> int:
 
 def _patterns(text: str) -> tuple[int, Path | None]:
     """The number of patterns of a summary, or a file of patterns. Raises SpecError."""
-    if re.fullmatch("[0-9]{1,99}", text):
-        number = int(text)
+    if (number := whole_number(text)) is not None:
         if not 1 <= number <= MOST_PATTERNS:
             raise SpecError(
                 f"--patterns {text}: 1 to {MOST_PATTERNS} patterns are expected, or a file"
