@@ -55,6 +55,7 @@ _NOT_READ = re.compile(
     r"|(readme|license|licence|notice|requirements|changelog)\b.*",
     re.IGNORECASE,
 )
+# Not among these: a checkpoint's own code may read them, so that they are covered where they lie.
 _REPORT = re.compile(r"(metrics|results|history|logs?)\.(json|txt)$")
 _NOT_MODEL = re.compile(
     r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated)"
